@@ -23,7 +23,7 @@ def demo(  # noqa: PLR0913  # the flags of a command
 ) -> int:
     """Watch a day in a simulated cluster in about a minute: usage in, decisions out, on real Kafka, ending by itself.
 
-    Starts a broker, a clock, a cluster of 36 pods, two workers and the consumers; ends with the same day without Ullage beside
+    Starts a broker, a clock, a cluster of 46 pods, two workers and the consumers; ends with the same day without Ullage beside
     it, the reasons of one decision, and what to try next. Nothing is left running, and the log is kept in .run/demo.
     """
     from agents.demo import demo_command

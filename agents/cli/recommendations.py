@@ -1,6 +1,6 @@
 """`ullage recommendations`: a table of what every container requests and should request."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -18,6 +18,11 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
             consume_multiple=False,
         ),
     ] = (),
+    of: Annotated[
+        Literal["requests", "replicas", "nodes"],
+        Parameter(help="What to recommend: requests of containers, replicas of workloads, or nodes that may go."),
+    ] = "requests",
+    since: Annotated[str, Parameter(help="For replicas: over how much of the past, such as `7d`.")] = "1d",
     limit: Annotated[int | None, Parameter(help="Only so many rows, those that save most.")] = None,
     output: Output = "table",
     at: At = None,
@@ -27,8 +32,15 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     """Print requests now and recommended for each container, with bounds, what that saves, the risk, and why.
 
     The row that saves most comes first; a core counts as much as 8 GiB. `saved` is over all pods, negative where more is needed.
-    Reads the log only, and changes nothing.
+    Reads the log only, and changes nothing. Replicas are Crane's: so many that a pod uses half of its requests at the 95th
+    percentile of all pods' usage, forecasts among it. A node may go that has no pods but those of DaemonSets.
     """
+    from agents.inspect import fleet_table
     from agents.inspect import recommendations_command as command
+    from agents.settings import event_times
 
-    command.run(given(common).settings(cluster__name=cluster, log__at=at), namespace, output, limit)
+    settings = given(common).settings(cluster__name=cluster, log__at=at)
+    if of == "requests":
+        command.run(settings, namespace, output, limit)
+    else:
+        fleet_table.run(settings, of, namespace, output, event_times.duration(since, "--since"))

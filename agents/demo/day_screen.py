@@ -21,6 +21,8 @@ _TOP = 12
 _FEWEST = 4
 _FRAME = 18
 """Lines of all but workloads and actions: border 2, about 2, day 1, curves 6, nodes 2, table head 2, counts, heading, cursor."""
+_SCALED = 3
+"""Lines of a workload whose replicas follow a forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class ScreenFrame:
 
 def draw(state: DayState, story: ScreenFrame, *, height: int = 50) -> RenderableType:
     """The whole view; a low screen shows fewer workloads and actions, so that all parts fit."""
-    rows = state.rows()
-    shown = max(_FEWEST, min(_TOP, len(rows), height - _FRAME - _FEWEST - 1))
-    room = max(_FEWEST, height - _FRAME - shown - (len(rows) > shown))
+    rows, frame = state.rows(), _FRAME + _SCALED * len(state.replicas.workloads[:1])
+    shown = max(_FEWEST, min(_TOP, len(rows), height - frame - _FEWEST - 1))
+    room = max(_FEWEST, height - frame - shown - (len(rows) > shown))
     parts = [
         Text(story.about, style="dim"),
         _day(state, story),
@@ -57,12 +59,20 @@ def plain(state: DayState, story: ScreenFrame) -> str:
         f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
         f"memory {sentences.memory(now.memory_requested)} requested {sentences.memory(now.memory_used)} used, "
         f"{_nodes(state)}"
+        f"{_scaled(state)}"
         f"{_counted(state)}"
     )
 
 
 def _nodes(state: DayState) -> str:
     return f"{state.nodes.count(state.at)} nodes, " if state.nodes else ""
+
+
+def _scaled(state: DayState) -> str:
+    """How many replicas the workloads have that scale ahead."""
+    counts = {row.workload.key: row.pods for row in state.rows()}
+    names = ((key, counts.get(key, 0)) for key in state.replicas.workloads)
+    return "".join(f"{key.rpartition('/')[2]} {count} replicas, " for key, count in names)
 
 
 def bars(values: Sequence[float], top: float) -> str:
@@ -104,7 +114,27 @@ def _curves(state: DayState) -> RenderableType:
             Text(str(state.nodes.count(state.at, group))),
             Text(bars(counts, top), style="magenta"),
         )
+    _replicas(grid, state)
     return grid
+
+
+def _replicas(grid: Table, state: DayState) -> None:
+    """The first workload that scales ahead: what it used, what had been forecast for that and the next hour, and its pods."""
+    seen = sorted(state.curve.slices)[-_SLICES:]
+    ahead = [*seen, seen[-1] + 1, seen[-1] + 2] if seen else []
+    for name, slices in list(state.replicas.by_slice(ahead).items())[:1]:
+        used, forecast = [each.used for each in slices[: len(seen)]], [each.forecast or 0.0 for each in slices]
+        pods = [each.pods for each in slices[: len(seen)]]
+        top, now = max((*used, *forecast), default=0.0), slices[len(seen) - 1]
+        for place, (what, value, values, most, style) in enumerate(
+            (
+                ("used", f"{now.used:.1f}", used, top, "green"),
+                ("forecast", "-" if now.forecast is None else f"{now.forecast:.1f}", forecast, top, "blue"),
+                ("replicas", f"{now.pods:.0f}", pods, max(pods, default=0.0), "magenta"),
+            )
+        ):
+            workload = Text("" if place else name.rpartition("/")[2], style="bold")
+            grid.add_row(workload, what, Text(value), Text(bars(values, most), style=style))
 
 
 def _curve(grid: Table, name: str, day: Sequence[tuple[float, float, float]], now: Sequence[str]) -> None:

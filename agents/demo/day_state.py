@@ -12,10 +12,13 @@ from datetime import datetime
 
 from agents.demo import sentences
 from agents.demo.node_curve import NodeCurve
+from agents.demo.replica_curve import ReplicaCurve
 from agents.demo.usage_curve import UsageCurve, UsageTotals
+from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.node_groups import NodeInstanceGone, NodeInstanceSeen
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -33,6 +36,8 @@ TOPICS = (
     "outcomes",
     "node-group-changes",
     "node-updates",
+    "load-forecasts",
+    "replica-plans",
 )
 """The topics that the demo reads, by short name."""
 
@@ -65,6 +70,7 @@ class DayState:
     paused: bool = False
     curve: UsageCurve = field(default_factory=UsageCurve)
     nodes: NodeCurve = field(default_factory=NodeCurve)
+    replicas: ReplicaCurve = field(default_factory=ReplicaCurve)
     decided: Counter[str] = field(default_factory=Counter)
     done: Counter[Action] = field(default_factory=Counter)
     not_done: Counter[Result] = field(default_factory=Counter)
@@ -85,6 +91,7 @@ class DayState:
     _lately: dict[str, deque[RequestsRecommended]] = field(default_factory=dict)
     """The last recommendations of each workload: a decision rests on the newest one that is older than itself."""
     _container_targets: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    _replica_plans: dict[str, ReplicasPlanned] = field(default_factory=dict)
     _node_plans: dict[str, ScaleUpPlanned | NodeRemovalPlanned] = field(default_factory=dict)
     _planned: dict[str, tuple[sentences.Planned, RequestsRecommended | None]] = field(default_factory=dict)
     """Plans by id, each with the recommendation it rests on."""
@@ -122,6 +129,10 @@ class DayState:
                 self.nodes.gone(event)
             case ScaleUpPlanned() | NodeRemovalPlanned():
                 self._node_plans[event.id] = event
+            case LoadForecast():
+                self.replicas.forecast(event)
+            case ReplicasPlanned():
+                self._replica_plans[event.id] = event
             case _:
                 pass
 
@@ -183,8 +194,11 @@ class DayState:
     def _scrape(self, scrape: MetricsScraped) -> None:
         if self.at is None or scrape.at > self.at:
             self.at = scrape.at
-        totals = UsageTotals()
+        totals, by_workload = UsageTotals(), dict[str, tuple[float, int]]()
         for pod, container, cores, memory in _columns(scrape):
+            if pod[0] in self.replicas:
+                used, pods = by_workload.get(pod[0], (0.0, 0))
+                by_workload[pod[0]] = used + cores, pods + 1
             self._used[(*pod, container)] = (cores, memory)
             requests = self._requests(pod, container)
             target = self._container_targets.get((pod[0], container), requests)
@@ -194,6 +208,7 @@ class DayState:
             )
         self.samples += len(scrape.pods)
         self.curve.add(scrape.at, totals)
+        self.replicas.used(scrape.at, by_workload)
 
     def _requests(self, name: tuple[str, str], container: str) -> Amounts:
         pod = self._names.get(name)
@@ -249,6 +264,9 @@ class DayState:
         node_plan = self._node_plans.get(outcome.decision)
         if node_plan is not None:
             self.actions.append(sentences.nodes_changed(outcome, node_plan))
+        replica_plan = self._replica_plans.get(outcome.decision)
+        if replica_plan is not None and replica_plan.replicas != replica_plan.current:
+            self.actions.append(sentences.scaled(outcome, replica_plan))
         decision, recommended = self._planned.get(outcome.decision, (None, None))
         if decision is not None:
             self.explained[outcome.action] = decision.id

@@ -34,6 +34,8 @@ FASTER: dict[str, object] = {
     "updates.cool_down": 14400.0,
     "nodes.interval": 300.0,
     "nodes.expires": 7200.0,
+    "replicas.expires": 7200.0,
+    "replicas.refit": 1800.0,
     "cluster.nodes": True,
 }
 """Settings of the stages, by dotted name."""

@@ -19,6 +19,16 @@ groups:
 - {name: general, type: m5.2xlarge, least: 1, most: 8, desired: 4, boot: 90, price: 0.46}
 ```
 
+A workload with a `scaling` gets an EHPA that scales it ahead of what its load will be; the load is then that of all its pods:
+
+```yaml
+- name: shop/orders
+  replicas: 2
+  load: {shape: rush, low: 0.5, high: 3.4, hour: 12, memory: 220}
+  requests: {cpu: 500m, memory: 512Mi}
+  scaling: {least: 2, most: 14, utilization: 60, ahead: 3600}
+```
+
 Amounts are Kubernetes' quantities; the numbers of a load are cores and MiB. Everything by chance follows from `seed`.
 """
 
@@ -37,7 +47,14 @@ from streams.clients.aws.instance_size_table import read_table
 from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput
 from streams.simulated import load_shapes
-from streams.simulated.cluster_spec import ContainerTemplate, Shortage, SimulatedDeployment, SimulatedNode, SimulatedNodeGroup
+from streams.simulated.cluster_spec import (
+    ContainerTemplate,
+    Shortage,
+    SimulatedDeployment,
+    SimulatedNode,
+    SimulatedNodeGroup,
+    SimulatedScaling,
+)
 from streams.simulated.load_shapes import Shape
 
 _SHAPES: Mapping[str, Callable[..., Shape]] = {
@@ -46,6 +63,7 @@ _SHAPES: Mapping[str, Callable[..., Shape]] = {
     "leak": load_shapes.leak,
     "batch": load_shapes.batch,
     "jvm": load_shapes.jvm,
+    "rush": load_shapes.rush,
 }
 _DURATION = r"^\d{1,4}[mhd]$"
 Quantities = dict[Literal["cpu", "memory"], str | int | float]
@@ -94,16 +112,28 @@ class ScenarioGroup(_Part):
         return self
 
 
+class ScenarioScaling(_Part):
+    """An EHPA that scales the workload: bounds, percent of the CPU requests to use, seconds to look ahead, days of known past."""
+
+    least: Annotated[int, Field(ge=1, le=1000)] = 1
+    most: Annotated[int, Field(ge=1, le=1000)] = 10
+    utilization: Annotated[int, Field(ge=1, le=100)] = 60
+    ahead: Annotated[int, Field(ge=60, le=86_400)] = 3600
+    days: Annotated[int, Field(ge=1, le=15)] = 7
+
+
 class ScenarioWorkload(_Part):
     """A Deployment, `NAMESPACE/NAME`, whose pods have one container. `keep`: its disruption budget leaves so many ready.
 
-    With a `peak` it has so many pods at three in the afternoon, and `replicas` at three in the morning.
+    With a `peak` it has so many pods at three in the afternoon, and `replicas` at three in the morning. With a `scaling` its
+    load is that of all its pods together.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}/[a-z0-9-]{1,63}$")]
     replicas: Annotated[int, Field(ge=1, le=1000)] = 3
     keep: Annotated[int, Field(ge=0, le=1000)] = 0
     peak: Annotated[int, Field(ge=0, le=1000)] = 0
+    scaling: ScenarioScaling | None = None
     load: dict[str, str | float]
     requests: Quantities
     limits: Quantities = {}
@@ -180,7 +210,17 @@ def _deployment(workload: ScenarioWorkload) -> SimulatedDeployment:
     namespace, _, name = workload.name.partition("/")
     requests, limits = (_amounts(each, workload.name) for each in (workload.requests, workload.limits))
     container = ContainerTemplate(name, _shape(workload), requests, limits)
-    return SimulatedDeployment(namespace, name, workload.replicas, (container,), keep=workload.keep, peak=workload.peak)
+    scaling = None if workload.scaling is None else SimulatedScaling(**workload.scaling.model_dump())
+    return SimulatedDeployment(
+        namespace,
+        name,
+        workload.replicas,
+        (container,),
+        keep=workload.keep,
+        peak=workload.peak,
+        shared=scaling is not None,
+        scaling=scaling,
+    )
 
 
 def _shape(workload: ScenarioWorkload) -> Shape:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.decisions.replica_plans import ProposalOrigin, ReplicasPlanned
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.outcomes import ActionFinished
@@ -47,6 +48,17 @@ def nodes_changed(outcome: ActionFinished, plan: ScaleUpPlanned | NodeRemovalPla
         why = "it is empty" if not plan.evict else f"its {len(plan.evict)} pods fit elsewhere"
         what = f"node {plan.node or plan.instance} of group {plan.group} goes: {why}"
     return f"{clock(outcome.at)} {what}"
+
+
+def scaled(outcome: ActionFinished, plan: ReplicasPlanned) -> str:
+    """A workload that was given another number of replicas, and what asked for that."""
+    asking = next((each for each in plan.proposals if each.replicas is not None and each.replicas >= plan.replicas), None)
+    live = max((each.replicas or 0 for each in plan.proposals if each.origin is ProposalOrigin.LIVE), default=0)
+    why = ""
+    if asking is not None and plan.replicas > plan.current:
+        ahead = asking.origin is not ProposalOrigin.LIVE and live < plan.replicas
+        why = f" (by its {asking.origin.value}; what it uses now asks for {live})" if ahead else " (by what it uses now)"
+    return f"{clock(outcome.at)} {plan.workload.name} scaled from {plan.current} to {plan.replicas} replicas{why}"
 
 
 def refused(refusal: UpdateRefused) -> str:

@@ -106,6 +106,7 @@ def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
         "resized": state.done[Action.RESIZE],
         "evicted": state.done[Action.EVICT],
         "oom_kills": state.ooms,
+        "scaled": state.done[Action.SCALE],
         **_nodes(state),
         "decided": dict(sorted(state.decided.items())),
     }
@@ -116,6 +117,8 @@ def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
         raise BadInput("no pod of the scenario ever ran: are the nodes too small?")
     data(f"{scenario.length} of {state.pods} pods, seed {scenario.seed}")
     data(f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills")
+    if state.done[Action.SCALE]:
+        data(f"{state.done[Action.SCALE]} times scaled")
     for name, value in _nodes(state).items():
         data(f"{name.replace('_', ' ')}: {value}")
     for kind, count in sorted(state.decided.items()):

@@ -49,6 +49,7 @@ def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
         ("cores requested at the end", *(f"{m[0].cpu_requested:.1f}" if m else "-" for m in last)),  # type: ignore[list-item]
         ("memory requested at the end", *(sentences.memory(m[0].memory_requested) if m else "-" for m in last)),  # type: ignore[list-item]
         *_nodes(without, having),
+        *_replicas(without, having),
         ("containers OOM-killed", str(without.ooms), str(having.ooms)),
         ("container restarts", str(without.restarts), str(having.restarts)),
         ("pods resized in place", "-", str(having.done[Action.RESIZE])),
@@ -67,6 +68,16 @@ def _nodes(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
         [day.nodes.count(day.at) for day in (without, having)],
     )
     return [("node-hours", hours[0], hours[1]), ("nodes at the end", str(last[0]), str(last[1]))]
+
+
+def _replicas(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
+    """Without Ullage a workload keeps as many pods as people gave it for its busiest hour."""
+    found = []
+    for key in having.replicas.workloads:
+        fixed = next((row.pods for row in without.rows() if row.workload.key == key), 0)
+        hours = fixed * without.curve.hours, having.replicas.pods(key) * having.curve.hours
+        found.append((f"replica-hours of {key.rpartition('/')[2]}", f"{hours[0]:.0f}", f"{hours[1]:.0f}"))
+    return found
 
 
 def chosen(state: DayState) -> str | None:

@@ -81,6 +81,12 @@ class UsageCurve:
         """The averages of all slices in order of time."""
         return [self.average(number) for number in sorted(self.slices)]
 
+    @property
+    def hours(self) -> float:
+        """How long it is, from the first scrape to the last."""
+        seen = [at for each in self.rounds.values() for at in each]
+        return (max(seen) - min(seen)).total_seconds() / 3600 if seen else 0.0
+
     def total(self) -> UsageTotals:
         """The sum of all samples of the day."""
         day = UsageTotals()

@@ -14,6 +14,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded
 from agents.logic.targeted_vpas import TargetedVpas
 from schemas.names import Place
+from schemas.policies import vpa_annotations
 from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
@@ -31,6 +32,8 @@ class WorkloadPolicy:
     foreign: bool = False
     """Another recommender serves it."""
     guards: GuardOverrides = NO_OVERRIDES
+    patch_new_pods: bool = True
+    """Whether new pods get what is recommended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,14 @@ class Policies:
         """Take a policy record in; the targets whose policy it changes, `*` for any number of workloads."""
         event = recorded.event
         if isinstance(event, VerticalPolicyChanged):
-            rule = WorkloadPolicy(event.target, event.version, event.update_mode, event.containers, guards=event.guards)
+            rule = WorkloadPolicy(
+                event.target,
+                event.version,
+                event.update_mode,
+                event.containers,
+                guards=event.guards,
+                patch_new_pods=event.patch_new_pods,
+            )
             self.table.upsert(event.target, PolicyRecord(rule, recorded.place))
             return self._wide(event.target)
         if isinstance(event, VerticalPolicyRemoved):
@@ -148,8 +158,13 @@ def lowered(vpa: VpaChanged, recommender: str) -> WorkloadPolicy:
     """A VPA as a rule. Without an update mode it recreates pods, as upstream does; one that is not ours changes nothing."""
     foreign = not vpa.served_by(recommender)
     mode = UpdateMode.OFF if foreign else vpa.update_mode or UpdateMode.RECREATE
-    guards = GuardOverrides(min_replicas=vpa.min_replicas, quick_oom=vpa.evict_after_oom)
-    return WorkloadPolicy(intern(vpa.target), f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign, guards)
+    guards = GuardOverrides(
+        min_replicas=vpa.min_replicas,
+        quick_oom=vpa.evict_after_oom,
+        pod_warm_up=vpa_annotations.pod_warm_up(vpa.annotations),
+    )
+    patches = vpa_annotations.patches_new_pods(vpa.annotations)
+    return WorkloadPolicy(intern(vpa.target), f"{vpa.name}@{vpa.generation}", mode, vpa.containers, vpa, foreign, guards, patches)
 
 
 def bounds(held: PolicyRecord | None, container: str) -> ContainerPolicy:

@@ -45,6 +45,7 @@ class _Policy(BaseModel):
     mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
     containers: list[_Entry] = []
     guards: dict[str, bool | int | float | str] = {}
+    patch_new_pods: bool = True
 
 
 _NAMES = ("cpu", "memory")
@@ -87,7 +88,8 @@ def _first(error: ValidationError) -> str:
 
 def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
     entries = tuple(_entry(entry, f"{where}.containers[{i}]") for i, entry in enumerate(policy.containers))
-    return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries, _guards(policy.guards, f"{where}.guards"))
+    guards = _guards(policy.guards, f"{where}.guards")
+    return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries, guards, policy.patch_new_pods)
 
 
 def _guards(said: Mapping[str, bool | int | float | str], where: str) -> GuardOverrides:
@@ -113,6 +115,8 @@ def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
         body["containers"] = [_entry_body(entry) for entry in policy.containers]
     if policy.guards.said:
         body["guards"] = dict(policy.guards.said)
+    if not policy.patch_new_pods:
+        body["patch_new_pods"] = False
     return body
 
 
@@ -129,6 +133,7 @@ def describe(policy: VerticalPolicyChanged) -> str:
             if bounds := ", ".join(f"{what} {size}" for what, size in quantities(bound).items()):
                 parts.append(f"{entry.container} {name} {bounds}")
     parts += [f"{name} {value}" for name, value in policy.guards.said.items()]
+    parts += [] if policy.patch_new_pods else ["new pods are left as they are"]
     return "; ".join(parts)
 
 

@@ -43,7 +43,7 @@ class AdmissionReviewer:
     ) -> None:
         self._cluster, self._latest, self._settings = cluster, latest, settings
         self._lock = threading.Lock()
-        self._index = AdmissionIndex(cluster, self._recommended, recommender)
+        self._index = AdmissionIndex(cluster, self._recommended, recommender, honor_hpas=settings.honor_hpas)
         self._memo = ReviewMemo()
 
     def apply(self, event: Event, place: Place) -> None:
@@ -174,6 +174,8 @@ def _changes(account: AdmissionAccount) -> str:
     more = len(account.containers) - _TOLD
     if more > 0:
         texts.append(f"and {more} containers more")
+    if texts and account.left:
+        texts.append(f"{' and '.join(account.left)} is left to a HorizontalPodAutoscaler")
     return f"a new pod was given what VPA or policy '{account.vpa}' asks for: {'; '.join(texts)}" if texts else ""
 
 

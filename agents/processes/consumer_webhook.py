@@ -43,7 +43,10 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     ours = settings.webhook
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
     make = partial(
-        AdmissionReviewer, settings.cluster.name, settings=_admission(ours), recommender=settings.vertical.recommender
+        AdmissionReviewer,
+        settings.cluster.name,
+        settings=_admission(ours, honor_hpas=settings.updates.in_force.honor_hpas),
+        recommender=settings.vertical.recommender,
     )  # fmt: skip
     view = AdmissionView(
         context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=garbage_collector.exempt_present_objects
@@ -77,9 +80,9 @@ def real_time() -> datetime:
     return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
 
 
-def _admission(ours: WebhookSettings) -> AdmissionSettings:
+def _admission(ours: WebhookSettings, *, honor_hpas: bool) -> AdmissionSettings:
     most = exact_quantity.ZERO if ours.max_boosted_cpu is None else exact_quantity.parse(ours.max_boosted_cpu)
-    return AdmissionSettings(ours.cpu_startup_boost, ours.per_vpa_config, ours.in_place, most)
+    return AdmissionSettings(ours.cpu_startup_boost, ours.per_vpa_config, ours.in_place, most, honor_hpas)
 
 
 def _names(ours: WebhookSettings) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Wires the simulated shop to a log: `ullage source simulated` runs it, and the demo in memory runs it in its own process.
 
 The cluster source publishes what happens in the shop, and the webhook's own code answers for its new pods. A policy says which
-pods may be changed: without one, or with mode `Off`, a new pod stays as it is. Where the shop has node groups, their sources and
-their consumer run here, too.
+pods may be changed: without one, or with mode `Off`, a new pod stays as it is. Where the shop has node groups or deployments
+with a scaling, their sources and consumers run here, too.
 """
 
 import threading
@@ -16,6 +16,7 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_admission import SimulatedAdmission
 from agents.processes.simulated_node_groups import open_node_groups
+from agents.processes.simulated_replicas import open_replicas
 from streams.clients.cluster_port import Admission as AdmissionHook
 from streams.clients.cluster_port import admit_unchanged
 from streams.consumers.webhook.admission import Admission
@@ -63,6 +64,9 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
         outcomes.flush()
 
     shop = _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes).answer), after=after)
+    if any(each.scaling is not None for each in settings.deployments):
+        replicas = open_replicas(shop.cluster, context)
+        shop = _joined(shop, replicas.tell, replicas.act)
     return shop if not settings.groups else _with_groups(shop, context, acting=True)
 
 
@@ -74,15 +78,19 @@ def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
 
 def _with_groups(shop: Shop, context: Callable[[], LogContext], *, acting: bool) -> Shop:
     groups = open_node_groups(shop.cluster, context)
+    return _joined(shop, groups.tell, groups.act if acting else lambda: None)
+
+
+def _joined(shop: Shop, tell: Callable[[datetime], object], act: Callable[[], object]) -> Shop:
+    """The shop with another source and another consumer."""
 
     def scrape(at: datetime) -> None:
         shop.scrape(at)
-        groups.tell(at)
+        tell(at)
 
     def after() -> None:
         shop.after()
-        if acting:
-            groups.act()
+        act()
 
     return replace(shop, scrape=scrape, after=after)
 

@@ -17,6 +17,11 @@ class HpaTargetChanged:
     resources: tuple[str, ...] = ()
 
     @property
+    def key(self) -> str:
+        """`cluster/namespace/HorizontalPodAutoscaler/name`, the record key among policies."""
+        return f"{self.cluster}/{self.namespace}/HorizontalPodAutoscaler/{self.name}"
+
+    @property
     def workload(self) -> str:
         """The key of what it scales."""
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.target}"
@@ -30,3 +35,8 @@ class HpaTargetRemoved:
     cluster: str
     namespace: str
     name: str
+
+    @property
+    def key(self) -> str:
+        """`cluster/namespace/HorizontalPodAutoscaler/name`, the record key among policies."""
+        return f"{self.cluster}/{self.namespace}/HorizontalPodAutoscaler/{self.name}"

@@ -48,12 +48,22 @@ class ContainerSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class BoostedContainer:
+    """A container that admission gave more CPU while it starts, and the CPU and memory that it would have had."""
+
+    name: str
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
 class PodChanged:
     """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster.
 
     `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none. `controller`: its direct
     controller as `kind/name`, such as a ReplicaSet; empty when it has none or nobody said. `observed`: the containers that
-    admission saw, as it noted them; None when it noted nothing.
+    admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost; `ready_since`:
+    since when such a pod is ready, None while it is not and for all other pods.
     """
 
     at: datetime
@@ -71,6 +81,8 @@ class PodChanged:
     opted_out: str = ""
     controller: str = ""
     observed: str | None = None
+    boosted: tuple[BoostedContainer, ...] = ()
+    ready_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

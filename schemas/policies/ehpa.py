@@ -58,6 +58,14 @@ class EhpaChanged:
         return "" if ref is None else f"{self.cluster}/{self.namespace}/{ref.kind}/{ref.name}"
 
     @property
+    def scaled_by(self) -> tuple[str, ...]:
+        """The resources by which it scales its target, such as `cpu`; none if by others, or if it only shows what it would do."""
+        if self.unsupported or self.strategy is not ScaleStrategy.AUTO:
+            return ()
+        names = {metric.name for metric in self.metrics if metric.type in ("Resource", "ContainerResource")}
+        return tuple(sorted(names)) if self.metrics else ("cpu",)
+
+    @property
     def rank(self) -> tuple[float, str]:
         """Of several with one target the one with the lowest rank scales it: the oldest, then by name."""
         return self.created.timestamp(), self.name

@@ -5,6 +5,9 @@ from dataclasses import dataclass, fields
 
 from schemas.units import Fraction, Seconds
 
+UPSTREAM_PROFILE = "upstream"
+"""The profile under which none of our own guards holds anything back."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuardOverrides:

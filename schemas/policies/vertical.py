@@ -94,6 +94,7 @@ class VerticalPolicyChanged:
     """An operator set (or replaced) the vertical policy of the workloads that `target` names.
 
     `target` is a workload key or a prefix that ends in `*`. The longest match wins; `version` goes into every `because`.
+    `patch_new_pods`: whether new pods get what is recommended; else they start as their template says, and are changed in place.
     """
 
     at: datetime
@@ -102,6 +103,7 @@ class VerticalPolicyChanged:
     update_mode: UpdateMode = UpdateMode.IN_PLACE_OR_RECREATE
     containers: tuple[ContainerPolicy, ...] = ()
     guards: GuardOverrides = NO_OVERRIDES
+    patch_new_pods: bool = True
 
 
 @dataclass(frozen=True, slots=True)

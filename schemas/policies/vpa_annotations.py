@@ -1,7 +1,9 @@
 """Annotations by which a VPA object tunes what is recommended for its containers, because the API has no fields for that.
 
 They read `ullage/<container>.<name>: "<number>"`. The container may be `*`, and the name is that of a field of Tuning,
-`minimum_cpu` (cores) or `minimum_memory` (bytes). Annotations of other prefixes are none of ours.
+`minimum_cpu` (cores) or `minimum_memory` (bytes). Two are about pods as a whole: `ullage/patch-new-pods: "false"` leaves new pods
+as their template says, and `ullage/pod-warm-up: "600"` leaves pods alone for so many seconds after their start. Annotations of
+other prefixes are none of ours.
 """
 
 import math
@@ -9,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from schemas.policies.vertical import Tuning
+from schemas.units import Seconds
 
 MOST_MARGIN = 100.0
 LEAST_HALF_LIFE = 1.0
@@ -17,6 +20,7 @@ LEAST_HALF_LIFE = 1.0
 _PREFIX = "ullage/"
 _READ = (_PREFIX, "vpa-post-processor.kubernetes.io/")
 """Prefixes of all annotations that anything reads; the second is upstream's, for CPU in whole cores."""
+_PATCHES, _WARM_UP = f"{_PREFIX}patch-new-pods", f"{_PREFIX}pod-warm-up"
 _NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
 
 
@@ -30,6 +34,19 @@ def numbers(annotations: Mapping[str, str], container: str) -> dict[str, float]:
     return found
 
 
+def patches_new_pods(annotations: Mapping[str, str]) -> bool:
+    """Whether new pods get what is recommended."""
+    return annotations.get(_PATCHES) != "false"
+
+
+def pod_warm_up(annotations: Mapping[str, str]) -> Seconds | None:
+    """For how long a pod is left alone after its start; None where that is not said, or not in a number."""
+    try:
+        return Seconds(_number(_WARM_UP, annotations[_WARM_UP]))
+    except (KeyError, ValueError):
+        return None
+
+
 def readable(annotations: Mapping[str, str]) -> dict[str, str]:
     """Those that something reads, by name. A tenant may write anything else into an object, and nobody has to keep it."""
     return {name: text for name, text in sorted(annotations.items()) if name.startswith(_READ)}
@@ -37,23 +54,26 @@ def readable(annotations: Mapping[str, str]) -> dict[str, str]:
 
 def fault(annotations: Mapping[str, str]) -> str | None:
     """The first thing that is wrong with the annotations that are ours; None if nothing is."""
-    for name, text in annotations.items():
-        if not name.startswith(_PREFIX):
-            continue
-        setting = name.rpartition(".")[2]
-        if setting not in _NAMES:
-            return f"the annotation '{name}' sets '{setting}', which is none of {', '.join(_NAMES)}"
-        try:
-            number = _number(name, text)
-        except ValueError as error:
-            return str(error)
-        if "percentile" in setting and number > 1.0:
-            return f"the annotation '{name}' is '{text}'; a percentile is at most 1"
-        if "half_life" in setting and number < LEAST_HALF_LIFE:
-            return f"the annotation '{name}' is '{text}'; a half life is at least {LEAST_HALF_LIFE:g} s"
-        if setting == "margin" and number > MOST_MARGIN:
-            return f"the annotation '{name}' is '{text}'; a margin is at most {MOST_MARGIN:g}"
-    return None
+    faults = (_fault_of(name, text) for name, text in annotations.items() if name.startswith(_PREFIX))
+    return next((wrong for wrong in faults if wrong), None)
+
+
+def _fault_of(name: str, text: str) -> str | None:
+    if name == _PATCHES:
+        return None if text in ("true", "false") else f"the annotation '{name}' is '{text}', neither 'true' nor 'false'"
+    setting = name.rpartition(".")[2]
+    if setting not in _NAMES and name != _WARM_UP:
+        return f"the annotation '{name}' sets '{setting}', which is none of {', '.join(_NAMES)}"
+    try:
+        number = _number(name, text)
+    except ValueError as error:
+        return str(error)
+    bounds = (
+        ("percentile" in setting and number > 1.0, "a percentile is at most 1"),
+        ("half_life" in setting and number < LEAST_HALF_LIFE, f"a half life is at least {LEAST_HALF_LIFE:g} s"),
+        (setting == "margin" and number > MOST_MARGIN, f"a margin is at most {MOST_MARGIN:g}"),
+    )
+    return next((f"the annotation '{name}' is '{text}'; {bound}" for broken, bound in bounds if broken), None)
 
 
 def _number(name: str, text: str) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from schemas.facts.pods import ContainerSeen, PodPhase, ResizeState
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
 
@@ -58,6 +58,10 @@ class Pod:
     """The direct controller as `kind/name`; empty when there is none."""
     observed: str | None = None
     """The containers that admission saw, as it noted them; None when it noted nothing."""
+    boosted: tuple[BoostedContainer, ...] = ()
+    """The containers with a startup boost."""
+    ready_since: datetime | None = None
+    """Since when a pod with a startup boost is ready; None while it is not, and for all other pods."""
     resize_message: str = field(default="", compare=False)
     """What the kubelet says beside `resize`, for people."""
     version: str = field(default="", compare=False)

@@ -33,6 +33,8 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         opted_out=pod.opted_out,
         controller=pod.controller,
         observed=pod.observed,
+        boosted=pod.boosted,
+        ready_since=pod.ready_since,
     )
 
 

@@ -59,6 +59,8 @@ class PublishedState:
     predictions: dict[str, TimeSeriesPredictionChanged] = field(default_factory=dict)
     seen_hpas: dict[str, HpaSeen] = field(default_factory=dict)
     hpas: dict[str, HpaTargetChanged] = field(default_factory=dict)
+    hpa_policies: dict[str, HpaTargetChanged] = field(default_factory=dict)
+    """The same among policies, for those who read no facts about pods."""
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
 
@@ -88,6 +90,7 @@ class PublishedState:
         for uid in [uid for uid, (_, pod) in self.pods.items() if pod.namespace not in namespaces]:
             self.forget_pod(uid)
         self.hpas = {name: hpa for name, hpa in self.hpas.items() if hpa.namespace in namespaces}
+        self.hpa_policies = {name: hpa for name, hpa in self.hpa_policies.items() if hpa.namespace in namespaces}
         self.controllers = {name: one for name, one in self.controllers.items() if one.namespace in namespaces}
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
         self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
@@ -179,6 +182,10 @@ def _apply_object_record(state: PublishedState, record: Record, context: LogCont
             state.limits[event.key] = event
         case LimitRangeRemoved():
             state.limits.pop(event.key, None)
+        case HpaTargetChanged(cluster=context.cluster):
+            state.hpa_policies[f"{event.namespace}/{event.name}"] = event
+        case HpaTargetRemoved(cluster=context.cluster):
+            state.hpa_policies.pop(f"{event.namespace}/{event.name}", None)
         case _:
             _apply_scaling_policy(state, event, context.cluster)
 

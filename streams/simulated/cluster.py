@@ -71,6 +71,8 @@ class SimulatedCluster:
         self._seed, self._born, self._every = seed, 0, step
         self._now = _NOT_BEGUN if start is None else int(start.timestamp()) // step * step
         self._begun = False
+        self._replicas: dict[tuple[str, str], int] = {}
+        """What was asked for through scales."""
         self._owed: list[tuple[SimulatedDeployment, int]] = []
         self._ends: list[tuple[int, tuple[str, str], str]] = []
         self._changed: dict[tuple[str, str], str] = {}
@@ -145,6 +147,11 @@ class SimulatedCluster:
             if pod.node is None:
                 pod.apply_resize()
 
+    def scale(self, namespace: str, name: str, replicas: int) -> None:
+        """Let a deployment have so many replicas from the next step on."""
+        with self.lock:
+            self._replicas[namespace, name] = replicas
+
     def allowed_disruptions(self, deployment: SimulatedDeployment) -> int:
         """How many ready pods the disruption budget of a deployment lets go now."""
         with self.lock:
@@ -174,10 +181,20 @@ class SimulatedCluster:
                 self._schedule(pod, hopeless)
             elif pod.resize is not ResizeState.NONE and self._now >= pod.resize_at:
                 self._try_resize(pod, pod.node)
+        shares = self._shares()
         for pod in self.pods_by_name.values():
             if pod.node is not None and not pod.idle:
                 for container in pod.containers:
-                    container.step(self._now)
+                    container.step(self._now, shares.get(_key(pod.deployment), 1.0))
+
+    def _shares(self) -> dict[tuple[str, str], float]:
+        """The part of the load that falls to each pod, for the deployments whose pods share it."""
+        shared = {_key(deployment): 0 for deployment in self.deployments if deployment.shared}
+        if shared:
+            for pod in self.pods_by_name.values():
+                if _key(pod.deployment) in shared:
+                    shared[_key(pod.deployment)] += pod.ready
+        return {key: 1.0 / max(1, ready) for key, ready in shared.items()}
 
     def _change_nodes(self) -> None:
         """Let machines come and go. Pods of a node that left are lost."""
@@ -226,6 +243,8 @@ class SimulatedCluster:
 
     def wanted(self, deployment: SimulatedDeployment) -> int:
         """How many pods a deployment wants at this hour."""
+        if (asked := self._replicas.get(_key(deployment))) is not None:
+            return asked
         if not deployment.peak:
             return deployment.replicas
         return deployment.replicas + round((deployment.peak - deployment.replicas) * daylight(Seconds(self._now)))

@@ -66,11 +66,26 @@ class ContainerTemplate:
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatedScaling:
+    """What an EHPA asks for: bounds, percent of the CPU requests that may be used, and how many seconds ahead it looks.
+
+    `days` are how much of the past a metrics store remembers.
+    """
+
+    least: int = 1
+    most: int = 10
+    utilization: int = 60
+    ahead: int = 3600
+    days: int = 7
+
+
+@dataclass(frozen=True, slots=True)
 class SimulatedDeployment:
     """`replicas` pods of one template. `keep` is its disruption budget: evictions must leave so many ready (0: no budget).
 
     With a `peak` the number of pods follows the day, from `replicas` at three in the morning to `peak` at three in the afternoon,
-    as its own autoscaler would have it. `gpus` are those of each pod.
+    as its own autoscaler would have it. `gpus` are those of each pod. `shared`: the shapes of its containers say how much CPU all
+    pods use together, and those that are ready have equal parts of it. With a `scaling`, an EHPA scales it.
     """
 
     namespace: str
@@ -82,6 +97,8 @@ class SimulatedDeployment:
     gpus: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[PodToleration, ...] = ()
+    shared: bool = False
+    scaling: SimulatedScaling | None = None
 
 
 def amounts(cores: float | None, mib: int | None) -> Amounts:

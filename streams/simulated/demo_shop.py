@@ -1,7 +1,7 @@
 """The preset for demonstrations: a small shop whose people guessed their requests, as people do.
 
 Four nodes, or two groups of them, eight deployments, 36 pods, every load shape. Some requests are far too large; those of `cart`
-and `ledger` are too small, so that OOM kills happen within the first hours.
+and `ledger` are too small, so that OOM kills happen within the first hours. On groups of nodes there is a ninth deployment.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,15 @@ from datetime import datetime, timedelta
 from schemas.units import Bytes, Cores, Fraction, Seconds
 from streams.clients.cluster_port import Admission, admit_unchanged
 from streams.simulated.cluster import SimulatedCluster
-from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, SimulatedNodeGroup, amounts
-from streams.simulated.load_shapes import Shape, batch, bursty, diurnal, jvm, leak
+from streams.simulated.cluster_spec import (
+    ContainerTemplate,
+    SimulatedDeployment,
+    SimulatedNode,
+    SimulatedNodeGroup,
+    SimulatedScaling,
+    amounts,
+)
+from streams.simulated.load_shapes import Shape, batch, bursty, diurnal, jvm, leak, rush
 
 GIB = 1 << 30
 
@@ -78,8 +85,19 @@ DEPLOYMENTS: Sequence[SimulatedDeployment] = (
 )
 
 
+ORDERS = SimulatedDeployment(
+    "shop",
+    "orders",
+    10,
+    (_one("orders", rush(low=0.5, high=3.4, hour=12.0, memory=220), (0.5, 512), (None, 1024)),),
+    keep=1,
+    shared=True,
+    scaling=SimulatedScaling(least=2, most=14),
+)
+"""Has as many pods as its rush at noon needs; an EHPA scales it."""
+
 GROUPS: Sequence[SimulatedNodeGroup] = (
-    SimulatedNodeGroup("general", "m5.2xlarge", most=12, desired=6, price=0.46),
+    SimulatedNodeGroup("general", "m5.2xlarge", most=12, desired=7, price=0.46),
     SimulatedNodeGroup("compute", "c5.2xlarge", most=12, desired=5, zone="eu-central-1b", price=0.388),
 )
 """As many nodes as the requests of the busiest hour need."""
@@ -101,8 +119,8 @@ class ShopSettings:
 
 
 def with_groups(settings: ShopSettings) -> ShopSettings:
-    """The shop on groups of nodes, with more visitors by day than by night."""
-    by_day = tuple(replace(one, peak=_PEAKS.get(one.name, 0)) for one in settings.deployments)
+    """The shop on groups of nodes, with more visitors by day than by night, and with orders, which are scaled."""
+    by_day = (*(replace(one, peak=_PEAKS.get(one.name, 0)) for one in settings.deployments), ORDERS)
     return replace(settings, nodes=(), groups=GROUPS, deployments=by_day)
 
 

@@ -50,8 +50,8 @@ class SimulatedContainer:
         """Up for at least one whole step."""
         return bool(self.nanocores)
 
-    def step(self, now: int) -> None:
-        """Simulate the step that ends at `now`."""
+    def step(self, now: int, share: float = 1.0) -> None:
+        """Simulate the step that ends at `now`. `share`: the part of the shape's CPU that falls to this one."""
         if self.started is None:
             if self.restart_at is not None and now < self.restart_at:
                 return
@@ -61,7 +61,8 @@ class SimulatedContainer:
             self.nanocores.append(0)
             return
         load = self.shape(LoadMoment(self.seed, Seconds(now), Seconds(now - self.started)))
-        cores = load.cores if self.limits.cpu is None else min(load.cores, self.limits.cpu)
+        wanted = load.cores * share
+        cores = wanted if self.limits.cpu is None else min(wanted, self.limits.cpu)
         memory = max(KIB, load.memory // KIB * KIB)
         if self.limits.memory is not None and memory > self.limits.memory:
             self._kill(now)

@@ -46,6 +46,17 @@ def diurnal(*, low: float, high: float, memory: int, swing: int) -> Shape:
     return shape
 
 
+def rush(*, low: float, high: float, hour: float, memory: int, hours: float = 1.5) -> Shape:
+    """A service with a peak each day: `low` cores, and around an hour of the day (UTC) up to `high`, for a few times `hours`."""
+
+    def shape(moment: LoadMoment) -> Load:
+        away = (moment.time / 3600 - hour + 12) % 24 - 12
+        cores = low + (high - low) * math.exp(-((away / hours) ** 2) / 2)
+        return _load(cores * (0.95 + 0.1 * chance(moment, every=60)), memory * (0.95 + 0.05 * chance(moment, every=300, salt=1)))
+
+    return shape
+
+
 def bursty(*, calm: float, burst: float, memory: int, burst_memory: int, often: Fraction) -> Shape:
     """Mostly calm; in a share `often` of ten-minute slots it needs `burst` cores and `burst_memory` MiB."""
 

@@ -1,7 +1,8 @@
 """`python -m tests.bench.updater_pass`: one pass of the updater over 100,000 pods of 10,000 workloads, without a log.
 
 The recommendations move within their bounds, as they do all the time: then nothing is to be done, and finding that out is the
-cost. CPU time of this process, the least of three passes. In `make bench`.
+cost. In the last row all pods are outside theirs: a hundred plans are made, and all others are refused. CPU time of this
+process, which is set up as a worker, the least of three passes. In `make bench`.
 """
 
 import gc
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from agents.engine.turn import Event
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
+from agents.telemetry import garbage_collector
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
@@ -29,20 +31,22 @@ def measure(put: Put) -> None:
     """All rows."""
     workloads = [Workload("bench", f"ns-{number % 100}", "Deployment", f"w-{number}") for number in range(WORKLOADS)]
     stage, number = _filled(workloads), START + 10 * MINUTE
-    for label, some, goal in (
-        ("nothing changed", 0, ""),
-        ("1 % changed", WORKLOADS // 100, "<= 0.1"),
-        ("all changed", WORKLOADS, "<= 1"),
+    garbage_collector.relax()
+    for label, some, least, goal in (
+        ("nothing changed", 0, 1.0, ""),
+        ("1 % changed", WORKLOADS // 100, 1.0, "<= 0.1"),
+        ("all changed", WORKLOADS, 1.0, "<= 1"),
+        ("all outside their bounds", WORKLOADS, 3.0, ""),
     ):
         took = []
         for _ in range(PASSES):
             number += MINUTE
-            cores = 1.0 + (number // MINUTE % 10) / 1000
+            cores = least + (number // MINUTE % 10) / 1000
             taken = turn(number, recommendations_by_cluster=_recommended(number, workloads[:some], cores))
             began = time.process_time()
             decided = stage.step(taken)
             took.append(time.process_time() - began)
-            assert not decided
+            assert bool(decided) == (least > 1.0)
         put(f"updater: pass over {WORKLOADS * REPLICAS:,} pods, {label}", min(took), "s", goal)
     gc.unfreeze()
 

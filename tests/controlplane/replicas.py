@@ -70,13 +70,30 @@ class Replicas:
         self._turn = 0
         self.tick()
         self.control(Mode.APPLY)
-        works: list[Any] = [self._metrics_api(), self._autoscalers(), self]
+        self._settings, self._served = self._metrics_api_settings(), threading.Event()
+        self._answering: threading.Thread | None = None
+        self.start_metrics_api()
+        works: list[Any] = [self._autoscalers(), self]
         self._threads = [threading.Thread(target=work.run, args=(self._stop,), daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
 
+    def start_metrics_api(self) -> None:
+        """A new process of it would begin so, at the same address."""
+        self._served = threading.Event()
+        serving = metrics_api(self._context, self._settings, MetricsApiMetrics(CollectorRegistry()))
+        self._answering = threading.Thread(target=serving.run, args=(self._served,), daemon=True)
+        self._answering.start()
+
+    def stop_metrics_api(self) -> None:
+        """Nobody listens at its address any more; its APIService stays, as after a kill."""
+        self._served.set()
+        if self._answering is not None:
+            self._answering.join(10.0)
+
     def close(self) -> None:
         self._stop.set()
+        self.stop_metrics_api()
         for thread in self._threads:
             thread.join(10.0)
         with suppress(Exception):
@@ -220,19 +237,18 @@ class Replicas:
         settings.proxy = None
         return official.ApiClient(settings)
 
-    def _metrics_api(self) -> Any:
-        """As the command puts it together, with a kubeconfig of its account."""
+    def _metrics_api_settings(self) -> Settings:
+        """As the command is given them, with a kubeconfig of its account."""
         (port,) = free_ports(1)
         spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         services = f"/api/v1/namespaces/{self.home.namespace}/services"
         self.home.ask.post(services, {"metadata": {"name": "ullage-metrics-api"}, "spec": spec})
         folder = Path(self.plane.folder, self.home.namespace)
         folder.mkdir()
-        settings = Settings(
+        return Settings(
             cluster={"name": CLUSTER, "kubeconfig": self.accounts[0].kubeconfig(folder)},
             metrics_api={"host": "127.0.0.1", "port": port, "service_port": port, "namespace": self.home.namespace},
         )
-        return metrics_api(self._context, settings, MetricsApiMetrics(CollectorRegistry()))
 
     def _autoscalers(self) -> Any:
         api = self._api(self.accounts[1])

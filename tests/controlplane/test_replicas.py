@@ -65,6 +65,34 @@ def test_a_deployment_is_scaled_ahead_of_its_load_and_live_metrics_rule_once_the
     assert [each.change.value for each in done if each.object_kind == "TimeSeriesPrediction"] == ["created"]
 
 
+def test_without_the_metrics_api_nothing_is_scaled_down_live_load_still_scales_up_and_forecasts_count_when_it_is_back(
+    scaled: Replicas,
+) -> None:
+    service(scaled, "kept")
+    made = scaled.ehpa("kept")
+    scaled.forecast(made, 0.3)
+    scaled.registered()
+    wait_for(lambda: scaled.replicas("kept") == 6, timeout=LONG, what="6 pods for 300m that are to come, at 50m each")
+    scaled.stop_metrics_api()
+
+    def unanswered() -> bool:
+        events = scaled.world.ask.get(scaled.world.path("events"))["items"]
+        reasons = {e["reason"] for e in events if e["involvedObject"]["name"] == "ehpa-kept"}
+        return "FailedGetExternalMetric" in reasons
+
+    try:
+        wait_for(unanswered, timeout=LONG, what="the HPA controller asked and got no answer")
+        assert scaled.replicas("kept") == 6  # its live load asks for 2
+        scaled.loads["kept"] = 0.46
+        wait_for(lambda: scaled.replicas("kept") == 10, timeout=LONG, what="the live load scales up")
+    finally:
+        scaled.start_metrics_api()
+    scaled.registered()
+    scaled.loads["kept"] = 0.06
+    scaled.forecast(made, 0.2)
+    wait_for(lambda: scaled.replicas("kept") == 4, timeout=LONG, what="4 pods for the 200m that are to come")
+
+
 def test_a_preview_shows_what_would_be_done_and_leaves_the_deployment_alone(scaled: Replicas) -> None:
     service(scaled, "shown")
     made = scaled.ehpa("shown", scaleStrategy="Preview")

@@ -21,7 +21,7 @@ from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, Dec
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -134,6 +134,8 @@ EVENTS: tuple[Event, ...] = (
         started=AT - timedelta(minutes=59),
         init_containers=(ContainerSeen("migrate", SMALL),),
         qos="Burstable",
+        boosted=(BoostedContainer("app", SMALL, LARGE),),
+        ready_since=AT - timedelta(minutes=58),
     ),
     PodDeleted(AT, CART, POD),
     CheckpointSeen(

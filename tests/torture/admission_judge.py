@@ -2,7 +2,8 @@
 
 It knows nothing of how the webhook works. A new pod is given what was recommended for its workload last, and nothing under a
 pause; each patch has one outcome that says done, except where the process ended before it could be written; and nothing else is
-called done. Real times are seconds since the epoch, of one machine.
+called done. Of the new pods that it answered for and had no reason to pass over nearly all are patched, because a webhook that
+lets everything through would do nothing wrong otherwise. Real times are seconds since the epoch, of one machine.
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.outcomes import Result
-from tests.torture.judge import Answer, Asked, ConsumerHistory, Pause
+from tests.torture.judge import PAUSE_KNOWN, Answer, Asked, ConsumerHistory, Pause
 
 GRACE = 1.0
 """Seconds of real time within which the webhook may not have read yet that there is a pause."""
@@ -18,6 +19,13 @@ READ_WITHIN = 60.0
 """Seconds within which the webhook may not have read a newer recommendation yet; the broker may be away."""
 WRITTEN_WITHIN = 30.0
 """Seconds between a patch and the end of the process that kept its outcome from being written; the log may be away."""
+
+KNOWN_AFTER = 30.0
+"""Seconds after the end of a process in which its successor may not have caught up with the log yet."""
+MOST_PASSED_OVER = 0.2
+"""Share of the new pods that are due a patch and may yet get none, because a look at them took too long."""
+FEW = 5
+"""Pods that are too few to speak of a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,25 @@ def judge_admission(
             wrong.append(f"{pod.uid[:8]} is called patched, but was let through as it was")
         if pod.patched and not done and not any(0 <= end - pod.at <= WRITTEN_WITHIN for end in history.ends):
             wrong.append(f"{pod.uid[:8]} was patched, but no outcome says so")
+    due = [pod for pod in pods if pod.answered and _due(pod, known[pod.workload], history)]
+    given = sum(pod.patched for pod in due)
+    if len(due) >= FEW and given < (1 - MOST_PASSED_OVER) * len(due):
+        wrong.append(f"only {given} of {len(due)} new pods were patched that should have been")
     asked = {pod.uid for pod in pods}
     wrong += [f"outcome of a patch of {uid[:8]}, which the webhook was never asked for" for uid in answers if uid not in asked]
-    figures = Counter({"new pods": len(pods), "patched": sum(pod.patched for pod in pods)})
+    figures = Counter({"new pods": len(pods), "due a patch": len(due), "patched": sum(pod.patched for pod in pods)})
     return figures, wrong
+
+
+def _due(pod: NewPod, known: Sequence[Recommended], history: ConsumerHistory) -> bool:
+    """Whether nothing excuses a webhook that lets a pod through as it is."""
+    excused = (
+        not any(one.at <= pod.at - READ_WITHIN for one in known),
+        pod.at >= history.off_since,
+        any(pause.begin <= pod.at <= pause.end + PAUSE_KNOWN for pause in history.pauses),
+        any(0 <= pod.at - end <= KNOWN_AFTER for end in history.ends),
+    )
+    return not any(excused)
 
 
 def _wrong_patch(pod: NewPod, known: Sequence[Recommended], pauses: Sequence[Pause]) -> Iterator[str]:

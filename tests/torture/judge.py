@@ -6,6 +6,7 @@ the consumer died in between. What was not done has a reason that is true: time 
 Real times are seconds since the epoch, of one machine.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,6 +98,8 @@ class ConsumerHistory:
     deaths: Counter[tuple[Action, str]] = field(default_factory=Counter)
     wakes: list[float] = field(default_factory=list)
     """When it went on after it had been frozen: what it was sending then goes out late, one request of each kind."""
+    off_since: float = math.inf
+    """From when on policies leave all pods alone, new ones too."""
 
     def sent_late(self, acts: Sequence[Act]) -> set[int]:
         """Of these acts those (by `id`) that were being sent when it was frozen: the first of each kind after it woke."""

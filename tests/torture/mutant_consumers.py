@@ -97,6 +97,13 @@ class PatchesNothing(Admission):
         return unchanged(review.uid)
 
 
+class FailsOpen(Admission):
+    """The webhook lets each pod through as it is, and says nothing."""
+
+    def conclude(self, review: Review, seconds: float = 0.0) -> bytes:  # noqa: ARG002  # it does not count either
+        return unchanged(review.uid, "it took too long")
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the consumers of one cluster are made of; the product's own where nothing else is named."""
@@ -111,6 +118,7 @@ MUTANTS: Mapping[str, Parts] = {
     "act-twice": Parts(client=ActsTwice),
     "do-nothing": Parts(client=DoesNothing),
     "patch-nothing": Parts(admission=PatchesNothing),
+    "fail-open": Parts(admission=FailsOpen),
     "act-on-expired": Parts(codec=NothingExpires),
     "act-on-paused": Parts(codec=NothingPauses),
     "lose-a-pause": Parts(codec=LosesPauses),

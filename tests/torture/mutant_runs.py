@@ -14,6 +14,7 @@ FOUND_BY: Mapping[str, str] = {
     "act-twice": "no plan for it was open",
     "do-nothing": "is called done",
     "patch-nothing": "is called patched",
+    "fail-open": "new pods were patched that should have been",
     "act-on-expired": "had expired",
     "act-on-paused": "under a pause",
     "lose-a-pause": "under a pause",

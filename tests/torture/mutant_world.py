@@ -116,6 +116,7 @@ class MutantWorld:
             self.at_work = True
             self._begin()
             self._live(rounds, LONG)
+            self.history.off_since = self.now.timestamp()
             operator.publish(*policies(NAME, self.now, off=True))
             self._live(rounds, LONG)
         records = [r for name in cluster_verdict.READ for r in self.log.poll({(self.topics.wire(name), 0): 0}, limit=10**9)]

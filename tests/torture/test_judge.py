@@ -210,3 +210,29 @@ def test_what_is_wrong_with_a_patch_of_a_new_pod_is_found(
     assert figures["patched"] == pod.patched
     assert len(found) == (says is not None), found
     assert says is None or says in found[0]
+
+
+@pytest.mark.parametrize(
+    ("patched", "history", "says"),
+    [
+        (9, ConsumerHistory(), None),
+        (8, ConsumerHistory(), None),
+        (7, ConsumerHistory(), "only 7 of 10 new pods were patched that should have been"),
+        (0, ConsumerHistory(pauses=[Pause(200.0, 210.0)]), None),  # it may not know yet that the pause is over
+        (0, ConsumerHistory(off_since=199.0), None),
+        (0, ConsumerHistory(ends=[180.0]), None),
+        (0, ConsumerHistory(ends=[160.0]), "only 0 of 10"),
+    ],
+)
+def test_a_webhook_that_lets_nearly_everything_through_is_found(patched: int, history: ConsumerHistory, says: str | None) -> None:
+    pods = [replace(NEW, uid=f"n{n}", at=205.0, patched=n < patched) for n in range(10)]
+    answers = {f"n{n}": [PATCHED] for n in range(patched)}
+    _, found = judge_admission(pods, [ADVISED], answers, history)
+    assert len(found) == (says is not None), found
+    assert says is None or says in found[0]
+
+
+def test_a_pod_without_a_recommendation_or_an_answer_need_not_be_patched() -> None:
+    alone = [replace(NEW, uid=f"n{n}", workload="west/ns/Deployment/other", patched=False, at=205.0) for n in range(10)]
+    unanswered = [replace(NEW, uid=f"m{n}", answered=False, patched=False, at=205.0) for n in range(10)]
+    assert judge_admission([*alone, *unanswered], [ADVISED], {}, ConsumerHistory())[1] == []

@@ -136,6 +136,7 @@ class TortureCluster:
 
     def plan_no_more(self) -> None:
         """From here on nothing is planned; what is planned already is carried out."""
+        self.history.off_since = time.time()
         self._set_policies(off=True)
 
     def _set_policies(self, *, off: bool = False) -> None:

@@ -15,7 +15,10 @@ from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Place, Workload
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.guard_overrides import UPSTREAM_PROFILE
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
@@ -27,10 +30,12 @@ _KEPT = 100_000
 
 
 class AdmissionIndex:
-    """`recommender`: the name under which VPAs are served."""
+    """`recommender`: the name under which VPAs are served. `honor_hpas` holds where no policy says else."""
 
-    def __init__(self, cluster: str, recommended: Recommended, recommender: str = DEFAULT_RECOMMENDER) -> None:
-        self._cluster, self._recommended = cluster, recommended
+    def __init__(
+        self, cluster: str, recommended: Recommended, recommender: str = DEFAULT_RECOMMENDER, *, honor_hpas: bool = True
+    ) -> None:
+        self._cluster, self._recommended, self._honor_hpas = cluster, recommended, honor_hpas
         self._policies = Policies(recommender)
         self._vpas_in: dict[str, set[str]] = {}
         """Keys of VPAs by namespace."""
@@ -38,13 +43,20 @@ class AdmissionIndex:
         self._ranges: dict[str, Ranges] = {}
         self._reverted: set[str] = set()
         """Workloads that an operator had put back as they were; their new pods are left alone."""
-        self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, Vpa]] = {}
+        self._hpas: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """What each HPA and EHPA scales, and by which resources."""
+        self._scaled: dict[str, frozenset[str]] | None = None
+        """The resources by which HPAs scale a workload."""
+        self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, frozenset[str], Vpa]] = {}
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
         if isinstance(event, LimitRangeChanged | LimitRangeRemoved):
             if event.cluster == self._cluster:
                 self._apply_limit_range(event)
+            return
+        if isinstance(event, HpaTargetChanged | HpaTargetRemoved | EhpaChanged | EhpaRemoved):
+            self._apply_hpa(event)
             return
         if isinstance(event, RevertRequested):
             self._reverted.add(event.workload.key)
@@ -75,7 +87,7 @@ class AdmissionIndex:
         governing = self._policies.of(workload)
         if not rivals and governing is not None and governing.policy.vpa is None:
             rivals = [governing]
-        return [self._vpa(held, workload, namespace) for held in rivals]
+        return [self._vpa(held, workload, namespace) for held in rivals if held.policy.patch_new_pods]
 
     def ranges(self, namespace: str) -> Ranges:
         """The LimitRanges of a namespace."""
@@ -86,6 +98,28 @@ class AdmissionIndex:
             if entries:
                 self._ranges[namespace] = found
         return found
+
+    def _apply_hpa(self, event: HpaTargetChanged | HpaTargetRemoved | EhpaChanged | EhpaRemoved) -> None:
+        if isinstance(event, HpaTargetRemoved | EhpaRemoved):
+            self._hpas.pop(event.key, None)
+        elif event.cluster == self._cluster:
+            if isinstance(event, EhpaChanged):
+                self._hpas[event.key] = event.target, event.scaled_by
+            else:
+                self._hpas[event.key] = event.workload, event.resources
+        self._scaled = None
+
+    def _left(self, held: PolicyRecord, workload: str) -> frozenset[str]:
+        """The resources of a workload that are left to HPAs, as the updater leaves them."""
+        guards = held.policy.guards
+        honors = self._honor_hpas if guards.honor_hpas is None else guards.honor_hpas
+        if not honors or guards.profile == UPSTREAM_PROFILE:
+            return frozenset()
+        if self._scaled is None:
+            self._scaled = {}
+            for scaled, resources in self._hpas.values():
+                self._scaled[scaled] = self._scaled.get(scaled, frozenset()) | set(resources)
+        return self._scaled.get(workload, frozenset())
 
     def _apply_limit_range(self, event: LimitRangeChanged | LimitRangeRemoved) -> None:
         self._ranges.pop(event.namespace, None)
@@ -99,18 +133,20 @@ class AdmissionIndex:
 
     def _vpa(self, held: PolicyRecord, workload: str, namespace: str) -> Vpa:
         """Put together once for each policy and recommendation: a rollout asks for the same one hundreds of times."""
-        recommended = self._recommended(workload)
+        recommended, left = self._recommended(workload), self._left(held, workload)
         key = (held.policy.target if held.policy.vpa is None else held.policy.vpa.key, workload)
         made = self._made.get(key)
-        if made is not None and made[0] is held and made[1] is recommended:
-            return made[2]
+        if made is not None and made[0] is held and made[1] is recommended and made[2] == left:
+            return made[3]
         containers = None if recommended is None else recommended.containers
         if held.policy.vpa is None:
             vpa = vpa_manifest.of_policy(held.policy.target, held.policy.update_mode, held.policy.containers, containers)
             vpa = replace(vpa, namespace=namespace)
         else:
             vpa = vpa_manifest.of_event(held.policy.vpa, containers)
+        if left:
+            vpa = replace(vpa, left=left)
         if len(self._made) >= _KEPT:
             self._made.clear()
-        self._made[key] = held, recommended, vpa
+        self._made[key] = held, recommended, left, vpa
         return vpa

@@ -42,12 +42,16 @@ class ContainerChange:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPatch:
-    """A patch and its account; without operations `reason` says why nothing is done, and `failed` that it should have been."""
+    """A patch and its account; without operations `reason` says why nothing is done, and `failed` that it should have been.
+
+    `left` are the resources that were left to HorizontalPodAutoscalers.
+    """
 
     ops: tuple[Op, ...] = ()
     containers: tuple[ContainerChange, ...] = ()
     reason: str = ""
     failed: bool = False
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +71,5 @@ class AdmissionAccount:
     reason: str = ""
     ops: tuple[Op, ...] = ()
     containers: tuple[ContainerChange, ...] = field(default=())
+    left: tuple[str, ...] = ()
+    """Resources that were left to HorizontalPodAutoscalers."""

@@ -98,7 +98,9 @@ def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Repl
     found = pod_patch.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
     reason = f"the pod is left as it is: {found.reason}" if found.failed else found.reason
     status = ReviewStatus.ERROR if found.failed else ReviewStatus.APPLIED if found.ops else ReviewStatus.SKIPPED
-    about = replace(about, status=status, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=reason)
+    about = replace(
+        about, status=status, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=reason, left=found.left
+    )
     return _error(about) if found.failed else _response(about)
 
 

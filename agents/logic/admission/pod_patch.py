@@ -89,7 +89,7 @@ def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     if updates:
         ops.append(_annotate(UPDATES, _mark(vpa) + "; ".join(updates)))
     ops.append(_annotate(OBSERVED, observed(pod)))
-    return AdmissionPatch(tuple(ops), tuple(changes))
+    return AdmissionPatch(tuple(ops), tuple(changes), left=tuple(sorted(vpa.left)))
 
 
 def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
@@ -101,7 +101,7 @@ def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
 def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges, caps: tuple[Cap, ...]) -> _Wanted:
     if advice is None:
         return _Wanted({}, {}, caps)
-    target = advice.target or {}
+    target = {name: amount for name, amount in (advice.target or {}).items() if name not in vpa.left}
     limits: Resources = {}
     notes: tuple[str, ...] = ()
     if _values(standing.name, vpa) == ControlledValues.REQUESTS_AND_LIMITS:
@@ -182,7 +182,7 @@ def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     )
     if not settled or not _annotated(found.ops, pod.annotations, vpa):
         return None
-    return AdmissionPatch(containers=found.containers, reason="the pod is as the patch would leave it")
+    return AdmissionPatch(containers=found.containers, reason="the pod is as the patch would leave it", left=found.left)
 
 
 def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:

@@ -82,6 +82,8 @@ class Vpa:
     startup: StartupBoostManifest | None = None
     recommenders: int = 0
     advice: tuple[Advice, ...] | None = None
+    left: frozenset[str] = frozenset()
+    """Resources that HorizontalPodAutoscalers scale the target by; nothing is set of them but a startup boost."""
 
     @property
     def mode(self) -> str:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.updates import update_guards
+from agents.logic.updates import startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.updater import ClusterCandidates, Updater
+from agents.logic.updates.updater_state import NO_HISTORY
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode
@@ -64,6 +65,7 @@ class NoChange(StrEnum):
     UNKNOWN = "are not known"
     ENDED = "have ended"
     UNGOVERNED = "have no policy and no VPA"
+    BOOSTED = "have a startup boost"
     NOT_RECOMMENDED = "have no recommendation yet"
     PLANNED = "have a plan that is open"
     REVERTED = "request what a revert put back"
@@ -72,33 +74,42 @@ class NoChange(StrEnum):
 
 def no_change(updater: Updater, uid: str) -> NoChange:
     """Why a pod is none that should be changed, if `outlook` does not have it."""
-    pod = updater.clusters.pods.get(uid)
-    workload = "" if pod is None else pod.fact.workload.key
-    rules = (
-        (pod is None, NoChange.UNKNOWN),
-        (pod is not None and pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED), NoChange.ENDED),
-        (updater.policies.of(workload) is None, NoChange.UNGOVERNED),
-        (updater.clusters.wanted(workload, updater.turn) is None, NoChange.NOT_RECOMMENDED),
-        (_planned(updater, uid) is not None, NoChange.PLANNED),
-        (workload in updater.clusters.reverts, NoChange.REVERTED),
-    )
-    return next((why for holds, why in rules if holds), NoChange.FITTING)
+    return _not_wanted(updater, uid)[0]
 
 
 def not_wanted(updater: Updater, uid: str) -> str:
-    """The same for one pod, in a sentence."""
-    pod = updater.clusters.pods.get(uid)
+    """The same in a sentence."""
+    return _not_wanted(updater, uid)[1]
+
+
+def _not_wanted(updater: Updater, uid: str) -> tuple[NoChange, str]:
+    return next(_reasons(updater, uid))
+
+
+def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
+    """All that holds, the first first."""
+    pod, now = updater.clusters.pods.get(uid), updater.turn
     if pod is None:
-        return "the updater knows no such pod: no source has published it, or it is gone"
-    sentences = {
-        NoChange.ENDED: f"the pod has ended: it is {pod.fact.phase.value}",
-        NoChange.UNGOVERNED: f"no policy and no VPA governs '{pod.fact.workload.key}'",
-        NoChange.NOT_RECOMMENDED: f"there is no recommendation for '{pod.fact.workload.key}' yet",
-        NoChange.PLANNED: _planned(updater, uid) or "",
-        NoChange.REVERTED: "its workload was reverted, and it requests what was put back",
-        NoChange.FITTING: "its requests lie within the recommended bounds, so it need not be changed",
-    }
-    return sentences[no_change(updater, uid)]
+        yield NoChange.UNKNOWN, "the updater knows no such pod: no source has published it, or it is gone"
+        return
+    if pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        yield NoChange.ENDED, f"the pod has ended: it is {pod.fact.phase.value}"
+    workload = pod.fact.workload.key
+    policy = updater.policies.of(workload)
+    if policy is None:
+        yield NoChange.UNGOVERNED, f"no policy and no VPA governs '{workload}'"
+        return
+    boosted = startup_boosts.boosted(pod.fact, updater.clusters.histories.get(uid) or NO_HISTORY, policy, now)
+    if boosted is not None and not boosted.over:
+        until = "its pod is ready" if boosted.next is None else f"{times.from_ms(boosted.next):%H:%M:%S}"
+        yield NoChange.BOOSTED, f"it has a startup boost, which lasts until {until}"
+    if updater.clusters.wanted(workload, now) is None:
+        yield NoChange.NOT_RECOMMENDED, f"there is no recommendation for '{workload}' yet"
+    if (planned := _planned(updater, uid)) is not None:
+        yield NoChange.PLANNED, planned
+    if workload in updater.clusters.reverts:
+        yield NoChange.REVERTED, "its workload was reverted, and it requests what was put back"
+    yield NoChange.FITTING, "its requests lie within the recommended bounds, so it need not be changed"
 
 
 def _planned(updater: Updater, uid: str) -> str | None:

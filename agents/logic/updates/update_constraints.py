@@ -1,19 +1,23 @@
-"""What else the updater goes by beside pods, policies and recommendations: replicas, HPAs, budgets and the webhook's Lease."""
+"""What else the updater goes by: replicas, HPAs, disruption budgets, LimitRanges, and the webhook's Lease."""
 
 from dataclasses import dataclass
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event
+from agents.logic.resources import container_limit_range
+from agents.logic.resources.container_limit_range import NONE, Ranges
 from agents.logic.updates.eviction_budgets import EvictionBudgets
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 
 
 @dataclass(frozen=True, slots=True)
 class HpaRecord:
-    """The workload that an HPA scales, and by which of its resources."""
+    """The workload that an HPA or an EHPA scales, and by which of its resources."""
 
     workload: str
     resources: tuple[str, ...]
@@ -41,16 +45,18 @@ class UpdateConstraints:
         self.controllers: ObjectTable[ConfiguredReplicas] = ObjectTable("replica-counts", ConfiguredReplicas, 64)
         self.hpas: ObjectTable[HpaRecord] = ObjectTable("hpas", HpaRecord, 64)
         self.webhooks: ObjectTable[WebhookState] = ObjectTable("webhooks", WebhookState, 1)
+        self.limit_ranges: ObjectTable[LimitRangeChanged] = ObjectTable("limit-ranges", LimitRangeChanged, 16)
         self.budgets = EvictionBudgets()
+        self._ranges: dict[str, Ranges] | None = None
         self._scaled: dict[str, frozenset[str]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
-        return (self.controllers, self.hpas, self.webhooks, *self.budgets.tables())
+        return (self.controllers, self.hpas, self.webhooks, self.limit_ranges, *self.budgets.tables())
 
     def loaded(self) -> None:
         """A chunk was loaded."""
-        self._scaled = None
+        self._scaled = self._ranges = None
         self.budgets.loaded()
 
     def ingest(self, event: Event) -> None:
@@ -73,6 +79,38 @@ class UpdateConstraints:
                 self.webhooks.upsert(event.cluster, WebhookState(event.alive, event.reason))
             case _:
                 self.budgets.ingest(event)
+
+    def ingest_policy(self, event: Event) -> bool:
+        """Take a policy in; whether it changes what may be recommended to the pods of a namespace."""
+        match event:
+            case LimitRangeChanged():
+                self.limit_ranges.upsert(event.key, event)
+            case LimitRangeRemoved():
+                self.limit_ranges.remove(event.key)
+            case EhpaChanged():
+                self.hpas.upsert(event.key, HpaRecord(event.target, event.scaled_by))
+                self._scaled = None
+                return False
+            case EhpaRemoved():
+                self.hpas.remove(event.key)
+                self._scaled = None
+                return False
+            case _:
+                return False
+        self._ranges = None
+        return True
+
+    def ranges_of(self, workload: str) -> Ranges:
+        """The LimitRanges of a workload's namespace; the same object while they stay as they are."""
+        if self._ranges is None:
+            found: dict[str, list[LimitRangeChanged]] = {}
+            for each in self.limit_ranges.values():
+                found.setdefault(f"{each.cluster}/{each.namespace}", []).append(each)
+            self._ranges = {name: container_limit_range.of_events(entries) for name, entries in found.items()}
+        if not self._ranges:
+            return NONE
+        cluster, namespace, *_ = workload.split("/")
+        return self._ranges.get(f"{cluster}/{namespace}", NONE)
 
     def scaled_by(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""

@@ -11,7 +11,7 @@ from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.updates import disruption, eviction_budgets
-from agents.logic.updates.candidate import Candidate, disrupts, infeasible, keeps_service_class, stuck
+from agents.logic.updates.candidate import Candidate, disrupts, infeasible, stuck
 from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
 from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.update_priority import UpdateReason, admitted
@@ -95,8 +95,10 @@ def objections(candidate: Candidate, cluster: ClusterSituation) -> Iterator[Obje
 
 def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     policy = candidate.situation.policy.policy
-    if policy.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
+    if policy.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL) and not candidate.situation.unboosts:
         return f"policy '{policy.target}' has update mode '{policy.update_mode}', which leaves running pods alone"
+    if candidate.action is Action.EVICT and not policy.patch_new_pods:
+        return f"policy '{policy.target}' leaves new pods as they are, so an eviction would change nothing"
     return None
 
 
@@ -136,9 +138,13 @@ def _blind(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
 
 
+_URGENT = frozenset({UpdateReason.QUICK_OOM, UpdateReason.REVERT, UpdateReason.BOOST_OVER})
+"""Reasons for which a pod is changed that has only just begun."""
+
+
 def _pod_warm_up(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     warm_up, started = cluster.settings.pod_warm_up, candidate.situation.pod.fact.started
-    if not warm_up or {UpdateReason.QUICK_OOM, UpdateReason.REVERT} & set(candidate.why):
+    if not warm_up or _URGENT & set(candidate.why):
         return None
     ran = 0.0 if started is None else (candidate.situation.at - started).total_seconds()
     return None if ran >= warm_up else f"the pod has run for {ran:g} s; it is left alone for {warm_up:g} s"
@@ -146,7 +152,7 @@ def _pod_warm_up(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _requirements(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     situation, vpa = candidate.situation, candidate.situation.policy.policy.vpa
-    if vpa is None or not vpa.requirements or situation.recommended.reverted is not None:
+    if vpa is None or not vpa.requirements or situation.recommended.reverted is not None or situation.unboosts:
         return None
     containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in situation.pod.fact.containers]
     advice = tuple(map(resource_lists.of_recommendation, situation.recommended.containers))
@@ -162,7 +168,7 @@ def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM  # whose updater does nothing at all without one
-    if cluster.webhook_away is None or not (candidate.action is Action.EVICT or upstream):
+    if cluster.webhook_away is None or candidate.situation.unboosts or not (candidate.action is Action.EVICT or upstream):
         return None
     return f"no webhook is at work that would change the pod's successor: {cluster.webhook_away}"
 
@@ -204,10 +210,12 @@ def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     policy = candidate.situation.policy.policy
-    reverted = candidate.situation.recommended.reverted is not None
-    if not (reverted or policy.update_mode is UpdateMode.IN_PLACE) or keeps_service_class(candidate.situation):
+    reverted, unboosts = candidate.situation.recommended.reverted is not None, bool(candidate.situation.unboosts)
+    if candidate.situation.advice.keeps_class or not (reverted or unboosts or policy.update_mode is UpdateMode.IN_PLACE):
         return None
-    why = "a revert evicts nobody" if reverted else f"policy '{policy.target}' lets no pod be evicted"
+    why = f"policy '{policy.target}' lets no pod be evicted"
+    if reverted or unboosts:
+        why = "a revert evicts nobody" if reverted else "nobody is evicted to end a startup boost"
     return f"a resize would change the pod's class of service, and {why}"
 
 
@@ -237,7 +245,7 @@ def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | No
     """The pods of the workload as a group that should be as large as it is. A pod with an open plan counts as begun."""
     count, mode = cluster.workload, candidate.situation.policy.policy.update_mode
     configured = count.live if cluster.configured is None else cluster.configured
-    counts = ReplicaCounts(configured, count.live, count.running, count.acting)
+    counts = ReplicaCounts(configured, count.live, count.running, count.acting, boosted=bool(candidate.situation.unboosts))
     return disruption.group(counts, mode, cluster.settings.disruption)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from itertools import product
 
 from agents.logic.resources.resource_lists import CPU, MEMORY, Advice, Container
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement
@@ -22,6 +23,7 @@ class UpdateReason(StrEnum):
     QUICK_OOM = "quick OOM"
     OLD = "old enough and far from its target"
     REVERT = "to be as it was before"
+    BOOST_OVER = "its startup boost has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,17 @@ def reasons(
     if quick and found.difference == 0:
         return ()
     old = age is not None and age >= thresholds.age and found.difference >= thresholds.difference
-    holds = {UpdateReason.OUTSIDE: found.outside, UpdateReason.QUICK_OOM: quick, UpdateReason.OLD: old}
-    return tuple(reason for reason, does in holds.items() if does)
+    return _REASONS[found.outside, quick, old]
+
+
+_REASONS = {
+    held: tuple(
+        reason
+        for reason, holds in zip((UpdateReason.OUTSIDE, UpdateReason.QUICK_OOM, UpdateReason.OLD), held, strict=True)
+        if holds
+    )
+    for held in product((False, True), repeat=3)
+}
 
 
 def admitted(containers: Iterable[Container], advice: Sequence[Advice], requirements: Sequence[EvictionRequirement]) -> bool:

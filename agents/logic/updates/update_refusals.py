@@ -5,6 +5,7 @@ was said. So a roll-out of thousands of pods is told in a few records, and neith
 is told again and again.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -36,19 +37,25 @@ class IntervalRefusals:
     def __init__(self, table: ObjectTable[RefusedPods]) -> None:
         self._table = table
         self._found: dict[str, dict[str, Refusal]] = {}
+        self._pods: Counter[tuple[str, str]] = Counter()
 
     def add(self, candidate: Candidate, situation: ClusterSituation, objection: Objection) -> None:
         """A pod is held back. The most urgent pods come first."""
-        guards = self._found.setdefault(candidate.situation.workload, {})
-        known = guards.get(objection.guard)
-        guards[objection.guard] = (
-            Refusal(candidate, situation, objection) if known is None else replace(known, pods=known.pods + 1)
-        )
+        workload, guard = candidate.situation.workload, objection.guard
+        guards = self._found.get(workload)
+        if guards is None:
+            guards = self._found[workload] = {}
+        if guard not in guards:
+            guards[guard] = Refusal(candidate, situation, objection)
+        self._pods[workload, guard] += 1
 
     def news(self, now: int) -> Iterator[Refusal]:
         """The refusals to be decided in turn `now`, and the table is as they say."""
         for workload in [*self._found, *(key for key in list(self._table) if key not in self._found)]:
-            found, before = self._found.get(workload, {}), self._table.get(workload) or NONE_REFUSED
+            found = {
+                guard: replace(each, pods=self._pods[workload, guard]) for guard, each in self._found.get(workload, {}).items()
+            }
+            before = self._table.get(workload) or NONE_REFUSED
             after, news = _told(before, found, now)
             if not after.guards:
                 self._table.remove(workload)

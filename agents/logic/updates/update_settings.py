@@ -12,7 +12,8 @@ from typing import Any
 
 from agents.logic.guards import budget_schedules
 from agents.logic.updates.disruption import DisruptionRules
-from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
+from agents.logic.updates.update_priority import UpdateThresholds
+from schemas.policies.guard_overrides import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
@@ -21,7 +22,7 @@ class UpdaterProfile(StrEnum):
     """UPSTREAM holds back what the VPA's updater holds back and nothing else; ULLAGE has guards of its own."""
 
     ULLAGE = "ullage"
-    UPSTREAM = "upstream"
+    UPSTREAM = UPSTREAM_PROFILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,11 @@ class UpdateSettings:
         return self.governed_by(NO_OVERRIDES)
 
     @property
+    def thresholds(self) -> UpdateThresholds:
+        """The settings that upstream's choice of pods needs."""
+        return _thresholds(self.threshold, self.lifetime)
+
+    @property
     def disruption(self) -> DisruptionRules:
         """The settings that upstream's arithmetic of replica groups needs."""
         tolerance, skips = self.eviction_tolerance, self.in_place_skips_disruption
@@ -137,6 +143,12 @@ def _disruption(
 ) -> DisruptionRules:  # a setting
     """Asked for each pod several times."""
     return DisruptionRules(least, tolerance, skips, timedelta(seconds=deferred), timedelta(seconds=in_progress))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _thresholds(difference: Fraction, lifetime: Seconds) -> UpdateThresholds:
+    """Asked for each pod."""
+    return UpdateThresholds(difference, timedelta(seconds=lifetime))
 
 
 def _upstream(settings: UpdateSettings) -> UpdateSettings:

@@ -17,13 +17,13 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import plan_builder
-from agents.logic.updates.candidate import Candidate, PodSituation, PriorityCache, candidate, disrupts, without
+from agents.logic.updates.candidate import Candidate, disrupts
 from agents.logic.updates.eviction_budgets import BudgetRecord
-from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState, WorkloadEviction
+from agents.logic.updates.workload_candidates import ENDED, CandidateSearch
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodPhase
@@ -31,10 +31,8 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 4
+PROGRAM = 5
 """Counts changes of this capability's code that change what is decided."""
-
-_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +65,18 @@ class ClusterCandidates:
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
         """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
         situation, before = self.situation, ""
+        held: Candidate | None = None
+        objection: Objection | None = None
         for each in self.pods:
             workload = each.situation.workload
             if workload != before:  # pods of one workload mostly come one after the other
-                situation, before = self._situation_of(each, situation), workload
-            objection = first_objection(each, situation)
+                situation, before, held = self._situation_of(each, situation), workload, None
+            if held is None or not each.alike(held):
+                objection = first_objection(each, situation)
+                held = each
             yield each, situation, objection
             if objection is None:
+                held = None
                 situation.workload.acting += 1
                 situation.namespace.acting += 1
                 situation.cluster.acting += 1
@@ -110,7 +113,7 @@ class Updater(PartedState):
         self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
-        self._priorities, self._settings, self._quiet = PriorityCache(), SettingsCache(settings), QuietWorkloads()
+        self._settings, self._search = SettingsCache(settings), CandidateSearch(self.clusters)
         super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), self.rules.table)
 
     def step(self, turn: Turn) -> Sequence[Decided]:
@@ -156,7 +159,7 @@ class Updater(PartedState):
     def _decide(self, turn: Turn) -> list[Decided]:
         """Look at every cluster."""
         self.clusters.forget_recommendations(turn.number - int(self.settings.recommendation_within * 1000))
-        self._priorities.prune(self.clusters.pods, self.clusters.pods_of)
+        self._search.advice.prune(self.clusters.pods, self.clusters.pods_of)
         refusals = IntervalRefusals(self.clusters.refused)
         decided: list[Decided] = []
         for cluster in self.candidates():
@@ -174,14 +177,14 @@ class Updater(PartedState):
 
     def candidates(self, *, fresh: bool = False) -> Iterator[ClusterCandidates]:
         """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet."""
-        self._quiet.follow(self.clusters.changed)
+        self._search.quiet.follow(self.clusters.changed)
         taken = self.turns.get("") or TurnsTaken(0, 0)
         workloads: dict[str, list[str]] = {}
         for workload in sorted(self.clusters.pods_of) if self.policies else ():
             workloads.setdefault(cluster_of(workload), []).append(workload)
         for cluster, names in workloads.items():
             now = taken.turn
-            loud = (workload for workload in names if not self._quiet.holds(workload, now))
+            loud = (workload for workload in names if not self._search.quiet.holds(workload, now))
             found = [each for workload in loud for each in self._candidates(workload, now, fresh=fresh)]
             if found:
                 counts = {workload: self._count(workload) for workload in names}
@@ -235,33 +238,14 @@ class Updater(PartedState):
     def _candidates(self, workload: str, now: int, *, fresh: bool) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan."""
         policy = self.policies.of(workload)
-        recommended = None if policy is None else self.clusters.wanted(workload, now)
-        if policy is None or recommended is None:
-            self._quiet.enter(workload, NEVER)
-            return []
-        found, until, settings = [], NEVER, self._settings.of(policy.policy.guards)
-        yields = settings.honor_hpas and recommended.reverted is None
-        left = self.clusters.constraints.scaled_by(workload) if yields else frozenset()
-        for uid, pod in sorted(self.clusters.pods_of[workload].items()):
-            if pod.fact.phase in _ENDED:
-                continue
-            priority = self._priorities.of(pod, recommended)
-            calm = 0 if left else calm_until(pod, recommended, priority, settings)
-            until = min(until, calm)
-            history = self._history(uid, fresh=fresh) if calm <= now else NO_HISTORY
-            if calm > now or history.has_plan(now):
-                continue
-            situation = PodSituation(now, workload, pod, recommended, policy, history, priority, settings)
-            each = without(situation, left) if left else candidate(situation)
-            if each is not None:
-                found.append(each)
-        self._quiet.enter(workload, until)
-        return found
+        settings = self._settings.own if policy is None else self._settings.of(policy.policy.guards)
+        wanted = self.clusters.wanted(workload, now)
+        return self._search.of(workload, now, wanted, settings, partial(self._history, fresh=fresh))
 
     def _configured(self, workload: str, count: Headcount) -> int:
         """How many pods the direct controllers of a workload's pods want; as many as there are where nobody said."""
         cluster, namespace, *_ = workload.split("/")
-        live = (pod.fact for pod in self.clusters.pods_of[workload].values() if pod.fact.phase not in _ENDED)
+        live = (pod.fact for pod in self.clusters.pods_of[workload].values() if pod.fact.phase not in ENDED)
         wanted = [self.clusters.constraints.configured(cluster, namespace, each) for each in {fact.controller for fact in live}]
         return count.live if None in wanted else sum(filter(None, wanted))
 
@@ -271,13 +255,13 @@ class Updater(PartedState):
 
     def _count(self, workload: str) -> Headcount:
         """Count the pods of a workload."""
-        count = self._quiet.counted(workload)
+        count = self._search.quiet.counted(workload)
         if count is None:
             count = Headcount()
             for pod in self.clusters.pods_of[workload].values():
-                if pod.fact.phase not in _ENDED:
+                if pod.fact.phase not in ENDED:
                     count.count(running=pod.fact.phase is PodPhase.RUNNING, acting=False)
-            self._quiet.count(workload, count)
+            self._search.quiet.count(workload, count)
         return count
 
     def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> Counter[str]:
@@ -299,6 +283,12 @@ class Updater(PartedState):
         situation = planned.situation
         asks = plan.requests if isinstance(plan, ResizePlanned) else {}
         opened = OpenPlan(
-            plan.id, planned.action, times.to_ms(plan.void_after), expect=plan.expect, asks=asks, disrupts=disrupts(planned)
+            plan.id,
+            planned.action,
+            times.to_ms(plan.void_after),
+            expect=plan.expect,
+            asks=asks,
+            disrupts=disrupts(planned),
+            unboosts=situation.unboosts,
         )
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=opened, acted=situation.now))

@@ -80,6 +80,7 @@ class OpenPlan:
 
     `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a
     resize asks for. `disrupts`: it stops a container; a pod that is resized without a restart serves on, however long it takes.
+    `unboosts`: the containers whose startup boost it ends.
     """
 
     id: str
@@ -89,6 +90,7 @@ class OpenPlan:
     expect: Mapping[str, Amounts] = field(default_factory=dict)
     asks: Mapping[str, Amounts] = field(default_factory=dict)
     disrupts: bool = True
+    unboosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class PodHistory:
     """What the updater did about a pod, and what came of it. Times are turn numbers.
 
     `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
-    pod's node could never hold.
+    pod's node could never hold; `unboosted`: the containers whose startup boost was ended.
     """
 
     plan: OpenPlan | None = None
@@ -104,6 +106,7 @@ class PodHistory:
     resize_failed: bool = False
     resizing: int | None = None
     infeasible: Mapping[str, Amounts] = field(default_factory=dict)
+    unboosted: tuple[str, ...] = ()
 
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
@@ -197,6 +200,7 @@ class UpdaterState:
         """Take in the records of a turn, input by input."""
         for recorded in turn.of("policies"):
             self._policy_changed(self.policies.take(recorded))
+            self.changed.all |= self.constraints.ingest_policy(recorded.event)
             self._ingest_revert(recorded)
         for recorded in turn.of("control"):
             if isinstance(recorded.event, ControlChanged):
@@ -343,7 +347,8 @@ class UpdaterState:
                 self.evictions.upsert(event.subject.workload, WorkloadEviction(now, plan.expect))
             history = replace(history, plan=replace(plan, done=True))
         elif event.action is Action.RESIZE and event.result is Result.DONE:
-            history = replace(history, plan=None, resize_failed=False, infeasible={})
+            ended = (*history.unboosted, *plan.unboosts)
+            history = replace(history, plan=None, resize_failed=False, infeasible={}, unboosted=ended)
         elif event.action is Action.RESIZE and event.result is Result.FAILED:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
             history = replace(history, plan=None, resize_failed=True, infeasible=infeasible)

@@ -30,6 +30,9 @@ def reasons(event: Event) -> Iterator[str]:
             for i, seen in enumerate(event.containers):
                 yield from bounds.amounts(f"containers[{i}].requests", seen.requests)
                 yield from bounds.amounts(f"containers[{i}].limits", seen.limits)
+            for i, boosted in enumerate(event.boosted):
+                yield from bounds.amounts(f"boosted[{i}].requests", boosted.requests)
+                yield from bounds.amounts(f"boosted[{i}].limits", boosted.limits)
         case ContainerOOMKilled():
             for name in ("memory_request", "memory_limit", "memory_used"):
                 yield from bounds.number(name, getattr(event, name), bounds.MOST_BYTES)

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import msgspec
 
-from schemas.facts.pods import ContainerSeen, PodPhase, ResizeState
+from schemas import bounds
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
@@ -22,6 +23,8 @@ _RESTARTS = "RestartContainer"
 _OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
 """Annotations of others that ask for the same: leave this pod where it is."""
 _OBSERVED = "vpaObservedContainers"
+_BOOSTED = "vpaCpuStartupBoost/"
+"""Start of the name of an annotation in which admission keeps what a container would have had without its startup boost."""
 HASH_LABEL = "pod-template-hash"
 _LONGEST_MESSAGE = 500
 """Characters of what a kubelet says that are kept."""
@@ -66,6 +69,9 @@ class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
     limits: dict[str, str] | None = None
 
 
+_ORIGINAL = msgspec.json.Decoder(ResourceRequirements)
+
+
 class ContainerResizePolicy(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What becomes of a container when one of its resources is resized in place."""
 
@@ -102,6 +108,7 @@ class StatusCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     reason: str = ""
     message: str = ""
     observed_generation: int = 0
+    last_transition_time: Time | None = None
 
 
 class ContainerState(msgspec.Struct, frozen=True, gc=False):
@@ -209,6 +216,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
     statuses = {status.name: status for status in pod.status.container_statuses}
     first = {status.name: status for status in pod.status.init_container_statuses}
     resize, resize_message = _resize(pod.status.conditions, meta.generation)
+    boosted = _boosted(pod)
     return Pod(
         workload=_workload(cluster, meta),
         pod=PodName(meta.namespace, meta.name, meta.uid),
@@ -228,6 +236,8 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         opted_out=_opted_out(meta.annotations or {}),
         controller=_controller(meta),
         observed=(meta.annotations or {}).get(_OBSERVED),
+        boosted=boosted,
+        ready_since=_ready_since(pod.status.conditions) if boosted else None,
         resize_message=resize_message,
         version=meta.resource_version,
     )
@@ -274,6 +284,27 @@ def _container(container: PodContainer, status: ContainerStatus | None) -> Conta
 def _opted_out(annotations: Mapping[str, str]) -> str:
     found = (f"{name}={value}" for name, value in _OPT_OUTS if annotations.get(name) == value)
     return next(found, "")
+
+
+def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
+    annotations = pod.metadata.annotations or {}
+    found = ((each.name, annotations.get(f"{_BOOSTED}{each.name}")) for each in pod.spec.containers)
+    return tuple(_original(name, annotation) for name, annotation in found if annotation is not None)
+
+
+def _original(container: str, annotation: str) -> BoostedContainer:
+    """What an annotation says; no amounts where anybody but admission seems to have written it."""
+    try:
+        found = _ORIGINAL.decode(annotation)
+        requests, limits = _read(found.requests), _read(found.limits)
+    except ValueError:
+        return BoostedContainer(container)
+    absurd = any(True for each in (requests, limits) for _ in bounds.amounts(container, each))
+    return BoostedContainer(container) if absurd else BoostedContainer(container, requests, limits)
+
+
+def _ready_since(conditions: list[StatusCondition]) -> datetime | None:
+    return next((each.last_transition_time for each in conditions if each.type == "Ready" and each.status == "True"), None)
 
 
 def _read(texts: Mapping[str, str] | None) -> Amounts:

@@ -4,10 +4,12 @@ Plans that a generated autoscaler carries out, and previews, are not its busines
 is as decided, whoever did it; one that asks for neither the planned nor the expected replicas is left alone.
 """
 
+from typing import Protocol
+
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.kube.controllers import ControllerKey
-from streams.clients.kube.scales import FoundScale, ScaleClient
+from streams.clients.kube.scales import FoundScale
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
@@ -21,7 +23,20 @@ MOST_FACTOR, LEAST_REPLICAS = 100, 10
 """A plan multiplies replicas by no more than this at once; fewer than the least count as so many."""
 
 
-def scaler(context: LogContext, scales: ScaleClient, lease: HolderLease | None = None) -> Executor:
+class SettableScales(Protocol):
+    """Reads and sets scales. All may raise TryAgain and GiveUp."""
+
+    def find(self, key: ControllerKey) -> FoundScale | None:
+        """The scale; None when there is none."""
+
+    def set(self, found: FoundScale, replicas: int) -> None:
+        """Ask for so many replicas, if the scale still is as it was found."""
+
+    def forget_kinds(self) -> None:
+        """Look up every kind anew from now on."""
+
+
+def scaler(context: LogContext, scales: SettableScales, lease: HolderLease | None = None) -> Executor:
     """A consumer that carries out ReplicasPlanned where it is the one to do so, while it holds the `lease` if there is one."""
     permit = ActPermit(lease)
     return Executor(
@@ -38,7 +53,7 @@ def scaler(context: LogContext, scales: ScaleClient, lease: HolderLease | None =
     )
 
 
-def scale(scales: ScaleClient, plan: ReplicasPlanned, permit: ActPermit) -> HandlerResult:
+def scale(scales: SettableScales, plan: ReplicasPlanned, permit: ActPermit) -> HandlerResult:
     """Refuse what is absurd, look, ask the permit, then act. Raises TryAgain and GiveUp."""
     absurd = objection(plan)
     if absurd is not None:
@@ -66,7 +81,7 @@ def objection(plan: ReplicasPlanned) -> str | None:
     return None
 
 
-def _found(scales: ScaleClient, plan: ReplicasPlanned) -> FoundScale | None:
+def _found(scales: SettableScales, plan: ReplicasPlanned) -> FoundScale | None:
     scales.forget_kinds()
     ref = plan.target_ref
     if ref.kind != plan.workload.kind or ref.name != plan.workload.name:

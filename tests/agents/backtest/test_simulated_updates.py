@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from agents.backtest.container_rows import ContainerRows
 from agents.backtest.simulated_updates import SimulatedUpdates
-from agents.logic.governing_policies import PolicyRecord
-from agents.logic.resources import resource_lists
-from agents.logic.resources.resource_lists import Container
+from agents.logic.governing_policies import PolicyRecord, WorkloadPolicy
+from agents.logic.resources.container_limit_range import NONE
 from agents.logic.updates.candidate import PodSituation, reasons
-from agents.logic.updates.update_priority import priority
+from agents.logic.updates.pod_advice import AlikePods, WorkloadAdvice
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodRecord
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, Place, PodName
+from schemas.policies.vertical import UpdateMode
 from schemas.units import Bytes, Cores
 from tests.support.small_pipeline import START, START_MS, WEB
 
@@ -112,10 +112,10 @@ def test_a_pod_is_due_exactly_when_the_updater_says_so(containers: Any, age: int
     killed = None if kill is None else START + timedelta(minutes=min(kill[0], age))
     if killed is not None:
         rows.killed[0] = times.to_seconds(killed)
-    seen_containers = [Container(each.name, resource_lists.of_amounts(each.requests)) for each in event.containers]
-    urgency = priority(seen_containers, [resource_lists.of_recommendation(each) for each in recommended])
     newest = NewestRecommendation("id", START_MS, START, PLACE, tuple(recommended), oom_at=killed, oom_uid=POD.uid)
-    no_policy = cast("PolicyRecord", None)  # which reasons do not look at
-    situation = PodSituation(now, WEB.key, PodRecord(event, PLACE), newest, no_policy, NO_HISTORY, urgency, SETTINGS)
+    policy = PolicyRecord(WorkloadPolicy("*", "1", UpdateMode.RECREATE), PLACE)
+    advice = WorkloadAdvice(newest, policy, NONE).of(AlikePods(event.containers, None))
+    assert advice is not None
+    situation = PodSituation(now, WEB.key, PodRecord(event, PLACE), advice, policy, NO_HISTORY, SETTINGS)
     due = bool(recommended) and bool(reasons(situation))
     assert (SimulatedUpdates(rows, SETTINGS).step(now) > 0) == due

@@ -35,7 +35,7 @@ def answers(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("tap", "pod-updates"),
         ("recommendations",),
         ("plan",),
-        ("why", "ullage.pod-updates.v1:1:30"),
+        ("why", "ullage.pod-updates.v1:1:20"),
     ],
     ids=lambda words: words[0],
 )

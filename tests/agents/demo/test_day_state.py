@@ -3,6 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.demo.day_state import DayState, state_of
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -154,3 +155,22 @@ def test_what_was_refused_or_expired_is_counted_apart() -> None:
 def test_the_mode_is_the_newest_control_record() -> None:
     assert DayState().mode is Mode.SHADOW
     assert state_of([ControlChanged(START, "demo", Mode.APPLY)]).mode is Mode.APPLY
+
+
+def test_a_scaled_workload_is_shown_with_what_was_forecast_before_and_not_with_what_is_said_afterwards() -> None:
+    def forecast(minutes: int, *values: float) -> LoadForecast:
+        at = START + timedelta(minutes=minutes)
+        metric = MetricForecast("resource.cpu", "s", at, 1800.0, values=tuple(2 * v for v in values), expected=values)  # type: ignore[arg-type]  # seconds
+        return LoadForecast(f"f{minutes}", at, at, CART, "E", "shop", "cart", "u", 1, 3600.0, (metric,), {})  # type: ignore[arg-type]  # seconds
+
+    state = state_of([pod(CART, "a", 1.0, 100), pod(CART, "b", 1.0, 100), pod(WEB, "c", 1.0, 100)])
+    state.apply(forecast(0, 1.0, 2.0, 3.0))
+    state.apply(scrape(10, {"cart-a": (0.5, 10), "cart-b": (0.25, 10), "web-c": (9.0, 10)}))
+    state.apply(scrape(20, {"cart-a": (0.5, 10)}))
+    state.apply(forecast(35, 7.0, 8.0, 9.0))  # says nothing new about the half hour that has begun
+    first = int(START.timestamp()) // 1800
+    [(name, slices)] = state.replicas.by_slice([first, first + 1, first + 2, first + 9]).items()
+    assert name == CART.key
+    assert [each.forecast for each in slices] == [1.0, 2.0, 8.0, None]
+    assert (slices[0].used, slices[0].pods) == (0.625, 1.5)  # (0.75 + 0.5) / 2, and two pods, then one
+    assert state.replicas.pods(CART.key) == 1.5

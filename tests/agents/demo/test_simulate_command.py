@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from agents import cli
+from schemas.decisions.replica_plans import ProposalOrigin, ReplicasPlanned
+from streams.codec.event_codec import Codec
+from streams.log.file_log import FileLog
+from streams.topics import Topics
 
 SCENARIO = Path(__file__).parents[3] / "docs" / "scenarios" / "storm.yaml"
 
@@ -41,7 +45,7 @@ def test_the_same_file_gives_the_same_log_and_a_setting_another_end(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("shape: leak", "shape: sink"), "has the shape 'sink'; there are diurnal, bursty, leak, batch, jvm"),
+        (("shape: leak", "shape: sink"), "has the shape 'sink'; there are diurnal, bursty, leak, batch, jvm, rush"),
         (("per_hour: 900", "per_day: 900"), "does not fit to the shape 'leak'"),
         (("memory: 2Gi", "memory: much"), "the amounts of 'shop/web' make no sense"),
         (("replicas: 8", "replicas: 0"), "makes no sense at workloads.0.replicas"),
@@ -94,3 +98,21 @@ def test_a_group_that_makes_no_sense_is_refused_with_place_and_value(
     file.write_text(GROUPS.read_text().replace(*change))
     assert cli.run(["simulate", str(file)]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_workload_with_a_scaling_has_its_pods_before_the_rush_comes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rush = SCENARIO.with_name("rush.yaml")
+    assert played(capsys, str(rush), "--keep", str(tmp_path))["scaled"] > 0
+    with FileLog(tmp_path / "log.jsonl") as log:
+        codec = Codec(Topics(partitions=1))
+        records = log.poll({("ullage.replica-plans.v1", 0): 0}, limit=100_000)
+        plans = [event for event in map(codec.decode_or_none, records) if isinstance(event, ReplicasPlanned)]
+    grown = [plan for plan in plans if plan.replicas > plan.current]
+    live = {plan.id: next(p.replicas or 0 for p in plan.proposals if p.origin is ProposalOrigin.LIVE) for plan in grown}
+    ahead = [plan for plan in grown if live[plan.id] < plan.replicas]
+    # 3 cores at the rush, of which a pod is to use 0.6 * 0.5: ten pods; the load is at its half 28 minutes before two
+    most = max(grown, key=lambda plan: plan.replicas)
+    assert 10 <= most.replicas <= 12
+    assert most.at.hour == 1
+    assert len(ahead) >= len(grown) - 1
+    assert plans[-1].replicas == 2

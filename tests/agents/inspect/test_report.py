@@ -74,7 +74,7 @@ def test_kills_and_actions_are_those_of_the_log(page: str, log: Path, capsys: py
 
 
 def test_a_chart_has_usage_requests_limits_and_recommendations_of_its_container(page: str) -> None:
-    assert len(charts(page)) == 9
+    assert len(charts(page)) == 10
     for chart in charts(page):
         names = {line["name"] for line in chart["lines"]}
         assert {"used", "requested", "recommended"} <= names

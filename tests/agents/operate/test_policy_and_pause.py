@@ -171,6 +171,18 @@ def test_what_makes_no_sense_is_named_and_nothing_is_said(
     assert desk.policies() == {}
 
 
+def test_a_policy_that_leaves_new_pods_as_they_are_is_listed_as_it_was_applied(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text("- {target: demo/jvm/*, mode: InPlace, patch_new_pods: false, guards: {pod_warm_up: 600.0}}\n")
+    assert desk.run("policy", "apply", str(file)) == 0
+    assert [policy.patch_new_pods for policy in desk.policies().values()] == [False]
+    capsys.readouterr()
+    assert desk.run("policy", "list") == 0
+    assert "patch_new_pods: false" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

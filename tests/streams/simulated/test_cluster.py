@@ -261,3 +261,19 @@ def test_a_pod_that_is_not_there_is_not_found() -> None:
     cluster = cluster_of(steady(0.1, 100), amounts(0.1, 100), Amounts())
     with pytest.raises(ApiRefusal, match='pods "ghost" not found'):
         cluster.evict(PodName("shop", "ghost", "u"))
+
+
+def test_pods_that_share_a_load_have_equal_parts_of_it_and_their_number_may_be_set() -> None:
+    template = ContainerTemplate("main", steady(3.0, 100), amounts(0.5, 256))
+    deployment = SimulatedDeployment("shop", "web", 2, (template,), shared=True)
+    cluster = SimulatedCluster(
+        name="demo", seed=1, start=START, nodes=[SimulatedNode("n", Cores(64.0), Bytes(64 << 30))], deployments=[deployment]
+    )
+    cluster.advance(START + timedelta(minutes=5))
+    assert [usage.containers["main"].cpu for usage in cluster.usage()] == [1.5, 1.5]
+    cluster.scale("shop", "web", 6)
+    cluster.advance(START + timedelta(minutes=10))
+    assert [usage.containers["main"].cpu for usage in cluster.usage()] == [0.5] * 6
+    cluster.scale("shop", "web", 1)
+    cluster.advance(START + timedelta(minutes=15))
+    assert [usage.containers["main"].cpu for usage in cluster.usage()] == [3.0]

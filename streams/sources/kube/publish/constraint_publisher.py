@@ -37,6 +37,9 @@ class UpdateConstraintPublisher:
         self._hpas: PublishedFacts[HpaTargetChanged] = PublishedFacts(
             publish, lambda one: publish(HpaTargetRemoved(self._at, one.cluster, one.namespace, one.name))
         )
+        self._hpa_policies: PublishedFacts[HpaTargetChanged] = PublishedFacts(
+            publisher.publish, lambda one: publisher.publish(HpaTargetRemoved(self._at, one.cluster, one.namespace, one.name))
+        )
         self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
             publish, lambda one: publish(PodDisruptionBudgetRemoved(self._at, one.cluster, one.namespace, one.name))
         )
@@ -51,6 +54,7 @@ class UpdateConstraintPublisher:
         self._at, self._told = at, None
         self._controllers.restore(published.controllers)
         self._hpas.restore(published.hpas)
+        self._hpa_policies.restore(published.hpa_policies)
         self._budgets.restore(published.budgets)
 
     def upsert(self, controller: str, found: KubeObject, at: datetime) -> None:
@@ -75,7 +79,8 @@ class UpdateConstraintPublisher:
         if gone.kind == "leases":
             self._renewed = self._renew_time = None
         elif gone.kind == HPAS.name:
-            self._hpas.remove(f"{gone.namespace}/{gone.name}")
+            for facts in (self._hpas, self._hpa_policies):
+                facts.remove(f"{gone.namespace}/{gone.name}")
         elif gone.kind == BUDGETS.name:
             self._budgets.remove(f"{gone.namespace}/{gone.name}")
         elif controller:
@@ -92,7 +97,8 @@ class UpdateConstraintPublisher:
         # without metrics the API server means CPU
         resources = ("cpu",) if not found.spec.metrics else tuple(sorted({block.name for block in blocks}))
         fact = HpaTargetChanged(at, self._cluster, about.namespace, about.name, target.kind, target.name, resources)
-        self._hpas.upsert(f"{about.namespace}/{about.name}", fact)
+        for facts in (self._hpas, self._hpa_policies):
+            facts.upsert(f"{about.namespace}/{about.name}", fact)
 
     def _lease_seen(self, found: LeaseObject, at: datetime) -> None:
         """The time in the Lease is another machine's; that it changes is what counts."""
@@ -106,6 +112,7 @@ class UpdateConstraintPublisher:
             self._listed = True
         elif kind == HPAS.name:
             self._hpas.mark_synced()
+            self._hpa_policies.mark_synced()
         elif kind == BUDGETS.name:
             self._budgets.mark_synced()
         elif controllers:

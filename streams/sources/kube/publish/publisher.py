@@ -9,6 +9,7 @@ import structlog
 
 from schemas import event_bounds
 from schemas.facts import SchedulingFact, UpdateFact
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
@@ -25,7 +26,8 @@ from streams.log_context import LogContext
 PodFact = PodChanged | PodDeleted | ScaleSeen | HpaSeen | HpaGone
 WorkloadFact = ContainerOOMKilled | CheckpointSeen
 ScalingPolicy = EhpaChanged | EhpaRemoved | TimeSeriesPredictionChanged | TimeSeriesPredictionRemoved
-ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | ScalingPolicy
+HpaTarget = HpaTargetChanged | HpaTargetRemoved
+ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | ScalingPolicy | HpaTarget
 ClusterFact = NodeChanged | NodeRemoved | SourceReported
 SOURCE = "/ullage/source/kube"
 _log = structlog.get_logger(__name__)
@@ -62,6 +64,8 @@ class Publisher:
                 case VpaChanged() | VpaRemoved() | LimitRangeChanged() | LimitRangeRemoved():
                     self._to_all("policies", fact, fact.key)
                 case EhpaChanged() | EhpaRemoved() | TimeSeriesPredictionChanged() | TimeSeriesPredictionRemoved():
+                    self._to_all("policies", fact, fact.key)
+                case HpaTargetChanged() | HpaTargetRemoved():
                     self._to_all("policies", fact, fact.key)
                 case _:
                     self._to_one("scheduling-changes", fact, cluster)

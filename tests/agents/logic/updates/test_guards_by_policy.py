@@ -15,7 +15,9 @@ from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
+from schemas.policies.scaling import MetricSpec, ScaleStrategy
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Fraction, Seconds
@@ -193,3 +195,35 @@ def test_the_tolerance_counts_from_the_replicas_that_the_controller_wants(wanted
 def test_a_container_that_admission_has_not_seen_is_left_out() -> None:
     pods = [replace(each, observed="other") for each in TEN]
     assert decide(pods, [policy()]) == []
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE])
+def test_where_new_pods_are_left_as_they_are_none_is_evicted(mode: UpdateMode) -> None:
+    decided = decide(TEN, [policy(mode, patch_new_pods=False)])
+    if mode is UpdateMode.RECREATE:
+        assert {each.guard for each in decided} == {"mode"}
+    else:
+        assert Counter(map(type, decided))[ResizePlanned] > 0
+    assert not any(isinstance(each, EvictionPlanned) for each in decided)
+
+
+def test_a_vpa_may_ask_by_an_annotation_that_young_pods_are_left_alone() -> None:
+    asks = {"ullage/patch-new-pods": "false", "ullage/pod-warm-up": "1200"}
+    young = decide(TEN, [vpa(update_mode=UpdateMode.IN_PLACE, annotations=asks)])
+    assert {each.guard for each in young} == {"pod-warm-up"}  # the pods began ten minutes ago
+    asks["ullage/pod-warm-up"] = "600"
+    assert ResizePlanned in map(type, decide(TEN, [vpa(update_mode=UpdateMode.IN_PLACE, annotations=asks)]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "left"),
+    [({}, True), ({"strategy": ScaleStrategy.PREVIEW}, False), ({"metrics": (MetricSpec("Pods", "requests"),)}, False)],
+)
+def test_what_an_ehpa_scales_by_is_left_to_it_as_to_an_hpa(changed: Any, left: bool) -> None:  # a row of the table
+    said = {"target_ref": TargetRef("Deployment", "api"), "metrics": (MetricSpec("Resource", "cpu"),), **changed}
+    ehpa = EhpaChanged(when(START), "demo", "web", "api", when(START), **said)
+    decided = decide(TEN, [policy(), ehpa])
+    assert guards(decided) == ({"hpa"} if left else {"tolerance"})
+    assert (plans(decided) == 0) is left
+    gone = EhpaRemoved(when(START), "demo", "web", "api")
+    assert plans(decide(TEN, [policy(), ehpa, gone])) > 0

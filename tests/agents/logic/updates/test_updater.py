@@ -501,7 +501,7 @@ def test_what_is_known_of_a_workload_goes_when_its_pods_are_gone_and_its_recomme
     at_once(stage)
     gone = [PodDeleted(when(LATER), API, pod(n, START).pod) for n in "abc"]
     look(stage, LATER + 20 * MINUTE, pod_changes_by_cluster=gone)
-    assert (len(stage.clusters.recommended), len(stage.clusters.histories), len(stage._priorities._priorities)) == (1, 0, 0)
+    assert (len(stage.clusters.recommended), len(stage.clusters.histories), len(stage._search.advice._shapes)) == (1, 0, 0)
     look(stage, LATER + 31 * MINUTE)
     assert (len(stage.clusters.recommended), list(stage.chunks())) == (0, list(resumed(stage).chunks()))
 

@@ -3,15 +3,28 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import structlog
 
+from agents.logic.admission.admission_settings import AdmissionSettings
+from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, Result
 from schemas.policies.control import Mode
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
+from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
-from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.scaling import MetricSpec
+from schemas.policies.vertical import (
+    BoostKind,
+    ContainerPolicy,
+    StartupBoost,
+    UpdateMode,
+    VerticalPolicyChanged,
+    VerticalPolicyRemoved,
+)
 from schemas.policies.vpa import TargetRef, VpaRemoved
 from schemas.units import Cores
 from streams.clients.kube.controllers import ControllerKey
@@ -289,3 +302,85 @@ def test_whatever_arrives_is_let_through(scene: AdmissionScene, body: bytes) -> 
     answer = json.loads(scene.admission.answer(body, itself))
     assert answer["response"]["allowed"] is True
     assert answer["response"]["uid"] == ("x-9" if b"x-9" in body else "")
+
+
+def test_a_resource_that_an_hpa_scales_by_is_left_as_the_template_has_it_and_the_outcome_says_so() -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend(cpu=0.25)
+    hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
+    scene.policy(hpa, hpa.key)
+    scene.view.catch_up()
+    assert scene.requests() == {"cpu": "100m", "memory": "200Mi"}
+    [outcome] = scene.finished()
+    assert outcome.reason.endswith("; cpu is left to a HorizontalPodAutoscaler")
+    gone = HpaTargetRemoved(START, CLUSTER, "default", "web")
+    scene.policy(gone, gone.key)
+    scene.view.catch_up()
+    assert scene.requests() == {"cpu": "250m", "memory": "200Mi"}
+
+
+def test_what_an_ehpa_scales_by_is_left_as_the_template_has_it() -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend(cpu=0.25)
+    ehpa = EhpaChanged(
+        START, CLUSTER, "default", "web", START, TargetRef("Deployment", "web"), metrics=(MetricSpec("Resource", "memory"),)
+    )
+    scene.policy(ehpa, ehpa.key)
+    scene.view.catch_up()
+    assert scene.requests() == {"cpu": "250m", "memory": "100Mi"}
+    scene.policy(EhpaRemoved(START, CLUSTER, "default", "web"), ehpa.key)
+    scene.view.catch_up()
+    assert scene.requests() == GIVEN
+
+
+@pytest.mark.parametrize("guards", [{"honor_hpas": False}, {"profile": "upstream"}])
+def test_a_policy_may_have_resources_changed_that_an_hpa_scales_by(guards: dict[str, Any]) -> None:
+    scene = AdmissionScene()
+    scene.policy(VerticalPolicyChanged(START, f"{CLUSTER}/*", "1", guards=GuardOverrides(**guards)), f"{CLUSTER}/*")
+    scene.recommend(cpu=0.25)
+    hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
+    scene.policy(hpa, hpa.key)
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "250m"
+
+
+def test_the_setting_may_have_all_hpas_passed_over() -> None:
+    scene = AdmissionScene(AdmissionSettings(honor_hpas=False))
+    scene.vpa()
+    scene.recommend(cpu=0.25)
+    hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
+    scene.policy(hpa, hpa.key)
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "250m"
+
+
+def test_a_boost_of_cpu_that_an_hpa_scales_by_starts_from_the_template() -> None:
+    scene = AdmissionScene(AdmissionSettings(cpu_startup_boost=True))
+    scene.vpa(boost=StartupBoost(BoostKind.FACTOR, factor=3.0))
+    scene.recommend(cpu=0.25)
+    hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
+    scene.policy(hpa, hpa.key)
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "300m"  # three times the template's 100m
+
+
+def test_a_policy_may_leave_new_pods_as_they_are() -> None:
+    scene = AdmissionScene()
+    everything = f"{CLUSTER}/*"
+    scene.policy(VerticalPolicyChanged(START, everything, "1", UpdateMode.IN_PLACE, patch_new_pods=False), everything)
+    scene.recommend()
+    scene.view.catch_up()
+    assert "patch" not in scene.ask()
+    scene.policy(VerticalPolicyChanged(START, everything, "2", UpdateMode.IN_PLACE), everything)
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "250m"
+
+
+def test_a_vpa_may_leave_new_pods_as_they_are_by_an_annotation() -> None:
+    scene = AdmissionScene()
+    scene.vpa(annotations={"ullage/patch-new-pods": "false"})
+    scene.recommend()
+    scene.view.catch_up()
+    assert "patch" not in scene.ask()

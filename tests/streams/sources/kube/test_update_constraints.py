@@ -87,6 +87,20 @@ def test_an_hpa_is_told_with_the_resources_it_scales_by(scene: KubeScene, metric
     assert (seen.workload, seen.resources) == ("real/shop/Deployment/cart", resources)
 
 
+def test_an_hpa_stands_among_policies_too_where_the_webhook_reads_it_and_a_restart_tells_nothing_twice(scene: KubeScene) -> None:
+    def policies() -> list[Any]:
+        return [each for each in scene.events("policies", 0) if isinstance(each, HpaTargetChanged | HpaTargetRemoved)]
+
+    scene.see("horizontalpodautoscalers", hpa("cart", None))
+    [changed] = policies()
+    assert (changed.key, changed.resources) == ("real/shop/HorizontalPodAutoscaler/cart", ("cpu",))
+    scene.restart()
+    scene.see("horizontalpodautoscalers", hpa("cart", None))
+    assert policies() == [changed]
+    scene.lose("horizontalpodautoscalers", hpa("cart", None))
+    assert [type(each) for each in policies()] == [HpaTargetChanged, HpaTargetRemoved]
+
+
 def test_a_disruption_budget_is_told_as_often_as_it_changes_and_withdrawn_when_it_is_gone(scene: KubeScene) -> None:
     scene.see("poddisruptionbudgets", budget("cart", 1), budget("cart", 1), budget("cart", 0), budget("old", 1))
     assert [(each.name, each.allowed, each.selector.labels) for each in told(scene, BUDGET)] == [

@@ -1,0 +1,198 @@
+"""Runs `ullage recommendations --of replicas` and `--of nodes`: both from what the log holds of pods, usage and forecasts.
+
+A pod and a node are stated again every three hours, so the last hours of the log hold all of them. Usage is added up by workload
+and scrape over the time that is asked for, and the newest forecast of a workload counts with it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from agents.inspect import output_table
+from agents.inspect.output_table import OutputForm, Row
+from agents.logic.replicas import fleet_recommendations
+from agents.logic.replicas.fleet_recommendations import RecommendedReplicas, ReplicaNeeds
+from agents.processes.output import data, note
+from agents.settings import log_factory
+from agents.settings.tree import Settings
+from agents.why import describe
+from schemas.decisions.forecasts import LoadForecast
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Amounts
+from streams import newest_stretches
+from streams.log_context import LogContext
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
+
+_REACH = timedelta(hours=8)
+"""How far before the newest tick pods and nodes are looked for."""
+_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+NEEDS = ReplicaNeeds()
+_COLUMNS = {
+    "nodes": ("node", "pods", "why"),
+    "replicas": ("workload", "pods", "recommended", "by", "cpu p95", "memory p95", "why"),
+}
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The pods of a cluster by uid, and its nodes by name, as they are now."""
+
+    pods: dict[str, PodChanged] = field(default_factory=dict)
+    nodes: dict[str, NodeChanged] = field(default_factory=dict)
+
+    def by_workload(self) -> Mapping[str, list[PodChanged]]:
+        """The pods that have not ended, by the key of their workload."""
+        found: dict[str, list[PodChanged]] = {}
+        for pod in self.pods.values():
+            if pod.phase not in _ENDED:
+                found.setdefault(pod.workload.key, []).append(pod)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """A workload: pods now, the requests of one, and how many there should be; `why` says why nothing is recommended."""
+
+    workload: str
+    pods: int
+    request: Amounts
+    recommended: RecommendedReplicas | None
+    why: str = ""
+
+
+def run(settings: Settings, of: str, namespaces: Sequence[str], form: OutputForm, since: timedelta) -> None:
+    """Print the rows. Raises BadInput for a cluster that no source has named."""
+    topics = log_factory.topics(settings)
+    with log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, topics, settings.cluster.name)
+        source_reports.require_cluster(context, context.cluster)
+        tick = OperatorLog(context).newest_tick()
+        if tick is None:
+            note("the log has no time yet: no clock has ticked")
+            return
+        fleet = read_fleet(context, tick.at)
+        if of == "nodes":
+            rows = [_node(name, count) for name, count in idle_nodes(fleet)]
+        else:
+            rows = [_shown(row) for row in replica_rows(context, fleet, tick.at, since) if _matches(row.workload, namespaces)]
+    for line in output_table.lines(form, rows, rows, _COLUMNS[of]):
+        data(line)
+
+
+def read_fleet(context: LogContext, now: datetime) -> Fleet:
+    """What there is of the context's cluster."""
+    fleet, seen = Fleet(), set[str]()
+    for stretch in newest_stretches.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
+        for record in reversed(stretch):
+            event = context.codec.decode_or_none(record)
+            if (
+                isinstance(event, PodChanged | PodDeleted)
+                and event.workload.cluster == context.cluster
+                and event.pod.uid not in seen
+            ):
+                seen.add(event.pod.uid)
+                if isinstance(event, PodChanged):
+                    fleet.pods[event.pod.uid] = event
+    known = set[str]()
+    for stretch in newest_stretches.since(context.log, context.topics.wire("cluster-changes"), now - _REACH):
+        for record in reversed(stretch):
+            node = context.codec.decode_or_none(record)
+            if isinstance(node, NodeChanged | NodeRemoved) and node.cluster == context.cluster and node.node not in known:
+                known.add(node.node)
+                if isinstance(node, NodeChanged):
+                    fleet.nodes[node.node] = node
+    return fleet
+
+
+def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
+    """The nodes that may go, by name, and how many pods of DaemonSets each has."""
+    owners: dict[str, list[str]] = {name: [] for name in fleet.nodes}
+    for pod in fleet.pods.values():
+        if pod.node in owners and pod.phase not in _ENDED:
+            owners[pod.node].append(pod.controller.partition("/")[0] or pod.workload.kind)
+    return ((name, len(kinds)) for name, kinds in sorted(owners.items()) if fleet_recommendations.idle(kinds))
+
+
+def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timedelta) -> list[ReplicaRow]:
+    """A row for each workload with pods, by key."""
+    workloads = fleet.by_workload()
+    cpu, memory = _usage(context, workloads, now - since)
+    forecasts = _forecasts(context, workloads, now)
+    return [_row(key, pods, [*cpu[key], *forecasts.get(key, ())], memory[key]) for key, pods in sorted(workloads.items())]
+
+
+def _row(key: str, pods: Sequence[PodChanged], cpu: Sequence[float], memory: Sequence[float]) -> ReplicaRow:
+    newest = max(pods, key=lambda pod: (pod.created, pod.pod.uid))
+    request = _sum([each.requests for each in newest.containers])
+    ready = sum(all(each.ready for each in pod.containers) for pod in pods)
+    if len(pods) < NEEDS.least or ready < NEEDS.ready * len(pods):
+        return ReplicaRow(key, len(pods), request, None, f"only {ready} of {len(pods)} pods are ready")
+    found = fleet_recommendations.replicas(np.array(cpu), np.array(memory), request, NEEDS)
+    return ReplicaRow(key, len(pods), request, found, "" if found else "no usage is known, or a pod requests nothing")
+
+
+def _usage(
+    context: LogContext, workloads: Mapping[str, object], since: datetime
+) -> tuple[Mapping[str, list[float]], Mapping[str, list[float]]]:
+    """Totals of each workload, one for each scrape: all its rows are in one record."""
+    cpu: dict[str, list[float]] = {key: [] for key in workloads}
+    memory: dict[str, list[float]] = {key: [] for key in workloads}
+    for stretch in newest_stretches.since(context.log, context.topics.wire("pod-metrics"), since):
+        for record in stretch:
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, MetricsScraped) and event.at >= since:
+                for totals, column in ((cpu, event.cores), (memory, event.memory)):
+                    summed = Counter[str]()
+                    for workload, value in zip(event.workloads, column, strict=True):
+                        if value == value:  # noqa: PLR0124  # NaN is none
+                            summed[workload] += value  # type: ignore[assignment]  # a sum of floats
+                    for workload, total in summed.items():
+                        if workload in totals:
+                            totals[workload].append(float(total))
+    return cpu, memory
+
+
+def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
+    """The CPU that is expected of the workloads of which something is forecast."""
+    found: dict[str, Sequence[float]] = {}
+    for stretch in newest_stretches.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
+        for record in reversed(stretch):
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in found:
+                values = [m.expected or m.values for m in event.metrics if m.identifier == "resource.cpu"]
+                found[event.workload.key] = values[0] if values and not event.withdrawn else ()
+    return found
+
+
+def _sum(amounts: Sequence[Amounts]) -> Amounts:
+    cpu, memory = sum(each.cpu or 0.0 for each in amounts), sum(each.memory or 0 for each in amounts)
+    return Amounts(cpu or None, memory or None)  # type: ignore[arg-type]  # sums of units
+
+
+def _matches(workload: str, namespaces: Sequence[str]) -> bool:
+    namespace = workload.split("/")[1]
+    return not namespaces or any(fnmatchcase(namespace, each) for each in namespaces)
+
+
+def _shown(row: ReplicaRow) -> Row:
+    found = row.recommended
+    return {
+        "workload": row.workload.partition("/")[2],
+        "pods": row.pods,
+        "recommended": None if found is None else found.replicas,
+        "by": "" if found is None else found.by,
+        "cpu p95": "" if found is None else describe.amount(cpu=found.cpu),
+        "memory p95": "" if found is None else describe.amount(memory=int(found.memory)),
+        "why": row.why,
+    }
+
+
+def _node(name: str, pods: int) -> Row:
+    return {"node": name, "pods": pods, "why": "all of them belong to DaemonSets" if pods else "it has no pod"}

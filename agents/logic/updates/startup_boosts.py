@@ -1,0 +1,87 @@
+"""Startup boosts of running pods: until when each lasts, and what its container requests without it.
+
+Admission gives a starting container more CPU and keeps what it would have had in an annotation. When its pod was ready for long
+enough, the CPU is lowered in place, once; whatever comes of that, nobody is evicted for it. Upstream's
+pkg/updater/logic and pkg/updater/restriction of the startup boost; it removes the annotation afterwards, we remember
+that it was done, so nobody needs the right to change pods.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from agents.logic.governing_policies import PolicyRecord, bounds
+from agents.logic.resources import resource_lists
+from agents.logic.resources.limit_proportion import limit_amounts
+from agents.logic.updates.pod_advice import AlikePods, PodAdvice
+from agents.logic.updates.updater_state import NewestRecommendation, PodHistory, PodRecord
+from schemas import times
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import BoostedContainer, PodChanged
+from schemas.names import Amounts
+from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
+
+
+@dataclass(frozen=True, slots=True)
+class BoostedPod:
+    """A pod with boosts that nobody has ended: those that are `over`, and the first turn in which another may be, if any."""
+
+    over: tuple[BoostedContainer, ...]
+    next: int | None
+
+
+def boosted(fact: PodChanged, history: PodHistory, policy: PolicyRecord, now: int) -> BoostedPod | None:
+    """The boosts of a pod in turn `now`; None if it has none, or none any more."""
+    standing = [each for each in fact.boosted if each.name not in history.unboosted]
+    if not standing:
+        return None
+    if fact.ready_since is None:
+        return BoostedPod((), None)
+    ready = times.to_ms(fact.ready_since)
+    ends = {each: ready + _duration_ms(policy, each.name) for each in standing}
+    ahead = [end for end in ends.values() if end > now]
+    return BoostedPod(tuple(each for each, end in ends.items() if end <= now), min(ahead, default=None))
+
+
+def without_boosts(
+    over: Sequence[BoostedContainer], pod: PodRecord, policy: PolicyRecord, advice: PodAdvice | None, now: int
+) -> PodAdvice | None:
+    """What a pod should request without these boosts: the CPU that is recommended, else what it would have had.
+
+    None where that lowers nothing. `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
+    """
+    lowered = dict(_lowered(over, pod.fact, policy, advice))
+    if not lowered:
+        return None
+    targets = {name: Amounts(cpu=request.cpu) for name, (request, _) in lowered.items()}
+    containers = tuple(ContainerRecommendation(name, each, each, each, each) for name, each in targets.items())
+    recommended = (
+        NewestRecommendation("", now, times.from_ms(now), pod.place, containers)
+        if advice is None
+        else replace(advice.recommended, containers=containers)
+    )
+    exact = tuple(map(resource_lists.of_recommendation, containers))
+    return PodAdvice(AlikePods(pod.fact.containers, None), recommended, exact, lambda seen: lowered[seen.name][1])
+
+
+def _lowered(
+    over: Sequence[BoostedContainer], fact: PodChanged, policy: PolicyRecord, advice: PodAdvice | None
+) -> Iterator[tuple[str, tuple[Amounts, Amounts]]]:
+    """By container the request and the limit to be set."""
+    recommends = policy.policy.update_mode is not UpdateMode.OFF and advice is not None
+    targets = advice.targets if advice is not None and recommends else {}
+    now = {each.name: each for each in fact.containers}
+    for each in over:
+        entry = bounds(policy, each.name)
+        found = targets.get(each.name, Amounts()) if entry.mode is not ContainerMode.OFF else Amounts()
+        cpu, before = each.requests.cpu if found.cpu is None else found.cpu, now[each.name].requests.cpu
+        if cpu is not None and before is not None and cpu < before:
+            follows = entry.controlled_values is not ControlledValues.REQUESTS_ONLY
+            limit = limit_amounts(each.requests, each.limits, Amounts(cpu=cpu)) if follows else Amounts()
+            yield each.name, (Amounts(cpu=cpu), limit)
+
+
+def _duration_ms(policy: PolicyRecord, container: str) -> int:
+    """How long the boost of a container lasts after its pod is ready: as its policy says, else the VPA, else not at all."""
+    vpa = policy.policy.vpa
+    said = bounds(policy, container).boost or (None if vpa is None else vpa.boost)
+    return int(said.duration * 1000) + 1 if said is not None and said.duration else 0

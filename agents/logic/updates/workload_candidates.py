@@ -1,0 +1,114 @@
+"""The pods of one workload that should be changed now: by what is recommended, or because their startup boost has ended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agents.logic.governing_policies import PolicyRecord
+from agents.logic.updates import startup_boosts
+from agents.logic.updates.candidate import Candidate, PodSituation, candidate, without
+from agents.logic.updates.pod_advice import AdviceCache, PodAdvice, WorkloadAdvice
+from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, PodRecord, UpdaterState
+from schemas.facts.pods import PodPhase
+
+ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """A workload in turn `now`. `advice`: what is recommended, None where nothing is. `history` gives that of a pod."""
+
+    now: int
+    key: str
+    policy: PolicyRecord
+    advice: WorkloadAdvice | None
+    settings: UpdateSettings
+    history: Callable[[str], PodHistory]
+
+
+@dataclass(slots=True)
+class CandidateSearch:
+    """Looks through workloads, and remembers which of them are quiet."""
+
+    clusters: UpdaterState
+    advice: AdviceCache = field(default_factory=AdviceCache)
+    quiet: QuietWorkloads = field(default_factory=QuietWorkloads)
+
+    def of(
+        self,
+        key: str,
+        now: int,
+        recommended: NewestRecommendation | None,
+        settings: UpdateSettings,
+        history: Callable[[str], PodHistory],
+    ) -> list[Candidate]:
+        """The pods of a workload that should be changed and have no plan."""
+        policy = self.clusters.policies.of(key)
+        if policy is None:
+            self.quiet.enter(key, NEVER)
+            return []
+        workload = _Workload(now, key, policy, self._advice(key, recommended, policy, settings), settings, history)
+        found, until = list[Candidate](), NEVER
+        for uid, pod in sorted(self.clusters.pods_of[key].items()):
+            if pod.fact.phase in ENDED:
+                continue
+            each, calm = self._boosted(workload, uid, pod) if pod.fact.boosted else self._plain(workload, uid, pod)
+            until = min(until, calm)
+            if each is not None:
+                found.append(each)
+        self.quiet.enter(key, until)
+        return found
+
+    def _advice(
+        self, key: str, recommended: NewestRecommendation | None, policy: PolicyRecord, settings: UpdateSettings
+    ) -> WorkloadAdvice | None:
+        if recommended is None:
+            return None
+        constraints = self.clusters.constraints
+        left = constraints.scaled_by(key) if settings.honor_hpas and recommended.reverted is None else frozenset()
+        return self.advice.of(key, recommended, policy, constraints.ranges_of(key), left)
+
+    def _plain(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:
+        """A pod as a candidate, and the first turn in which it may be one."""
+        advice = workload.advice
+        if advice is None:
+            return None, NEVER
+        shape = self.advice.shape(pod)
+        whole = advice.of(shape)
+        if whole is None:
+            return None, NEVER
+        calm = 0 if advice.left else calm_until(pod, whole.recommended, whole.priority, workload.settings)
+        history = workload.history(uid) if calm <= workload.now else NO_HISTORY
+        if calm > workload.now or history.has_plan(workload.now):
+            return None, calm
+        situation = PodSituation(workload.now, workload.key, pod, whole, workload.policy, history, workload.settings)
+        if not advice.left:
+            return candidate(situation), calm
+        reduced = advice.reduced(shape)
+        return (None if reduced is None else without(situation, reduced, advice.left)), calm
+
+    def _boosted(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:
+        """The same of a pod that was given a startup boost: while it lasts, the pod is left alone."""
+        history = workload.history(uid)
+        found = startup_boosts.boosted(pod.fact, history, workload.policy, workload.now)
+        if found is None or workload.policy.policy.foreign:
+            return self._plain(workload, uid, pod)
+        if history.has_plan(workload.now):
+            return None, 0
+        lowered = startup_boosts.without_boosts(found.over, pod, workload.policy, self._unreverted(workload, pod), workload.now)
+        if lowered is not None:
+            names = tuple(each.name for each in found.over)
+            settings, now = workload.settings, workload.now
+            return candidate(PodSituation(now, workload.key, pod, lowered, workload.policy, history, settings, names)), 0
+        if found.over and found.next is None:
+            return self._plain(workload, uid, pod)
+        return None, NEVER if found.next is None else found.next
+
+    def _unreverted(self, workload: _Workload, pod: PodRecord) -> PodAdvice | None:
+        """What is recommended for a pod, without what HPAs scale by; None while it was put back as it was."""
+        advice = workload.advice
+        if advice is None or advice.recommended.reverted is not None:
+            return None
+        shape = self.advice.shape(pod)
+        return advice.reduced(shape) if advice.left else advice.of(shape)

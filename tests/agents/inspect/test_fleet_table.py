@@ -1,0 +1,91 @@
+"""`ullage recommendations --of replicas` and `--of nodes`, from facts, usage and forecasts in a log."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.inspect import fleet_table
+from schemas.catalogue import Event
+from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores, Seconds
+from streams.codec.event_codec import tick
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.topics import TOPICS, Topics
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WEB, AGENT = Workload("prod", "shop", "Deployment", "web"), Workload("prod", "kube-system", "DaemonSet", "agent")
+GIB = 1 << 30
+
+
+@pytest.fixture
+def context() -> LogContext:
+    log, topics = MemoryLog(), Topics(partitions=1)
+    for topic in TOPICS:
+        log.create(topics.wire(topic.name), 1)
+    log.append([tick(topics.wire("control"), 0, int(NOW.timestamp() * 1000))])
+    return LogContext.of(log, topics, "prod")
+
+
+def put(context: LogContext, topic: str, *events: Event) -> None:
+    context.log.append([context.codec.encode(event, topic=topic, key="k", partition=0, source="/test") for event in events])
+
+
+def pod(workload: Workload, name: str, node: str, *, ready: bool = True) -> PodChanged:
+    seen = ContainerSeen("app", Amounts(Cores(1.0), Bytes(GIB)), ready=ready)
+    controller = "ReplicaSet/web-1" if workload is WEB else "DaemonSet/agent"
+    about = PodName(workload.namespace, name, f"uid-{name}")
+    return PodChanged(NOW, workload, about, PodPhase.RUNNING, NOW, (seen,), node, controller=controller)
+
+
+def usage(context: LogContext, *cores: float) -> None:
+    """One scrape a minute: so much of each of two pods."""
+    for minute, each in enumerate(cores):
+        at = NOW - timedelta(minutes=len(cores) - minute)
+        keys, columns = (WEB.key, WEB.key), (np.array([each, each]), np.array([0.25 * GIB, np.nan]))
+        put(context, "pod-metrics", MetricsScraped(at, "prod", keys, ("a", "b"), ("app", "app"), *columns))
+
+
+def replicas(context: LogContext, since: timedelta = timedelta(days=1)) -> Any:
+    fleet = fleet_table.read_fleet(context, NOW)
+    return {row.workload: row for row in fleet_table.replica_rows(context, fleet, NOW, since)}
+
+
+def test_a_workload_gets_so_many_replicas_that_each_uses_half_of_its_request(context: LogContext) -> None:
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(WEB, "b", "n1"), pod(WEB, "old", "n1"))
+    put(context, "pod-changes", PodDeleted(NOW, WEB, PodName("shop", "old", "uid-old")))
+    usage(context, 1.0, 1.5)
+    row = replicas(context)[WEB.key]
+    # two pods with 1.5 cores each at the most: 3 / (0.5 * 1) = 6
+    assert (row.pods, row.recommended.replicas, row.recommended.by) == (2, 6, "cpu")
+    assert row.recommended.memory == 0.25 * GIB  # the second pod's memory was not seen
+    assert replicas(context, timedelta(seconds=30))[WEB.key].recommended is None  # no usage is so young
+
+
+def test_what_is_forecast_counts_with_what_was(context: LogContext) -> None:
+    put(context, "pod-changes", pod(WEB, "a", "n1"))
+    usage(context, 1.0)
+    metric = MetricForecast("resource.cpu", "s", NOW, Seconds(300.0), values=(9.0,), expected=(5.0,))
+    put(context, "load-forecasts", LoadForecast("f", NOW, NOW, WEB, "E", "shop", "web", "u", 1, Seconds(3600.0), (metric,), {}))
+    assert replicas(context)[WEB.key].recommended.replicas == 10  # 5 / 0.5
+
+
+def test_nothing_is_recommended_while_most_pods_are_not_ready(context: LogContext) -> None:
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(WEB, "b", "n1", ready=False), pod(WEB, "c", "n1", ready=False))
+    usage(context, 1.0)
+    row = replicas(context)[WEB.key]
+    assert (row.recommended, row.why) == (None, "only 1 of 3 pods are ready")
+
+
+def test_nodes_without_pods_but_those_of_daemon_sets_may_go(context: LogContext) -> None:
+    size = Amounts(Cores(4.0), Bytes(8 * GIB))
+    nodes = [NodeChanged(NOW, "prod", name, size) for name in ("n1", "n2", "n3", "n4")]
+    put(context, "cluster-changes", *nodes, NodeRemoved(NOW, "prod", "n4"))
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(AGENT, "x", "n1"), pod(AGENT, "y", "n2"))
+    assert list(fleet_table.idle_nodes(fleet_table.read_fleet(context, NOW))) == [("n2", 1), ("n3", 0)]

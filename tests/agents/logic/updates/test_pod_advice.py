@@ -1,0 +1,61 @@
+"""What a recommendation comes to for a running pod: within LimitRanges and limits that stay, as admission has it for new ones."""
+
+from typing import Any
+
+from schemas.decisions.pod_updates import ResizePlanned
+from schemas.facts.pods import ContainerSeen
+from schemas.names import Amounts
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.vertical import ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
+from tests.agents.logic.updates.test_updater import LATER, at_once, look, open_stage, recommend
+from tests.support.cluster_events import GIB, MINUTE, START, pod, when
+
+RANGE = LimitRangeChanged(when(START), "demo", "web", "small", (Limit(LimitType.CONTAINER, least=Amounts(0.8, None)),))
+ONLY = ContainerPolicy("app", controlled_values=ControlledValues.REQUESTS_ONLY)
+
+
+def requests_only(stage: Any) -> Any:
+    policy = VerticalPolicyChanged(when(START), "*", "2", UpdateMode.IN_PLACE_OR_RECREATE, (ONLY,))
+    look(stage, START + MINUTE, policies=[policy])
+    return stage
+
+
+def test_limits_stay_where_the_policy_controls_requests_only() -> None:
+    [first, *_] = at_once(requests_only(open_stage()))
+    assert isinstance(first, ResizePlanned)
+    assert (first.requests, first.limits) == ({"app": Amounts(0.2, GIB)}, {"app": Amounts()})
+
+
+def test_a_request_does_not_pass_a_limit_that_stays() -> None:
+    seen = ContainerSeen("app", Amounts(0.1, GIB), Amounts(0.3, 2 * GIB))
+    stage = requests_only(open_stage(*(pod(name, START, containers=(seen,)) for name in "abc")))
+    [first, *_] = at_once(stage, low=0.5, target=0.6, high=0.7)
+    assert first.requests == {"app": Amounts(0.3, GIB)}
+
+
+def test_a_limit_range_bounds_what_a_running_pod_is_given() -> None:
+    stage = open_stage()
+    look(stage, START + MINUTE, policies=[RANGE])
+    [first, *_] = at_once(stage)
+    # the limit is twice the request, so a request of 0.4 would have a limit of 0.8; the least holds for the request itself, too
+    assert first.requests == {"app": Amounts(0.8, GIB)}
+
+
+def test_a_pod_that_a_limit_range_holds_at_its_bound_is_not_changed_again_and_again() -> None:
+    seen = ContainerSeen("app", Amounts(0.8, GIB), Amounts(1.6, 2 * GIB))
+    pods = [pod(name, START, containers=(seen,)) for name in "abc"]
+    stage = open_stage(*pods)
+    look(stage, START + MINUTE, policies=[RANGE])
+    assert at_once(stage) == []  # 0.2 is recommended, and 0.8 is the least
+    gone = LimitRangeRemoved(when(LATER), "demo", "web", "small")
+    assert isinstance(look(stage, LATER + MINUTE, policies=[gone])[0], ResizePlanned)
+
+
+def test_a_limit_range_is_known_after_a_restart() -> None:
+    stage = open_stage()
+    look(stage, START + MINUTE, policies=[RANGE])
+    other = open_stage()
+    for chunk in stage.chunks():
+        other.load(chunk, stage.dump(chunk))
+    [first, *_] = look(other, LATER, recommendations_by_cluster=[recommend(LATER)])
+    assert first.requests == {"app": Amounts(0.8, GIB)}

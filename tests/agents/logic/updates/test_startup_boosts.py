@@ -1,0 +1,140 @@
+"""Pods with a startup boost: left alone while it lasts, given less CPU in place when it has ended, and evicted for it never."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from agents.logic.updates import pending_updates
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.facts.hpa_targets import HpaTargetChanged
+from schemas.facts.pods import BoostedContainer, ContainerSeen
+from schemas.names import Amounts
+from schemas.outcomes import Result
+from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
+from tests.agents.logic.updates.test_updater import LATER, at_once, finished, look, open_stage, recommend
+from tests.support.cluster_events import GIB, MINUTE, START, pod, vpa, when
+
+TEMPLATE = Amounts(0.1, GIB), Amounts(0.3, 2 * GIB)
+"""Requests and limits of the pod's template."""
+RUNNING = ContainerSeen("app", Amounts(1.0, GIB), Amounts(3.0, 2 * GIB), ready=True)
+"""The container, boosted to ten times its CPU."""
+FACTOR = StartupBoost(BoostKind.FACTOR, factor=10.0, duration=300.0)  # type: ignore[arg-type]  # seconds
+
+
+def boosted(name: str, ready: datetime | None, seen: ContainerSeen = RUNNING) -> Any:
+    return pod(name, START, containers=(seen,), boosted=(BoostedContainer("app", *TEMPLATE),), ready_since=ready)
+
+
+def stage_of(*pods: Any, **changed: Any) -> Any:
+    """A stage with a VPA that boosts for five minutes after its pods are ready."""
+    stage = open_stage(*pods, mode=UpdateMode.OFF)
+    look(stage, START + MINUTE, policies=[vpa(**{"boost": FACTOR, "update_mode": UpdateMode.RECREATE, **changed})])
+    return stage
+
+
+def three(ready: datetime | None, **changed: Any) -> Any:
+    return [boosted(name, ready, **changed) for name in "abc"]
+
+
+def test_a_boosted_pod_is_left_alone_until_its_boost_has_ended() -> None:
+    ready = when(LATER - 5 * MINUTE)  # so that the boost lasts up to and including LATER
+    stage = stage_of(*three(ready))
+    assert at_once(stage) == []
+    planned = look(stage, LATER + MINUTE)
+    assert {type(each) for each in planned} >= {ResizePlanned}
+
+
+def test_a_pod_that_is_not_ready_keeps_its_boost() -> None:
+    stage = stage_of(*three(None))
+    assert at_once(stage) == []
+    assert look(stage, LATER + 60 * MINUTE, recommendations_by_cluster=[recommend(LATER + 60 * MINUTE)]) == []
+
+
+def test_the_end_of_a_boost_is_a_resize_to_the_recommended_cpu_whatever_the_mode() -> None:
+    [first] = [each for each in at_once(stage_of(*three(when(START)))) if isinstance(each, ResizePlanned)]
+    assert first.requests == {"app": Amounts(cpu=0.2)}  # as recommended; memory is left as it is
+    assert first.limits == {"app": Amounts(cpu=0.6)}  # the template's limit is three times its request
+    assert first.because["why"] == ["its startup boost has ended"]
+
+
+def test_one_pod_at_a_time_as_upstreams_tolerance_asks() -> None:
+    decided = at_once(stage_of(*three(when(START))))
+    # of three pods int(3 * 0.5) = 1 may be disturbed
+    assert [type(each) for each in decided] == [ResizePlanned, UpdateRefused]
+    assert (decided[1].guard, decided[1].pods) == ("tolerance", 2)
+
+
+@pytest.mark.parametrize("mode", [UpdateMode.OFF, UpdateMode.INITIAL])
+def test_a_boost_ends_in_modes_that_leave_running_pods_alone(mode: UpdateMode) -> None:
+    stage = stage_of(*three(when(START)), update_mode=mode)
+    [first] = [each for each in at_once(stage) if isinstance(each, ResizePlanned)]
+    # in mode Off nothing was recommended at admission, so the template's CPU comes back
+    assert first.requests == {"app": Amounts(cpu=0.1 if mode is UpdateMode.OFF else 0.2)}
+
+
+def test_without_a_recommendation_the_templates_cpu_comes_back() -> None:
+    [first, *_] = look(stage_of(*three(when(START))), LATER)
+    assert (first.requests, first.limits) == ({"app": Amounts(cpu=0.1)}, {"app": Amounts(cpu=0.3)})
+
+
+def test_cpu_that_an_hpa_scales_by_comes_back_as_the_template_has_it() -> None:
+    hpa = HpaTargetChanged(when(START), "demo", "web", "api", "Deployment", "api", ("cpu",))
+    stage = stage_of(*three(when(START)))
+    [first, *_] = look(stage, LATER, pod_changes_by_cluster=[hpa], recommendations_by_cluster=[recommend(LATER)])
+    assert first.requests == {"app": Amounts(cpu=0.1)}
+
+
+def test_limits_stay_where_the_policy_says_so() -> None:
+    entry = ContainerPolicy("app", controlled_values=ControlledValues.REQUESTS_ONLY)
+    [first, *_] = at_once(stage_of(*three(when(START)), containers=(entry,)))
+    assert first.limits == {"app": Amounts()}
+
+
+def test_one_pod_alone_is_brought_down_though_fewer_than_two_are_left_alone_otherwise() -> None:
+    [only] = at_once(stage_of(boosted("a", when(START))))
+    assert isinstance(only, ResizePlanned)
+
+
+def test_a_boost_is_ended_once_and_then_the_pod_is_updated_as_any_other() -> None:
+    stage = stage_of(boosted("a", when(START)), min_replicas=1)
+    [first] = at_once(stage)
+    lowered = boosted("a", when(START), ContainerSeen("app", Amounts(0.2, GIB), Amounts(0.6, 2 * GIB), ready=True))
+    done = finished(first, Result.DONE)
+    assert look(stage, LATER + MINUTE, outcomes=[done], pod_changes_by_cluster=[lowered]) == []
+    after = LATER + 30 * MINUTE  # after the cool-down
+    [again] = look(stage, after, recommendations_by_cluster=[recommend(after, low=0.01, target=0.05, high=0.1)])
+    assert isinstance(again, EvictionPlanned)
+    assert again.because["why"] == ["outside its bounds"]
+
+
+def test_a_failed_end_of_a_boost_evicts_nobody() -> None:
+    stage = stage_of(boosted("a", when(START)))
+    [first] = at_once(stage)
+    look(stage, LATER + MINUTE, outcomes=[finished(first, Result.FAILED)])
+    after = LATER + 20 * MINUTE  # after the cool-down
+    [again] = look(stage, after, recommendations_by_cluster=[recommend(after)])
+    assert isinstance(again, ResizePlanned)
+    assert again.because["why"] == ["its startup boost has ended"]
+
+
+def test_a_boost_that_lowers_nothing_is_no_reason() -> None:
+    seen = ContainerSeen("app", Amounts(0.2, GIB), Amounts(0.6, 2 * GIB), ready=True)
+    assert at_once(stage_of(*three(when(START), seen=seen))) == []
+
+
+def test_ending_a_boost_resumes_from_a_checkpoint() -> None:
+    stage = stage_of(boosted("a", when(START)))
+    [first] = at_once(stage)
+    look(stage, LATER + MINUTE, outcomes=[finished(first, Result.DONE)])
+    other = open_stage()
+    for chunk in stage.chunks():
+        other.load(chunk, stage.dump(chunk))
+    assert other.clusters.histories.get("uid-a").unboosted == ("app",)
+
+
+@pytest.mark.parametrize(("ready", "until"), [(None, "its pod is ready"), (when(LATER - MINUTE), "00:14:00")])
+def test_why_not_says_how_long_a_boost_lasts(ready: datetime | None, until: str) -> None:
+    stage = stage_of(*three(ready))
+    at_once(stage)
+    assert pending_updates.not_wanted(stage, "uid-a") == f"it has a startup boost, which lasts until {until}"

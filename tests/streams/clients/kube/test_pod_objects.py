@@ -1,0 +1,57 @@
+"""Pods as the API server sends them: what their annotations and conditions say of a startup boost."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.facts.pods import BoostedContainer
+from schemas.names import Amounts
+from streams.clients.kube import pod_objects
+from streams.clients.kube.pod_objects import PodObject
+
+KEPT = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "300m"}}
+READY = datetime(2026, 3, 1, 10, 5, tzinfo=UTC)
+
+
+def read(annotations: dict[str, str], ready: str = "True") -> Any:
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": READY.isoformat()}
+    manifest = {
+        "metadata": {
+            "name": "web-0",
+            "namespace": "shop",
+            "creationTimestamp": "2026-03-01T10:00:00Z",
+            "annotations": annotations,
+        },
+        "spec": {"containers": [{"name": "app"}, {"name": "proxy"}]},
+        "status": {"phase": "Running", "conditions": [condition]},
+    }
+    return pod_objects.read_pod("prod", msgspec.json.decode(json.dumps(manifest), type=PodObject))
+
+
+def test_a_boosted_container_is_read_with_what_it_would_have_had_and_since_when_its_pod_is_ready() -> None:
+    found = read({"vpaCpuStartupBoost/app": json.dumps(KEPT)})
+    assert found.boosted == (BoostedContainer("app", Amounts(0.1, 128 << 20), Amounts(0.3, None)),)  # type: ignore[arg-type]  # units
+    assert found.ready_since == READY
+
+
+def test_a_pod_that_is_not_ready_is_so_since_no_time() -> None:
+    assert read({"vpaCpuStartupBoost/app": json.dumps(KEPT)}, "False").ready_since is None
+
+
+def test_without_a_boost_readiness_is_no_fact() -> None:
+    found = read({"vpaObservedContainers": "app, proxy"})
+    assert (found.boosted, found.ready_since) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"requests": {"cpu": "many"}}', '{"requests": {"cpu": "1e30"}}', '{"requests": {"cpu": "-1"}}']
+)
+def test_an_annotation_that_nobody_of_ours_wrote_keeps_the_pod_readable(text: str) -> None:
+    assert read({"vpaCpuStartupBoost/app": text}).boosted == (BoostedContainer("app"),)
+
+
+def test_an_annotation_about_a_container_that_is_not_there_is_passed_over() -> None:
+    assert read({"vpaCpuStartupBoost/gone": json.dumps(KEPT)}).boosted == ()
