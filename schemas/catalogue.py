@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
 from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
@@ -160,6 +160,7 @@ CATALOGUE = Catalogue(
         Kind("vpa-conditions-decided", VpaConditionsDecided, ("vpa-conditions",)),
         Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
         Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
+        Kind("soft-taint-planned", SoftTaintPlanned, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),

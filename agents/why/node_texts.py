@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
@@ -77,6 +77,7 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     ScalingActivityFailed: _failed,
     ScaleUpPlanned: _growth,
     NodeRemovalPlanned: _removal,
+    SoftTaintPlanned: lambda event: {"node": event.node, "soft taint": "set" if event.tainted else "taken off"},
     ScaleRefused: _refused,
 }
 """By the class of the event."""
@@ -98,6 +99,7 @@ WHAT: Mapping[type, str] = {
     ScalingActivityFailed: "start of an instance failed",
     ScaleUpPlanned: "scale-up planned",
     NodeRemovalPlanned: "removal of a node planned",
+    SoftTaintPlanned: "soft taint of a node planned",
     ScaleRefused: "scaling refused",
 }
 """What each of them is called in plain words."""

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.node_groups import (
     NodeGroupGone,
@@ -163,6 +163,16 @@ EXAMPLES: tuple[Event, ...] = (
         600.0,
         720.0,
         {"utilization": 0.2, "threshold": 0.5},
+    ),
+    SoftTaintPlanned(
+        "scaler/0/1767323045500/soft-taint/ip-10-0-0-1",
+        AT,
+        AT + timedelta(minutes=2),
+        "prod",
+        "ip-10-0-0-1",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        tainted=True,
+        because={"utilization": 0.2, "threshold": 0.5},
     ),
     ScaleRefused(
         "scaler/0/1767323045500/stays/ip-10-0-0-1",

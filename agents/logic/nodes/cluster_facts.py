@@ -72,6 +72,11 @@ def template(group: str, seen: NodeTemplateSeen) -> SchedulingNode:
     )
 
 
+def soft_tainted(fact: NodeDetailsChanged) -> bool:
+    """Whether a node has the taint of one that may go soon."""
+    return any(one.key == CANDIDATE for one in fact.taints)
+
+
 def gpu(made: SchedulingNode) -> str:
     """The resource that alone counts for the use of a node, empty if it has no GPU."""
     return node_templates.GPU if node_templates.gpu_of(made) is not None else ""

@@ -97,6 +97,7 @@ def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInst
         gone=instance is not None and instance.lifecycle in DYING,
         deleting=deleting,
         draining=plan.draining if plan is not None else False,
+        soft_tainted=cluster_facts.soft_tainted(fact),
         annotations=fact.annotations,
         gpu=cluster_facts.gpu(made),
     )

@@ -319,6 +319,9 @@ class NodeAutoscaler:
         most = self.settings.soft_taints
         wanted = self.scale_down.unneeded
         staying = [one for one in world.nodes if one.deleting is None]
+        if not most:
+            found.untaint = [one.node.name for one in staying if one.soft_tainted]
+            return
         found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
         new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
         found.taint = new[: most - len(found.untaint)]

@@ -80,6 +80,8 @@ class ScalerSettings:
     """Nodes that go at one time."""
     most_drains: int = 1
     """Nodes that go at one time with pods that must move."""
+    soft_taints: int = 10
+    """Nodes whose soft taint (DeletionCandidateOfClusterAutoscaler) one look sets or takes off; 0 sets none and takes all off."""
     ignore_daemonsets: bool = False
     """Whether pods of DaemonSets count as no use of their node."""
     ignore_mirror_pods: bool = False

@@ -18,7 +18,7 @@ from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
-from agents.logic.nodes.scaler_state import NO_ATTENTION, Attention, OpenNodePlan, SaidLast, ScalerState
+from agents.logic.nodes.scaler_state import NO_ATTENTION, SOFT, Attention, OpenNodePlan, SaidLast, ScalerState
 from agents.logic.nodes.scaling_plans import NAME, PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
 from agents.logic.stage_rules import StageRules
@@ -29,7 +29,7 @@ from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 2
+PROGRAM = 3
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -122,7 +122,10 @@ class Scaler(PartedState):
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
         """A plan was not carried out. Only what failed holds the next one back: a refusal or a late consumer says nothing."""
-        if key.split("/")[1] == "group":
+        kind = key.split("/")[1]
+        if kind == SOFT:
+            return
+        if kind == "group":
             auto.state.requests.pop(plan.group, None)
             if outcome.result is Result.FAILED:
                 detail = outcome.detail.value or "failed"
@@ -147,6 +150,7 @@ class Scaler(PartedState):
         if pause is None:
             decided += self._growth(context, found, auto)
             decided += self._removals(context, found, auto, refusals)
+            decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
         refusals += self._refusals(context, found, auto, look=look)
@@ -236,6 +240,17 @@ class Scaler(PartedState):
         self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
         return context.decided(plan, *places, context.view.groups[group].place)
 
+    def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
+        """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        for name, tainted in (*((name, False) for name in found.untaint), *((name, True) for name in found.taint)):
+            key, known = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
+            if self._new(cluster, key, SaidLast("soft-taint", str(tainted))):
+                plan = scaling_plans.soft_taint(context, name, tainted=tainted)
+                group = context.view.seen[name].group
+                state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))
+                yield context.decided(plan, known.place)
+
     @staticmethod
     def _headcount(view: ClusterView) -> Headcount:
         """The nodes of a cluster. One whose removal is planned counts as running until it is gone."""
@@ -308,7 +323,7 @@ class Scaler(PartedState):
             parts = key.split("/", 3)
             about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
             kind = parts[2] if parts[1] == "said" else parts[1]
-            known = about in context.view.nodes or about in context.view.unregistered if kind == "node" else waiting
+            known = about in context.view.nodes or about in context.view.unregistered if kind in ("node", SOFT) else waiting
             if not known:
                 state.said.remove(key)
 

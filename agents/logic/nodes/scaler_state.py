@@ -11,7 +11,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event, Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.nodes import rule_bounds
+from agents.logic.nodes import cluster_facts, rule_bounds
 from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from schemas import times
@@ -31,6 +31,8 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
+SOFT = "soft"
+"""The part of a plan's key that says that it is about a node's soft taint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class KnownGroup:
 
 @dataclass(frozen=True, slots=True)
 class OpenNodePlan:
-    """A plan about a group or a node without final outcome. `after` is a group's size; `since` and `expires` are seconds.
+    """A plan about a group or a node without final outcome; `since` and `expires` are seconds.
+
+    `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
 
     `done`: it was carried out, and the facts do not show it yet.
     """
@@ -222,6 +226,13 @@ class ScalerState:
         if plan is not None and plan.done and event.desired >= plan.after:
             self.plans.remove(plan_key)
 
+    def _settle_taint(self, event: NodeDetailsChanged) -> None:
+        """A plan for a soft taint is over when the node shows it."""
+        key = f"{event.cluster}/{SOFT}/{event.node}"
+        plan = self.plans.get(key)
+        if plan is not None and bool(plan.after) == cluster_facts.soft_tainted(event):
+            self.plans.remove(key)
+
     def _scheduling_fact(self, recorded: Recorded, now: float) -> None:
         match recorded.event:
             case PodPlacementChanged() as event:
@@ -235,9 +246,11 @@ class ScalerState:
                 if key not in self.nodes:
                     self.call(event.cluster, now)
                 self.nodes.upsert(key, KnownNode(event, recorded.place))
+                self._settle_taint(event)
             case NodeDetailsRemoved() as event:
                 self.nodes.remove(f"{event.cluster}/{event.node}")
                 self.plans.remove(f"{event.cluster}/node/{event.node}")
+                self.plans.remove(f"{event.cluster}/{SOFT}/{event.node}")
             case event:
                 self._object(event)
 

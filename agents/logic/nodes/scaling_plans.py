@@ -16,7 +16,7 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
 from schemas import times
 from schemas.decisions import NodeUpdate
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.recommendations import Because
 from schemas.facts.node_groups import NodeInstanceSeen
 from schemas.ids import DecisionId
@@ -156,6 +156,21 @@ def utilization(context: PlanContext, name: str) -> dict[str, object]:
     except UtilizationError as error:
         return {"utilization": str(error)}
     return {"utilization": round(used.highest, 4), "of": used.resource, "threshold": threshold, "pods": len(seen.pods)}
+
+
+def soft_taint(context: PlanContext, name: str, *, tainted: bool) -> SoftTaintPlanned:
+    """A node that gets the taint of one that may go soon, or loses it. Source: core/scaledown/actuation/softtaint.go."""
+    settings = context.settings
+    return SoftTaintPlanned(
+        id=context.id("soft-taint", name),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires),
+        cluster=context.cluster,
+        node=name,
+        node_uid=context.view.nodes[name].fact.uid,
+        tainted=tainted,
+        because={**utilization(context, name), "unneeded": tainted},
+    )
 
 
 def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPlanned:
