@@ -19,6 +19,7 @@ from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecom
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
@@ -134,6 +135,8 @@ CATALOGUE = Catalogue(
         Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("replica-controller-removed", ReplicaControllerRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
+        Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),
+        Kind("expander-priorities-gone", ExpanderPrioritiesGone, _SCHEDULING),
         Kind("node-group-seen", NodeGroupSeen, _GROUPS),
         Kind("node-group-gone", NodeGroupGone, _GROUPS),
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),

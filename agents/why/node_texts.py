@@ -5,12 +5,22 @@ from typing import Any
 
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 
 Numbers = dict[str, object]
+
+
+def _priorities(event: ExpanderPrioritiesSeen) -> Numbers:
+    why = {"unsupported": event.unsupported} if event.unsupported else {}
+    return {
+        "config map": f"{event.namespace}/{event.name}",
+        "patterns": {key: list(each) for key, each in event.patterns.items()},
+        **why,
+    }
 
 
 def _node(event: NodeDetailsChanged) -> Numbers:
@@ -70,6 +80,8 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     PodDisruptionBudgetRemoved: lambda event: {"budget": f"{event.namespace}/{event.name}"},
     ReplicaControllerChanged: lambda event: {"controller": f"{event.kind}/{event.name}", "replicas": event.replicas},
     ReplicaControllerRemoved: lambda event: {"controller": f"{event.kind}/{event.name}"},
+    ExpanderPrioritiesSeen: _priorities,
+    ExpanderPrioritiesGone: lambda event: {"config map": f"{event.namespace}/{event.name}"},
     NodeGroupSeen: _group,
     NodeGroupGone: lambda event: {"group": event.group},
     NodeInstanceSeen: _instance,
@@ -92,6 +104,8 @@ WHAT: Mapping[type, str] = {
     PodDisruptionBudgetRemoved: "disruption budget removed",
     ReplicaControllerChanged: "controller changed",
     ReplicaControllerRemoved: "controller removed",
+    ExpanderPrioritiesSeen: "priorities of node groups seen",
+    ExpanderPrioritiesGone: "priorities of node groups gone",
     NodeGroupSeen: "node group seen",
     NodeGroupGone: "node group gone",
     NodeInstanceSeen: "instance seen",

@@ -1,6 +1,7 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
@@ -24,6 +25,8 @@ SchedulingFact = (
     | PodDisruptionBudgetRemoved
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
+    | ExpanderPrioritiesSeen
+    | ExpanderPrioritiesGone
 )
 UpdateFact = (
     HpaTargetChanged

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
     NodeGroupGone,
     NodeGroupSeen,
@@ -90,6 +91,15 @@ EXAMPLES: tuple[Event, ...] = (
     PodDisruptionBudgetRemoved(AT, "prod", "shop", "cart"),
     ReplicaControllerChanged(AT, "prod", "shop", "ReplicaSet", "cart-7f9c", 3),
     ReplicaControllerRemoved(AT, "prod", "shop", "ReplicaSet", "cart-7f9c"),
+    ExpanderPrioritiesSeen(
+        AT,
+        "prod",
+        "kube-system",
+        "cluster-autoscaler-priority-expander",
+        {"10": (".*t2\\.large.*", ".*t3\\.large.*"), "50": (".*m4\\.4xlarge.*",)},
+        unsupported="",
+    ),
+    ExpanderPrioritiesGone(AT, "prod", "kube-system", "cluster-autoscaler-priority-expander"),
     NodeGroupSeen(
         AT,
         "prod",

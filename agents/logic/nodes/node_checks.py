@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from agents.engine.turn import Event
 from schemas import bounds
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -23,6 +24,8 @@ _NAMED = {
     PodDisruptionBudgetRemoved: ("namespace", "name"),
     ReplicaControllerChanged: ("namespace", "kind", "name"),
     ReplicaControllerRemoved: ("namespace", "kind", "name"),
+    ExpanderPrioritiesSeen: ("namespace", "name"),
+    ExpanderPrioritiesGone: ("namespace", "name"),
     NodeGroupSeen: ("group",),
     NodeGroupGone: ("group",),
     NodeInstanceSeen: ("group", "instance"),

@@ -13,8 +13,9 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, scaling_plans
+from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, scaling_plans
 from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
@@ -193,7 +194,13 @@ class Scaler(PartedState):
             auto.grew(one.group, one.after - one.before, now)
             waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
             places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
-            yield context.decided(plan, *places, context.view.groups[one.group].place)
+            yield context.decided(plan, *places, context.view.groups[one.group].place, *self._priorities_place(context))
+
+    def _priorities_place(self, context: PlanContext) -> tuple[Place, ...]:
+        """Where the priorities of groups stand, if they had a say."""
+        known = context.view.priorities
+        asked = Expander.PRIORITY in self._core.scale_up.expanders
+        return () if known is None or not asked else (known.place,)
 
     def _removals(
         self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
@@ -270,6 +277,9 @@ class Scaler(PartedState):
             said.append(self._about_cluster(context, "limited", found.scale_up.refused))
         if context.view.inputs.waiting and not found.grow:
             said += [scaling_plans.skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
+        if context.view.inputs.waiting and Expander.PRIORITY in self._core.scale_up.expanders:
+            priorities = cluster_view.priorities_of(context.view.priorities)
+            said += [scaling_plans.no_priorities(context, priorities)] if isinstance(priorities, str) else []
         index = self.clusters.ready_index()
         for pods in found.helpless:
             shape = index.shape_of(pods.pod)
@@ -310,6 +320,9 @@ class Scaler(PartedState):
 
     def _place(self, context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
         """Where the fact stands that a refusal is about."""
+        priorities = context.view.priorities
+        if event.code == expanders.INVALID:
+            return () if priorities is None else (priorities.place,)
         if event.subject.kind is SubjectKind.NODE:
             return (context.view.nodes[event.subject.name].place,)
         known = context.view.groups.get(event.subject.name)

@@ -16,6 +16,7 @@ from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.pods import PodPhase
@@ -48,6 +49,14 @@ class KnownGroup:
     """The newest fact about a node group, and its place in the log."""
 
     fact: NodeGroupSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPriorities:
+    """The newest fact about the priority expander's ConfigMap, and its place in the log."""
+
+    fact: ExpanderPrioritiesSeen
     place: Place
 
 
@@ -109,6 +118,8 @@ class ScalerState:
         self.pods: ObjectTable[PlacedPod] = ObjectTable("pods", PlacedPod, 256)
         self.budgets: ObjectTable[PodDisruptionBudgetChanged] = ObjectTable("budgets", PodDisruptionBudgetChanged, 16)
         self.controllers: ObjectTable[ReplicaControllerChanged] = ObjectTable("controllers", ReplicaControllerChanged, 64)
+        self.priorities: ObjectTable[KnownPriorities] = ObjectTable("priorities", KnownPriorities, 4)
+        """By cluster."""
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.reports: ObjectTable[SourceReported] = ObjectTable("reports", SourceReported, 4)
         self.plans: ObjectTable[OpenNodePlan] = ObjectTable("plans", OpenNodePlan, 16)
@@ -132,6 +143,7 @@ class ScalerState:
             self.pods,
             self.budgets,
             self.controllers,
+            self.priorities,
             self.control,
             self.reports,
             self.plans,
@@ -251,6 +263,11 @@ class ScalerState:
                 self.nodes.remove(f"{event.cluster}/{event.node}")
                 self.plans.remove(f"{event.cluster}/node/{event.node}")
                 self.plans.remove(f"{event.cluster}/{SOFT}/{event.node}")
+            case ExpanderPrioritiesSeen() as event:
+                self.priorities.upsert(event.cluster, KnownPriorities(event, recorded.place))
+                self.call(event.cluster, now)
+            case ExpanderPrioritiesGone() as event:
+                self.priorities.remove(event.cluster)
             case event:
                 self._object(event)
 

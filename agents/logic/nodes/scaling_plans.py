@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import node_utilization, scale_up
+from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.node_autoscaler import HelplessPods, NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
@@ -85,6 +85,8 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
         because["option"] = {"nodes": best.nodes, "pods": best.pods, "cpu": best.cpu, "memory": best.memory}
         because["node"] = dict(best.template.allocatable)
         because["equally good"] = [each.group for each in choice.equals][:MOST_EXAMPLES]
+    if choice is not None and choice.events:
+        because["expander"] = [f"{reason} {group}".rstrip() for reason, group in choice.events[:MOST_EXAMPLES]]
     if found.scale_up.skipped:
         because["skipped"] = dict(sorted(found.scale_up.skipped.items())[:MOST_EXAMPLES])
     return ScaleUpPlanned(
@@ -207,6 +209,14 @@ def refusal(context: PlanContext, subject: Subject, objection: Objection, number
         count=count,
         because=numbers,
     )
+
+
+def no_priorities(context: PlanContext, why: str) -> ScaleRefused:
+    """The ConfigMap of the priority expander cannot be used, so that expander tells no group from another."""
+    known = context.view.priorities
+    namespace, name = ("", "cluster-autoscaler-priority-expander") if known is None else (known.fact.namespace, known.fact.name)
+    subject = Subject.of_object(context.cluster, "ConfigMap", namespace, name)
+    return refusal(context, subject, Objection(expanders.INVALID, why), {}, len(context.view.inputs.waiting))
 
 
 def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:

@@ -163,6 +163,13 @@ class DetailedNodeObject(NodeObject, frozen=True, gc=False, kw_only=True):
     status: DetailedNodeStatus = DetailedNodeStatus()
 
 
+class ConfigMapObject(msgspec.Struct, frozen=True, gc=False):
+    """A ConfigMap as the API server sends it."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
 class DisruptionBudgetSpec(msgspec.Struct, frozen=True, gc=False):
     """Whom a budget protects."""
 

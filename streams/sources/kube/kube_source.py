@@ -21,7 +21,12 @@ from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    ConfigMapObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+)
 from streams.clients.kube.watched_objects import (
     ControllerObject,
     EventObject,
@@ -60,7 +65,7 @@ from streams.sources.kube.watch.notifications import (
     WatchSynced,
 )
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS, WebhookLease
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS, PrioritiesMap, WebhookLease
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
@@ -68,7 +73,7 @@ REPORT_PERIOD = timedelta(seconds=30)
 """How often the source reports that it is at work."""
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
-_SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets", HPAS.name, "leases")
+_SCHEDULING_KINDS = ("configmaps", "poddisruptionbudgets", "replicasets", HPAS.name, "leases")
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
 
@@ -76,8 +81,9 @@ _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, 
 class SourceOptions:
     """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
 
-    `nodes`: whether what node scaling needs is told, which needs all namespaces. `replicas`: whether EHPAs
-    and scales are, with `queries`. `webhook`: its Lease; without one nothing is told of what else holds updates back.
+    `nodes`: whether what node scaling needs is told, which needs all namespaces; with `priorities`, that ConfigMap, too.
+    `replicas`: whether EHPAs and scales are, with `queries`. `webhook`: its Lease; without one nothing is told of what else
+    holds updates back.
     """
 
     now: Callable[[], datetime]
@@ -87,6 +93,7 @@ class SourceOptions:
     replicas: bool = False
     queries: MetricQueries = no_queries
     webhook: WebhookLease | None = None
+    priorities: PrioritiesMap | None = None
 
 
 class KubeSource:
@@ -258,7 +265,14 @@ class KubeSource:
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
                 self._pods.record_eviction(found)
-            case DisruptionBudgetObject() | AutoscalerObject() | PredictionObject() | HpaObject() | LeaseObject():
+            case (
+                ConfigMapObject()
+                | DisruptionBudgetObject()
+                | AutoscalerObject()
+                | PredictionObject()
+                | HpaObject()
+                | LeaseObject()
+            ):
                 pass
             case _:
                 controller = controllers.from_object(CONTROLLERS[kind], found)
@@ -275,6 +289,8 @@ class KubeSource:
                 scheduling.node(found, at)
             case DisruptionBudgetObject():
                 scheduling.budget(found, at)
+            case ConfigMapObject():
+                scheduling.priorities(found, at)
             case ControllerObject() | ReplicationControllerObject():
                 scheduling.controller(CONTROLLERS[kind], found, at)
             case _:

@@ -8,14 +8,20 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    ConfigMapObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+)
 from streams.clients.kube.watched_objects import ControllerObject, ReplicationControllerObject
 from streams.log_context import LogContext
 from streams.publishing.published_state import newest
-from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish import expander_priorities, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
@@ -32,6 +38,7 @@ class PublishedScheduling:
     nodes: dict[str, NodeDetailsChanged] = field(default_factory=dict)
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
+    priorities: dict[str, ExpanderPrioritiesSeen] = field(default_factory=dict)
     pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
     shapes: set[str] = field(default_factory=set)
 
@@ -56,6 +63,9 @@ class SchedulingPublisher:
         self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
             publish, lambda one: publish(ReplicaControllerRemoved(self._at, one.cluster, one.namespace, one.kind, one.name))
         )
+        self._priorities: PublishedFacts[ExpanderPrioritiesSeen] = PublishedFacts(
+            publish, lambda one: publish(ExpanderPrioritiesGone(self._at, one.cluster, one.namespace, one.name))
+        )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
 
     # What the log says
@@ -68,6 +78,7 @@ class SchedulingPublisher:
         self._nodes.restore(found.nodes)
         self._budgets.restore(found.budgets)
         self._controllers.restore(found.controllers)
+        self._priorities.restore(found.priorities)
         self._pods.restore(found.pods)
 
     def _read(self) -> PublishedScheduling:
@@ -100,6 +111,10 @@ class SchedulingPublisher:
                 found.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
             case ReplicaControllerRemoved(cluster=self._cluster):
                 found.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+            case ExpanderPrioritiesSeen(cluster=self._cluster):
+                found.priorities[f"{event.namespace}/{event.name}"] = event
+            case ExpanderPrioritiesGone(cluster=self._cluster):
+                found.priorities.pop(f"{event.namespace}/{event.name}", None)
             case _:
                 pass
 
@@ -122,6 +137,12 @@ class SchedulingPublisher:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
         self._controllers.put(name, fact)
+
+    def priorities(self, found: ConfigMapObject, at: datetime) -> None:
+        """The ConfigMap of the priority expander exists."""
+        self._at = at
+        name = f"{found.metadata.namespace}/{found.metadata.name}"
+        self._priorities.upsert(name, expander_priorities.seen(found, self._cluster, at))
 
     def pod(self, found: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
@@ -151,6 +172,8 @@ class SchedulingPublisher:
                 self._nodes.remove(gone.name)
             case "poddisruptionbudgets":
                 self._budgets.remove(f"{gone.namespace}/{gone.name}")
+            case "configmaps":
+                self._priorities.remove(f"{gone.namespace}/{gone.name}")
             case _:
                 self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
 
@@ -165,6 +188,8 @@ class SchedulingPublisher:
                 self._nodes.mark_synced()
             case "poddisruptionbudgets":
                 self._budgets.mark_synced()
+            case "configmaps":
+                self._priorities.mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
             case _:
@@ -177,7 +202,7 @@ class SchedulingPublisher:
             if at - fact.at >= older and shape in self._told:
                 self._shapes[shape] = again = replace(fact, at=at)
                 self._publisher.publish(again)
-        for facts in (self._nodes, self._budgets, self._controllers, self._pods):
+        for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._pods):
             facts.republish(at, older)
 
     # Pods and their shapes

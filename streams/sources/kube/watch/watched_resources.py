@@ -9,7 +9,12 @@ from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    ConfigMapObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+)
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
     ControllerObject,
@@ -98,13 +103,33 @@ class WebhookLease:
         return ResourceWatch("leases", ApiResource("leases", path, LeaseObject, field_selector=f"metadata.name={self.name}"))
 
 
+@dataclass(frozen=True, slots=True)
+class PrioritiesMap:
+    """The ConfigMap of the priority expander."""
+
+    namespace: str
+    name: str
+
+    @property
+    def watch(self) -> ResourceWatch:
+        """The watch of this one object."""
+        path = api_paths.scoped("/api/v1", self.namespace, "configmaps")
+        resource = ApiResource("configmaps", path, ConfigMapObject, field_selector=f"metadata.name={self.name}")
+        return ResourceWatch("configmaps", resource)
+
+
 def watches(
-    namespaces: Sequence[str] = (), *, nodes: bool = False, replicas: bool = False, webhook: WebhookLease | None = None
+    namespaces: Sequence[str] = (),
+    *,
+    nodes: bool = False,
+    replicas: bool = False,
+    webhook: WebhookLease | None = None,
+    priorities: PrioritiesMap | None = None,
 ) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
-    With `nodes`, all that node scaling needs is read; with `replicas`, what scales workloads; with `webhook`, what else
-    updates of pods go by.
+    With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, what scales
+    workloads; with `webhook`, what else updates of pods go by.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (BUDGETS,)
@@ -112,7 +137,8 @@ def watches(
     more = () if webhook is None else (webhook.watch,)
     if nodes:
         seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, NODES))]
-        return (*(ResourceWatch(each.name, each) for each in seen), *more)
+        asked = () if priorities is None else (priorities.watch,)
+        return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
     if namespaces:
         found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]
