@@ -16,6 +16,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
+from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from streams.sources.kube.watch.notifications import Lookup, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
 from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, PrioritiesMap, WebhookLease, watches
@@ -79,8 +80,9 @@ class KubeScene:
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
         budgets = ("poddisruptionbudgets",) if self.nodes or self.webhook is not None else ()
+        storage = (*STORAGE, "csinodes") if self.nodes else ()
         more = () if self.webhook is None else (HPAS.name, "leases")
-        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *budgets, *more)))
+        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *storage, *budgets, *more)))
 
     def fail(self, kind: str) -> None:
         self.handle(WatchFailed(kind, "403 forbidden"))

@@ -62,6 +62,7 @@ EXAMPLES: tuple[Event, ...] = (
         allocatable={**_SIZE, "cpu": 3920},
         capacity=_SIZE,
         annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+        attachable={"ebs.csi.aws.com": 25},
     ),
     NodeDetailsRemoved(AT, "prod", "ip-10-0-0-1"),
     PodShapeSeen(
@@ -78,7 +79,10 @@ EXAMPLES: tuple[Event, ...] = (
         (RequiredPodAffinity("topology.kubernetes.io/zone", _CART, ("shop",)),),
         (RequiredPodAffinity("kubernetes.io/hostname", _CART, namespace_selector=LabelQuery({"team": "a"})),),
         (SpreadConstraint("topology.kubernetes.io/zone", 1, _CART),),
-        (AttachedVolume("ebs.csi.aws.com", "vol-1", (_ZONE_A,), exclusive=True),),
+        (
+            AttachedVolume("ebs.csi.aws.com", "vol-1", (_ZONE_A,), exclusive=True),
+            AttachedVolume("ebs.csi.aws.com", "data", own=True, missing="claim 'shop/data' is not bound yet"),
+        ),
         ControllingOwner("ReplicaSet", "cart-7f9c", "apps/v1"),
         {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
         priority=1000,

@@ -10,10 +10,14 @@ from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.scheduling_objects import (
+    ClaimObject,
     ConfigMapObject,
+    CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
     ScheduledPodObject,
+    StorageClassObject,
+    VolumeObject,
 )
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
@@ -66,6 +70,13 @@ _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
 BUDGETS: ApiResource[KubeObject] = ApiResource(
     "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", DisruptionBudgetObject
 )
+_STORAGE: Sequence[ApiResource[KubeObject]] = (
+    ApiResource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", ClaimObject),
+    ApiResource("persistentvolumes", "/api/v1/persistentvolumes", VolumeObject),
+    ApiResource("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", StorageClassObject),
+    ApiResource("csinodes", "/apis/storage.k8s.io/v1/csinodes", CsiNodeObject),
+)
+"""Where the volumes of pods are, and how many of them a node attaches."""
 HPAS: ApiResource[KubeObject] = ApiResource(
     "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
 )
@@ -136,7 +147,7 @@ def watches(
     scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
     more = () if webhook is None else (webhook.watch,)
     if nodes:
-        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, NODES))]
+        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, NODES))]
         asked = () if priorities is None else (priorities.watch,)
         return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
