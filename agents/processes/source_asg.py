@@ -39,7 +39,6 @@ from streams.log_context import LogContext
 from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection
 from streams.sources.asg.launch_lookups import LaunchDetails
 
-
 _STANDBY = 1.0
 """Seconds between two looks at whether another instance is still at work."""
 
