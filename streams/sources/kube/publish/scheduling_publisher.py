@@ -26,7 +26,7 @@ from streams.clients.kube.scheduling_objects import (
 from streams.clients.kube.watched_objects import ControllerObject, ReplicationControllerObject
 from streams.log_context import LogContext
 from streams.publishing.published_state import newest
-from streams.sources.kube.publish import expander_priorities, scheduling_facts
+from streams.sources.kube.publish import priority_config_map, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
@@ -209,7 +209,7 @@ class SchedulingPublisher:
         """The ConfigMap of the priority expander exists."""
         self._at = at
         name = f"{found.metadata.namespace}/{found.metadata.name}"
-        self._priorities.upsert(name, expander_priorities.seen(found, self._cluster, at))
+        self._priorities.upsert(name, priority_config_map.seen(found, self._cluster, at))
 
     def pod(self, found: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
