@@ -22,7 +22,14 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisr
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -142,6 +149,7 @@ CATALOGUE = Catalogue(
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
         Kind("node-instance-gone", NodeInstanceGone, _GROUPS),
         Kind("scaling-activity-failed", ScalingActivityFailed, _GROUPS),
+        Kind("instance-interruption-noticed", InstanceInterruptionNoticed, _GROUPS),
         Kind("vertical-policy-changed", VerticalPolicyChanged, _POLICIES),
         Kind("vertical-policy-removed", VerticalPolicyRemoved, _POLICIES, removes=True),
         Kind("vpa-changed", VpaChanged, _POLICIES),

@@ -82,7 +82,7 @@ def selection(ours: AwsSettings) -> GroupSelection:
     except group_specs.SpecError as error:
         raise BadInput(f"aws.discovery: {error}") from error
     prices = InstancePrices() if ours.prices is None else instance_prices.read(Path(ours.prices))
-    return GroupSelection(tuple(explicit.values()), tags, prices)
+    return GroupSelection(tuple(explicit.values()), tags, prices, ours.interruption_queue)
 
 
 def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:

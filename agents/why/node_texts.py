@@ -6,7 +6,14 @@ from typing import Any
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
@@ -87,6 +94,7 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     NodeInstanceSeen: _instance,
     NodeInstanceGone: lambda event: {"group": event.group, "instance": event.instance},
     ScalingActivityFailed: _failed,
+    InstanceInterruptionNoticed: lambda event: {"instance": event.instance, "notice": str(event.kind)},
     ScaleUpPlanned: _growth,
     NodeRemovalPlanned: _removal,
     SoftTaintPlanned: lambda event: {"node": event.node, "soft taint": "set" if event.tainted else "taken off"},
@@ -111,6 +119,7 @@ WHAT: Mapping[type, str] = {
     NodeInstanceSeen: "instance seen",
     NodeInstanceGone: "instance gone",
     ScalingActivityFailed: "start of an instance failed",
+    InstanceInterruptionNoticed: "end of an instance announced",
     ScaleUpPlanned: "scale-up planned",
     NodeRemovalPlanned: "removal of a node planned",
     SoftTaintPlanned: "soft taint of a node planned",

@@ -13,6 +13,8 @@ from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, Sc
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    InterruptionKind,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
@@ -147,6 +149,9 @@ EXAMPLES: tuple[Event, ...] = (
         "m5.xlarge",
         "eu-west-1a",
         AT - timedelta(seconds=20),
+    ),
+    InstanceInterruptionNoticed(
+        AT, "prod", "i-0a1b2c3d", InterruptionKind.SPOT, "7bf73129-1428-4cd3-a780-95db273d1602", AT - timedelta(seconds=2)
     ),
     ScaleUpPlanned(
         "scaler/0/1767323045500/scale-up/workers-a",

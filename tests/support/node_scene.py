@@ -27,7 +27,14 @@ E = TypeVar("E")
 def topic(event: Event) -> str:
     """The input that carries an event, with underscores."""
     kind = type(event).__name__
-    if kind in ("NodeGroupSeen", "NodeGroupGone", "NodeInstanceSeen", "NodeInstanceGone", "ScalingActivityFailed"):
+    if kind in (
+        "InstanceInterruptionNoticed",
+        "NodeGroupSeen",
+        "NodeGroupGone",
+        "NodeInstanceSeen",
+        "NodeInstanceGone",
+        "ScalingActivityFailed",
+    ):
         return "node_group_changes"
     special = {
         "SourceReported": "cluster_changes",

@@ -48,6 +48,8 @@ NAME = "nodes"
 PERIOD = 5_000
 TICK = 0.5
 """A tick is five simulated seconds and comes every half: time runs ten times as fast."""
+WAVE = 12.0
+"""Seconds of real time in which pods come, and then none, so that groups grow and shrink."""
 GROUPS = ("a", "b")
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -65,14 +67,14 @@ class NodeTortureOptions:
 
     seed: int = 1
     blows: Mapping[str, int] = field(
-        default_factory=lambda: {"worker": 10, "source": 8, "consumer": 8, "aws": 6, "pause": 3, "frozen": 2}
+        default_factory=lambda: {"worker": 6, "source": 5, "consumer": 6, "aws": 4, "pause": 2, "frozen": 2}
     )
     die: float = 0.02
     instances: int = 2
     """Instances of the consumer; two share a Lease."""
     between: float = 4.0
     """Seconds at most between two blows."""
-    calm: float = 60.0
+    calm: float = 20.0
     """Seconds in which a group must have been changed before the next blow falls; then it falls all the same."""
     longest: float = 600.0
     settle: float = 120.0
@@ -188,7 +190,8 @@ class NodeRun:
                 code = process.revive()
                 if code not in (None, 9):
                     self.done[f"{process.module.rpartition('.')[2]} exit {code}"] += 1
-            if self.busy and self.chance.random() < 0.06:
+            wave = self.busy and time.monotonic() // WAVE % 2
+            if wave and self.chance.random() < 0.06:
                 for _ in range(self.chance.randrange(2, 9)):
                     self.cluster.submit(self.job, self.chance.randrange(60, 240))
             await asyncio.sleep(0.1)

@@ -6,7 +6,14 @@ from agents.engine.turn import Event
 from schemas import bounds
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
@@ -31,6 +38,7 @@ _NAMED = {
     NodeInstanceSeen: ("group", "instance"),
     NodeInstanceGone: ("group", "instance"),
     ScalingActivityFailed: ("group",),
+    InstanceInterruptionNoticed: ("instance", "notice"),
 }
 """The fields that make the key of each fact, beside its cluster."""
 

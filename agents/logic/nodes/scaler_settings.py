@@ -120,6 +120,10 @@ class ScalerSettings:
     """Share of a cluster's nodes that may be away or being removed, where no control record says another. Not upstream's."""
     expires: Seconds = Seconds(120.0)
     """A plan to grow is void after this time; a plan to remove a node when its evictions took all their time. Not upstream's."""
+    interruptions: bool = True
+    """Whether a node goes at once when its cloud announces that it takes the instance. Not upstream's."""
+    rebalances: bool = False
+    """Whether it goes, too, when its cloud would rather have it replaced. Not upstream's."""
     seed: int = 1
     """Decides among groups that are equally good, together with the turn."""
 

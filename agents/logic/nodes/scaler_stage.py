@@ -14,6 +14,7 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, scaling_plans
+from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
@@ -25,6 +26,7 @@ from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused
+from schemas.facts.node_groups import InterruptionKind
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
@@ -151,6 +153,7 @@ class Scaler(PartedState):
         if pause is None:
             decided += self._growth(context, found, auto)
             decided += self._removals(context, found, auto, refusals)
+            decided += self._interrupted(context)
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
@@ -246,6 +249,32 @@ class Scaler(PartedState):
     ) -> Decided:
         self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
         return context.decided(plan, *places, context.view.groups[group].place)
+
+    def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
+        """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
+
+        No budget holds them, because they go in any case. Their pods count as waiting from then on, so groups grow for them.
+        """
+        state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
+        if not settings.interruptions or settings.profile == ScalerProfile.UPSTREAM:
+            return
+        for name in sorted(context.view.instance_of):
+            instance = context.view.instance_of[name]
+            notice = state.notices.get(f"{cluster}/{instance.instance}")
+            wanted = notice is not None and (settings.rebalances or notice.fact.kind is not InterruptionKind.REBALANCE)
+            key = f"{cluster}/node/{name}"
+            if (
+                notice is None
+                or not wanted
+                or instance.lifecycle in DYING
+                or not self._new(cluster, key, SaidLast("remove", "interrupted"))
+            ):
+                continue
+            uids = state.ready_index().uids(f"{cluster}/{name}")
+            plan = scaling_plans.interruption(context, name, notice.fact, uids)
+            state.call(cluster, now)
+            place = context.view.nodes[name].place
+            yield self._planned(context, key, instance.group, plan, now, notice.place, place, draining=True)
 
     def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
         """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""

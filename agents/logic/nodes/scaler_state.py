@@ -17,7 +17,14 @@ from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -57,6 +64,14 @@ class KnownPriorities:
     """The newest fact about the priority expander's ConfigMap, and its place in the log."""
 
     fact: ExpanderPrioritiesSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNotice:
+    """What the cloud announced last of an instance, and its place in the log."""
+
+    fact: InstanceInterruptionNoticed
     place: Place
 
 
@@ -120,6 +135,8 @@ class ScalerState:
         self.controllers: ObjectTable[ReplicaControllerChanged] = ObjectTable("controllers", ReplicaControllerChanged, 64)
         self.priorities: ObjectTable[KnownPriorities] = ObjectTable("priorities", KnownPriorities, 4)
         """By cluster."""
+        self.notices: ObjectTable[KnownNotice] = ObjectTable("notices", KnownNotice, 16)
+        """By cluster and instance, until the instance is gone."""
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.reports: ObjectTable[SourceReported] = ObjectTable("reports", SourceReported, 4)
         self.plans: ObjectTable[OpenNodePlan] = ObjectTable("plans", OpenNodePlan, 16)
@@ -144,6 +161,7 @@ class ScalerState:
             self.budgets,
             self.controllers,
             self.priorities,
+            self.notices,
             self.control,
             self.reports,
             self.plans,
@@ -224,12 +242,22 @@ class ScalerState:
                 self.instances.upsert(f"{event.cluster}/{event.instance}", event)
             case NodeInstanceGone() as event:
                 self.instances.remove(f"{event.cluster}/{event.instance}")
+                self.notices.remove(f"{event.cluster}/{event.instance}")
+            case InstanceInterruptionNoticed() as event:
+                self._notice(event, recorded.place, now)
             case ScalingActivityFailed() as event:
                 self.failures.append(event)
                 self.plans.remove(f"{event.cluster}/group/{event.group}")
                 self.call(event.cluster, now)
             case _:
                 pass
+
+    def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
+        """An instance that nobody knows is nobody's business."""
+        key = f"{event.cluster}/{event.instance}"
+        if key in self.instances:
+            self.notices.upsert(key, KnownNotice(event, place))
+            self.call(event.cluster, now)
 
     def _settle(self, event: NodeGroupSeen) -> None:
         """A plan to grow is over when the group has the size."""

@@ -10,7 +10,7 @@ from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.node_autoscaler import HelplessPods, NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
-from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
@@ -18,7 +18,7 @@ from schemas import times
 from schemas.decisions import NodeUpdate
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.recommendations import Because
-from schemas.facts.node_groups import NodeInstanceSeen
+from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeInstanceSeen
 from schemas.ids import DecisionId
 from schemas.names import Place, PodName
 from schemas.subjects import Subject
@@ -125,6 +125,32 @@ def removal(context: PlanContext, one: UnneededNode, uids: Mapping[str, str]) ->
         grace=settings.longest_grace,
         drain=settings.drain_time,
         because=_removal_numbers(context, one),
+    )
+
+
+def interruption(
+    context: PlanContext, name: str, notice: InstanceInterruptionNoticed, uids: Mapping[str, str]
+) -> NodeRemovalPlanned:
+    """A node whose instance the cloud takes. Every pod that does not belong to the node is evicted: it would die with it."""
+    settings, known, instance = context.settings, context.view.nodes[name].fact, context.view.instance_of[name]
+    pods = [pod for pod in context.view.seen[name].pods if not is_mirror(pod.nature.annotations)]
+    noticed = notice.noticed or notice.at
+    return NodeRemovalPlanned(
+        id=context.id("remove", name),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
+        cluster=context.cluster,
+        node=name,
+        node_uid=known.uid,
+        provider_id=known.provider_id,
+        instance=instance.instance,
+        group=instance.group,
+        reason=RemovalReason.INTERRUPTED,
+        evict=_names([pod for pod in pods if not is_daemon(pod.nature)], uids),
+        daemons=_names([pod for pod in pods if is_daemon(pod.nature)], uids),
+        grace=settings.longest_grace,
+        drain=settings.drain_time,
+        because={"notice": str(notice.kind), "noticed": times.rfc3339(noticed), "pods": len(pods)},
     )
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.decisions.node_updates import SoftTaintPlanned
+from schemas.decisions.node_updates import RemovalReason, SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail
 from schemas.policies.control import Mode
 from schemas.units import Seconds
@@ -381,3 +381,20 @@ def test_a_soft_taint_that_was_set_before_a_crash_is_not_set_again(scene: NodeSc
     scene.fuse = None
     scene.restarted().poll_once()
     assert (scene.ended(), scene.nodes.nodes["one"].version) == ([("done", OutcomeDetail.ALREADY_DONE)], version)
+
+
+def test_a_node_that_the_cloud_takes_is_emptied_also_where_its_group_may_not_shrink(aws: AwsDouble) -> None:
+    scene = NodeScene(aws, least=2)
+    scene.nodes.add("one", scene.instances[0], pod("a"))
+    scene.remove("one", evict=[pod("a")], reason=RemovalReason.INTERRUPTED)
+    scene.run()
+    (outcome,) = scene.outcomes()
+    assert (outcome.result.value, outcome.detail) == ("done", OutcomeDetail.ACCEPTED)
+    assert "is empty; AWS takes instance" in outcome.reason
+    assert ([name for name, _ in scene.nodes.evictions], scene.terminated(), scene.aws.desired("pool")) == (["a"], [], 2)
+
+
+def test_where_the_group_may_shrink_the_instance_ends_with_its_place(scene: NodeScene) -> None:
+    scene.remove("two", evict=[pod("z")], reason=RemovalReason.INTERRUPTED)
+    scene.run()
+    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
