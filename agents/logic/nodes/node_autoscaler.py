@@ -30,7 +30,17 @@ from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
-from agents.logic.nodes.unneeded_nodes import DISABLED, GroupSize, ScaleDown, ScaleDownChoice, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.unneeded_nodes import (
+    DISABLED,
+    GroupSize,
+    ScaleDown,
+    ScaleDownChoice,
+    ScaleDownNode,
+    ScaleDownSettings,
+    StayingNode,
+    StayReason,
+    UnneededNode,
+)
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
@@ -124,6 +134,12 @@ class NodeDecisions:
     remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     grow: list[GroupIncrease] = field(default_factory=list)
     delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
+    replace: list[UnneededNode] = field(default_factory=list)
+    """Nodes that are needed and can go now, of those that were asked about."""
+    start: dict[str, str] = field(default_factory=dict)
+    """Groups that must grow by one before such a node can go, and that node."""
+    kept: dict[str, StayingNode] = field(default_factory=dict)
+    """Such nodes that cannot go, and why."""
     taint: list[str] = field(default_factory=list)
     untaint: list[str] = field(default_factory=list)
     scale_up: ScaleUp = field(default_factory=ScaleUp)
@@ -167,12 +183,20 @@ class NodeAutoscaler:
 
     # Deciding
 
-    def step(
-        self, world: NodeDecisionInputs, around: ExpanderContext, now: float, *, shrink: bool = True, explain: int = 0
+    def step(  # noqa: PLR0913  # what is known, and what is asked, by keyword
+        self,
+        world: NodeDecisionInputs,
+        around: ExpanderContext,
+        now: float,
+        *,
+        shrink: bool = True,
+        explain: int = 0,
+        replace: Sequence[str] = (),
     ) -> NodeDecisions:
         """Decide on all groups. Without `shrink` no node is looked at: something urgent came between two looks.
 
-        `explain`: of so many natures of pods that no group helps it is found out why.
+        `explain`: of so many natures of pods that no group helps it is found out why. `replace` are nodes that are to go although
+        they are needed, once there is room for their pods.
         """
         found = NodeDecisions()
         if not self.settings.from_zero and not any(one.ready for one in world.nodes):
@@ -187,7 +211,7 @@ class NodeAutoscaler:
         if found.not_triggered and explain:
             found.helpless = _explained(cluster, self._groups(world, now), found.not_triggered, explain)
         if shrink and self.settings.shrink and placed is not None:
-            self._shrink(world, cluster, placed, found, now)
+            self._shrink(world, cluster, placed, found, now, replace)
         if self.settings.enforce_minimum:
             minima = {group.name: group.least for group in world.groups}
             found.grow += scaleup.below_minimum(self._groups(world, now), minima, cluster, self.settings.scale_up)
@@ -269,6 +293,7 @@ class NodeAutoscaler:
         placed: Mapping[Row, list[SchedulablePod]],
         found: NodeDecisions,
         now: float,
+        replace: Sequence[str],
     ) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
@@ -295,8 +320,53 @@ class NodeAutoscaler:
                 sum(one.deleting is not None and one.draining for one in world.nodes),
             )
             found.delete = self.scale_down.choose(groups, running, cluster, now)
+        if replace:
+            by_name = {one.name: one for one in nodes}
+            self._replace(world, cluster, [by_name[name] for name in replace], found, scene=scene)
         if not found.delete.empty and not found.delete.drain:
             self._soft_taints(world, found)
+
+    def _replace(  # what a simulation needs
+        self,
+        world: NodeDecisionInputs,
+        cluster: ScheduledCluster,
+        wanted: Sequence[ScaleDownNode],
+        found: NodeDecisions,
+        *,
+        scene: DrainContext,
+    ) -> None:
+        """Find out which of these nodes can go, and which could if their group had one node more."""
+        groups = {one.name: one for one in world.groups}
+        ready = Counter(one.group for one in world.nodes if one.ready and one.deleting is None)
+        left = {name: min(size.target - size.deleting, ready[name]) - size.least for name, size in self._sizes(world).items()}
+        going = {one.node.name for one in (*found.delete.empty, *found.delete.drain)}
+        mark, opened = cluster.mark(), cluster.open.copy()
+        for one in wanted:
+            if one.name in going or one.deleting is not None or one.group not in groups or one.group in found.start:
+                continue
+            result = self.scale_down.movable(cluster, one, scene)
+            if isinstance(result, UnneededNode) and left[one.group] > 0:
+                found.replace.append(result)
+                left[one.group] -= 1
+            elif isinstance(result, UnneededNode) or (
+                result.reason is StayReason.NO_PLACE and self._would_fit(cluster, groups[one.group], one, scene)
+            ):
+                found.start[one.group] = one.name
+            else:
+                found.kept[one.name] = result
+        cluster.revert(mark)
+        cluster.open[: len(opened)] = opened[: len(cluster.open)]
+
+    def _would_fit(self, cluster: ScheduledCluster, group: GroupSeen, one: ScaleDownNode, scene: DrainContext) -> bool:
+        """Whether a node's pods would find room if its group had one new node more."""
+        if group.template is None:
+            return False
+        mark, opened = cluster.mark(), cluster.open.copy()
+        scaleup.add(cluster, group.template)
+        fits = isinstance(self.scale_down.movable(cluster, one, scene), UnneededNode)
+        cluster.revert(mark)
+        cluster.open[: len(opened)] = opened[: len(cluster.open)]
+        return fits
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}

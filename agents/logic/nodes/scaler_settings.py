@@ -120,6 +120,10 @@ class ScalerSettings:
     """Share of a cluster's nodes that may be away or being removed, where no control record says another. Not upstream's."""
     expires: Seconds = Seconds(120.0)
     """A plan to grow is void after this time; a plan to remove a node when its evictions took all their time. Not upstream's."""
+    expire_after: Seconds = Seconds(0.0)
+    """A node that is older is replaced; 0 lets nodes grow old. A replacement is ready before the node goes. Not upstream's."""
+    drift: bool = False
+    """Whether nodes are replaced that were started from another version of their group's launch template. Not upstream's."""
     interruptions: bool = True
     """Whether a node goes at once when its cloud announces that it takes the instance. Not upstream's."""
     rebalances: bool = False

@@ -5,7 +5,7 @@ waited for happened, and once in each interval, because timers run. It never low
 for the facts it stays silent. It touches neither the cluster nor its cloud.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from agents.engine.tables.chunked_state import PartedState
@@ -13,7 +13,7 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, scaling_plans
+from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, outdated_nodes, scaling_plans
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.expanders import Expander
@@ -25,7 +25,7 @@ from agents.logic.nodes.scaling_plans import NAME, PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
 from agents.logic.stage_rules import StageRules
 from schemas import times
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused
 from schemas.facts.node_groups import InterruptionKind
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
@@ -145,7 +145,8 @@ class Scaler(PartedState):
         context = PlanContext(turn, self.partition, cluster, self.settings, view)
         auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
         around = cluster_view.expander_context(view, self.settings, turn.number)
-        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED)
+        outdated = outdated_nodes.find(view, self.settings, now) if look else {}
+        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=list(outdated))
         control = state.control.get(cluster)
         pause = shared_guards.paused(control)
         decided: list[Decided] = []
@@ -154,6 +155,7 @@ class Scaler(PartedState):
             decided += self._growth(context, found, auto)
             decided += self._removals(context, found, auto, refusals)
             decided += self._interrupted(context)
+            decided += self._replacements(context, found, auto, outdated)
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
@@ -231,9 +233,11 @@ class Scaler(PartedState):
                 auto.started([one.node.group], now)
                 headcount.acting += 1
 
-    def _removal(self, context: PlanContext, key: str, one: UnneededNode, now: float) -> Decided:
+    def _removal(
+        self, context: PlanContext, key: str, one: UnneededNode, now: float, reason: RemovalReason | None = None
+    ) -> Decided:
         uids = self.clusters.ready_index().uids(f"{context.cluster}/{one.node.name}")
-        plan = scaling_plans.removal(context, one, uids)
+        plan = scaling_plans.removal(context, one, uids, reason)
         place = context.view.nodes[one.node.name].place
         return self._planned(context, key, one.node.group, plan, now, place, draining=not one.empty)
 
@@ -275,6 +279,31 @@ class Scaler(PartedState):
             state.call(cluster, now)
             place = context.view.nodes[name].place
             yield self._planned(context, key, instance.group, plan, now, notice.place, place, draining=True)
+
+    def _replacements(
+        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
+    ) -> Iterator[Decided]:
+        """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        for group, name in found.start.items():
+            key, seen = f"{cluster}/group/{group}", context.view.sized[group]
+            waits = seen.target >= seen.most or auto.state.upcoming(group, now) or auto.state.backoff.of(group, now) is not None
+            if waits or not self._new(cluster, key, SaidLast("grow", f"{seen.target} for {name}")):
+                continue
+            plan = scaling_plans.replacement(context, group, name, outdated[name])
+            state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), plan.after))
+            auto.grew(group, 1, now)
+            yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
+        headcount, share = self._headcount(context.view), shared_guards.budget(state.control.get(cluster), self.settings.budget)
+        drains = sum(one.deleting is not None and one.draining for one in context.view.inputs.nodes) + len(found.delete.drain)
+        for one in found.replace:
+            name = one.node.name
+            if drains >= self.settings.most_drains or over_budget("cluster", headcount, share, "nodes") is not None:
+                return
+            if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
+                drains, headcount.acting = drains + 1, headcount.acting + 1
+                auto.started([one.node.group], now)
+                yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
 
     def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
         """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""
@@ -322,7 +351,7 @@ class Scaler(PartedState):
 
     def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
         """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
-        stay = {**auto.scale_down.stays, **found.delete.waiting}
+        stay = {**auto.scale_down.stays, **found.delete.waiting, **found.kept}
         fresh: list[ScaleRefused] = []
         for name in sorted(stay):
             one = stay[name]

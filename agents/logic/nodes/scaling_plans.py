@@ -104,11 +104,35 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
     )
 
 
-def removal(context: PlanContext, one: UnneededNode, uids: Mapping[str, str]) -> NodeRemovalPlanned:
-    """A node that goes. `uids` are those of the pods that it has now: such as a simulation put there are not evicted."""
+def replacement(context: PlanContext, group: str, name: str, reason: RemovalReason) -> ScaleUpPlanned:
+    """A group that grows by one, so that a node of it can go later."""
+    settings, fact, before = context.settings, context.view.groups[group].fact, context.view.sized[group].target
+    return ScaleUpPlanned(
+        id=context.id("scale-up", group),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires),
+        cluster=context.cluster,
+        group=group,
+        before=before,
+        after=before + 1,
+        pods=0,
+        examples=(),
+        expander="replacement",
+        because={"replaces": name, "reason": str(reason), "desired": fact.desired, "least": fact.least, "most": fact.most},
+    )
+
+
+def removal(
+    context: PlanContext, one: UnneededNode, uids: Mapping[str, str], why: RemovalReason | None = None
+) -> NodeRemovalPlanned:
+    """A node that goes, because it is not needed or, where `why` says so, although it is.
+
+    `uids` are those of the pods that it has now: such as a simulation put there are not evicted.
+    """
     name, settings = one.node.name, context.settings
     known, instance = context.view.nodes[name].fact, context.view.instance_of[name]
     reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
+    reason = why or reason
     return NodeRemovalPlanned(
         id=context.id("remove", name),
         at=context.turn.at,
