@@ -25,6 +25,7 @@ class RemovalReason(StrEnum):
     EXPIRED = "expired"
     DRIFTED = "drifted"
     INTERRUPTED = "interrupted"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
 
-READY = "Ready"
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
@@ -89,11 +87,6 @@ def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
     return KnownControllers(found)
 
 
-def is_ready(known: KnownNode) -> bool:
-    """Whether a node's kubelet says that it is ready."""
-    return known.fact.conditions.get(READY) == "True"
-
-
 def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeSeen:
     fact = known.fact
     key = f"{cluster}/{fact.node}"
@@ -106,7 +99,7 @@ def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInst
         "" if instance is None else instance.group,
         state.index.on(key),
         times.to_seconds(fact.created),
-        ready=is_ready(known),
+        ready=known.ready,
         gone=instance is not None and instance.lifecycle in DYING,
         deleting=deleting,
         draining=plan.draining if plan is not None else False,

@@ -286,7 +286,7 @@ class NodeAutoscaler:
         cluster.open[start : cluster.size] = False
         return waiting.placed if calm else None
 
-    def _shrink(
+    def _shrink(  # noqa: PLR0913, PLR0917  # what is known, and where the answers go
         self,
         world: NodeDecisionInputs,
         cluster: ScheduledCluster,

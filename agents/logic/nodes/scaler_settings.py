@@ -120,6 +120,10 @@ class ScalerSettings:
     """Share of a cluster's nodes that may be away or being removed, where no control record says another. Not upstream's."""
     expires: Seconds = Seconds(120.0)
     """A plan to grow is void after this time; a plan to remove a node when its evictions took all their time. Not upstream's."""
+    repair_after: Seconds = Seconds(0.0)
+    """A node that has not been ready for so long is replaced, needed or not; 0 leaves it alone. Not upstream's."""
+    most_broken: Fraction = Fraction(0.2)
+    """No node of a group is repaired while more than this share of its nodes is not ready: the fault is elsewhere, then."""
     expire_after: Seconds = Seconds(0.0)
     """A node that is older is replaced; 0 lets nodes grow old. A replacement is ready before the node goes. Not upstream's."""
     drift: bool = False

@@ -283,7 +283,10 @@ class Scaler(PartedState):
     def _replacements(
         self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
     ) -> Iterator[Decided]:
-        """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets."""
+        """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets.
+
+        A node that is not ready is away already, so no budget holds its repair; `most_broken` and `most_drains` do.
+        """
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
         for group, name in found.start.items():
             key, seen = f"{cluster}/group/{group}", context.view.sized[group]
@@ -295,10 +298,12 @@ class Scaler(PartedState):
             auto.grew(group, 1, now)
             yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
         headcount, share = self._headcount(context.view), shared_guards.budget(state.control.get(cluster), self.settings.budget)
-        drains = sum(one.deleting is not None and one.draining for one in context.view.inputs.nodes) + len(found.delete.drain)
+        going = len(found.delete.empty) + len(found.delete.drain)
+        drains = sum(one.deleting is not None for one in context.view.inputs.nodes) + going
         for one in found.replace:
             name = one.node.name
-            if drains >= self.settings.most_drains or over_budget("cluster", headcount, share, "nodes") is not None:
+            broken = outdated[name] is RemovalReason.BROKEN
+            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", headcount, share, "nodes")):
                 return
             if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
                 drains, headcount.acting = drains + 1, headcount.acting + 1

@@ -39,16 +39,23 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
+READY = "Ready"
 SOFT = "soft"
 """The part of a plan's key that says that it is about a node's soft taint."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The newest fact about a node, and its place in the log."""
+    """The newest fact about a node, and its place in the log. `unready`: since when it is not ready, in seconds."""
 
     fact: NodeDetailsChanged
     place: Place
+    unready: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet says that it is ready."""
+        return self.fact.conditions.get(READY) == "True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +290,12 @@ class ScalerState:
                 self._shape(f"{event.cluster}/{event.shape}", event)
             case NodeDetailsChanged() as event:
                 key = f"{event.cluster}/{event.node}"
-                if key not in self.nodes:
+                before = self.nodes.get(key)
+                if before is None:
                     self.call(event.cluster, now)
-                self.nodes.upsert(key, KnownNode(event, recorded.place))
+                since = now if before is None or before.unready is None else before.unready
+                known = KnownNode(event, recorded.place)
+                self.nodes.upsert(key, known if known.ready else replace(known, unready=since))
                 self._settle_taint(event)
             case NodeDetailsRemoved() as event:
                 self.nodes.remove(f"{event.cluster}/{event.node}")

@@ -132,13 +132,13 @@ class NodeRemoval:
         left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
         bound = [pod for pod in left if not pod.leaving]
         limit = options.delay + plan.drain + (0 if bound else plan.grace + options.gone_margin)
-        if left and taken > limit:
+        if left and taken > limit and not (plan.reason is RemovalReason.BROKEN and not bound):
             return HandlerResult(Result.FAILED, f"after {taken:.0f} s there still are {_named(left)}", _why_left(bound))
         if bound:
             refused = self._evict(plan, bound)
             if refused is not None:
                 raise _wait(plan, f"{_named(bound)} still to be evicted: {refused}", _EVICT_AGAIN, refused.detail)
-        if left:
+        if left and taken <= limit:
             raise _wait(plan, f"{_named(left)} still there", _SOON)
         self._wait_for_daemons(plan, pods)
         self._wait_for_hooks(plan, node)

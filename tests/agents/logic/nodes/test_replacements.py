@@ -104,3 +104,41 @@ def test_by_default_and_as_upstream_nothing_is_replaced(settings: dict[str, Any]
 )
 def test_only_numbered_versions_are_compared(of_group: str, of_instance: str, drifted: bool) -> None:
     assert outdated_nodes.drifted(group(launch_version=of_group), instance("n", launch_version=of_instance)) is drifted
+
+
+def broken(name: str) -> Any:
+    return node(name, conditions={"Ready": "Unknown"})
+
+
+def test_a_node_that_is_not_ready_for_so_long_is_replaced_once_there_is_room_for_its_pods() -> None:
+    nodes = [event for name in ("n1", "n2", "n3") for event in aged(name, 1)]
+    run = world(*nodes, *full("n1"), *full("n2"), settings={"repair_after": 30.0}, desired=3)
+    run.step(broken("n1"))
+    run.run(25.0)
+    run.step(broken("n1"))
+    assert run.removed == []
+    run.run(10.0)
+    assert [(one.node, one.reason) for one in run.of(NodeRemovalPlanned)] == [("n1", RemovalReason.BROKEN)]
+
+
+def test_a_node_that_was_ready_in_between_starts_anew() -> None:
+    run = world(*aged("n1", 1), *aged("n2", 1), *full("n1", 1), settings={"repair_after": 30.0})
+    run.step(broken("n1"))
+    run.run(25.0)
+    run.step(node("n1"))
+    run.step(broken("n1"))
+    run.run(25.0)
+    assert run.removed == []
+    run.run(10.0)
+    assert run.removed == ["n1"]
+
+
+def test_where_many_nodes_of_a_group_are_not_ready_none_is_repaired() -> None:
+    nodes = [event for number in range(8) for event in aged(f"n{number}", 1)]
+    run = world(*nodes, settings={"repair_after": 30.0, "most_broken": 0.3, "max_unready": 0.9}, desired=8)
+    run.step(*[broken(f"n{number}") for number in range(3)])
+    run.run(60.0)
+    assert run.removed == []
+    run.step(node("n2"))
+    run.run(3.0)
+    assert run.removed == ["n0"]

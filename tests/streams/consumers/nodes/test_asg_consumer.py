@@ -398,3 +398,17 @@ def test_where_the_group_may_shrink_the_instance_ends_with_its_place(scene: Node
     scene.remove("two", evict=[pod("z")], reason=RemovalReason.INTERRUPTED)
     scene.run()
     assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
+
+
+def test_a_broken_node_goes_although_its_pods_never_end(scene: NodeScene) -> None:
+    scene.nodes.stubborn = {"z"}
+    scene.remove("two", evict=[pod("z")], reason=RemovalReason.BROKEN, grace=5.0, drain=10.0)
+    scene.run(rounds=80)
+    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
+
+
+def test_a_broken_node_whose_pod_a_budget_protects_stays(scene: NodeScene) -> None:
+    scene.nodes.protected = {"z"}
+    scene.remove("two", evict=[pod("z")], reason=RemovalReason.BROKEN, grace=5.0, drain=10.0)
+    scene.run(rounds=80)
+    assert (scene.ended(), scene.terminated()) == ([("failed", OutcomeDetail.BUDGET)], [])
