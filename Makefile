@@ -9,7 +9,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane test-controlplane-slow demo up bench torture images lock clean
+.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -41,23 +41,19 @@ asyncapi: setup ## writes docs/asyncapi.yaml, the document of the topics
 	$(BIN)/ullage topics asyncapi > docs/asyncapi.yaml
 
 test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow --durations=8
 
 test-kafka: setup ## the tests on a real Apache Kafka (two at a time, each with a broker that it starts)
 	$(KAFKA) -n 2 --dist loadfile -m "not slow"
 
-test-kafka-slow: setup ## the longer ones: torture in short, real traces, every way to stop the demo
-	$(KAFKA) -m slow
+test-kafka-slow: setup ## the longer ones: torture in short (by itself, for it has its times), real traces, every way to stop the demo
+	$(KAFKA) -m slow -n 2 --dist worksteal --ignore tests/kafka/test_torture.py
+	$(KAFKA)/test_torture.py -m slow
 
-test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26)
+test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; two planes at a time)
 	$(BIN)/python tests/controlplane/build.py
 	$(BIN)/python tests/controlplane/build.py helm
-	$(REAL) tests/controlplane -m "not slow"
-
-test-controlplane-slow: setup ## the longer ones: the first hour as docs/first-hour.md has it, and `ullage up` (minutes; not in CI)
-	$(BIN)/python tests/controlplane/build.py
-	$(BIN)/python tests/controlplane/build.py helm
-	$(REAL) tests/controlplane -m slow
+	$(REAL) tests/controlplane -n 2 --dist loadfile
 
 demo: setup ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo

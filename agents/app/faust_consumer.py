@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import faust
+from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
 from faust.tables.recovery import Recovery
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
@@ -91,11 +92,26 @@ class SkippedTableRecovery(Recovery):
         destination.update(dict.fromkeys(tps, -1))
 
 
-class _Thread(AIOKafkaConsumerThread):
+class QuickConsumerThread(AIOKafkaConsumerThread):
+    """The thread of a `QuickConsumer`, in which aiokafka runs."""
+
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer: Any = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001  # read when it starts; Faust has no setting for it
         return consumer
+
+    async def _fetch_records(self, *args: Any, **options: Any) -> Any:
+        """Faust's, but nothing when a rebalance takes a partition in the middle.
+
+        aiokafka's fetcher removes what it has just handed out, and raises a KeyError if that is gone.
+        What it had taken of other partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
+        """
+        try:
+            return await super()._fetch_records(*args, **options)
+        except KeyError as error:
+            if not isinstance(error.args[0], TopicPartition):
+                raise
+            return {}
 
 
 class _Begun(Awaitable[Any]):
@@ -144,4 +160,4 @@ class QuickConsumer(Consumer):
         return await super().wait_first(_Begun(first, waits_for), *others)
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
-        return _Thread(self, loop=self.loop, beacon=self.beacon)
+        return QuickConsumerThread(self, loop=self.loop, beacon=self.beacon)

@@ -5,14 +5,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, PrometheusOptions, given
 
-Recording = Annotated[
-    Path,
-    Parameter(
-        help="A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
-    ),
-]
+_RECORDING = "A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
+Recording = Annotated[Path, Parameter(help=_RECORDING)]
 Form = Annotated[
     Literal["table", "json", "yaml", "csv", "parquet", "md", "html"],
     Parameter(name=("--output", "-o", "--format", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
@@ -24,7 +20,7 @@ Output = Annotated[Path | None, Parameter(name="--fileoutput", help="Write into 
 
 
 def backtest(  # noqa: PLR0913  # the flags of a command
-    file: Recording,
+    file: Annotated[Path | None, Parameter(help=f"{_RECORDING} Without it, --prometheus-url says where usage is stored.")] = None,
     *,
     policy: Annotated[
         tuple[str, ...],
@@ -48,22 +44,31 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     prices: Prices = None,
     output: Form = "table",
     fileoutput: Output = None,
+    stored: PrometheusOptions | None = None,
+    keep: Annotated[
+        Path | None, Parameter(help="Keep what --prometheus-url gave as this trace (.parquet), to be read again as FILE.")
+    ] = None,
     common: CommonOptions | None = None,
 ) -> int:
     """Run the stages over recorded usage and score them: slack, would-be OOM kills, changes; beside the recording's own requests.
 
     No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare, or give several policies.
     """
+    from agents.inspect import stored_usage
+
+    options, asked = given(common), stored or PrometheusOptions()
+    loaded = options.load(**asked.overrides())
     single = not policy and max_regression is None and fileoutput is None
-    if single and (output == "table" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
-        from agents.inspect import backtest_command
+    with stored_usage.recording(loaded, file, stored=asked.url is not None, keep=keep) as recorded:
+        if single and (output == "table" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
+            from agents.inspect import backtest_command
 
-        return backtest_command.run(given(common).settings(), file, max_oom=max_oom, form=output)
-    from agents.inspect import comparison_command as command
+            return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output)
+        from agents.inspect import comparison_command as command
 
-    options, share = given(common), None if max_regression is None else command.regression_of(max_regression)
-    flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline)
-    return command.compare(options.settings(), file, policy or ("default",), flags, command.Gates(max_oom, share))
+        share = None if max_regression is None else command.regression_of(max_regression)
+        flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline)
+        return command.compare(loaded.settings, recorded, policy or ("default",), flags, command.Gates(max_oom, share))
 
 
 def diff(  # noqa: PLR0913  # the flags of a command

@@ -27,6 +27,35 @@ At = Annotated[
 ]
 
 
+@Parameter(name="*", group=Group("Prometheus", sort_key=2))
+@dataclass(frozen=True, slots=True)
+class PrometheusOptions:
+    """A server that stores usage, by flag."""
+
+    url: Annotated[str | None, Parameter(name=("--prometheus-url", "-p"), help="A server that stores usage.")] = None
+    header: Annotated[
+        tuple[str, ...],
+        Parameter(name=("--prometheus-headers", "-H"), help="A header, as `'X-Scope-OrgID: shop'`.", consume_multiple=False),
+    ] = ()
+    history: Annotated[str | None, Parameter(name="--history", help="How far back to ask it, as `8d`.")] = None
+    step: Annotated[str | None, Parameter(name="--step", help="What lies between two samples, as `1h`.")] = None
+
+    def overrides(self) -> dict[str, object]:
+        """The settings that these flags give, for `CommonOptions.load`. Raises BadInput."""
+        from agents.settings import event_times
+
+        length, step = (
+            None if text is None else event_times.duration(text, flag).total_seconds()
+            for text, flag in ((self.history, "--history"), (self.step, "--step"))
+        )
+        return {
+            "prometheus__url": self.url,
+            "prometheus__headers": "\n".join(self.header) or None,
+            "history__length_seconds": length,
+            "history__resolution_seconds": step,
+        }
+
+
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, slots=True)
 class CommonOptions:

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, PrometheusOptions, given
 
 if TYPE_CHECKING:
     from agents.settings.tree import Settings
 
 _GROUP = Group("Where from", sort_key=1)
-_USAGE = Parameter(name=("--prometheus-url", "-p"), help="A server that stores usage, instead of the metrics API.")
-_HEADER = Parameter(name=("--prometheus-headers", "-H"), help="A header, as `'X-Scope-OrgID: shop'`.", consume_multiple=False)
 _CONTEXT = Parameter(name=("--context", "-c"), help="A context of the kubeconfig; may be given again.", consume_multiple=False)
 
 
@@ -25,18 +23,15 @@ class ScannedCluster:
     file: Annotated[Path | None, Parameter(name=("--from-file", "--file"), help="A usage trace: Parquet, CSV or a folder.")] = (
         None
     )
-    prometheus_url: Annotated[str | None, _USAGE] = None
-    header: Annotated[tuple[str, ...], _HEADER] = ()
     context: Annotated[tuple[str, ...], _CONTEXT] = ()
     kubeconfig: Annotated[Path | None, Parameter(help="The kubeconfig file, if not the usual one.")] = None
-    history: Annotated[str | None, Parameter(help="How far back to ask Prometheus, as `8d`.")] = None
-    step: Annotated[str | None, Parameter(help="What lies between two samples, as `1h`.")] = None
     samples: Annotated[int, Parameter(help="How often to ask the metrics API, `usage.interval_seconds` apart.")] = 1
 
 
 def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
     *,
     where: ScannedCluster | None = None,
+    stored: PrometheusOptions | None = None,
     namespace: Annotated[
         tuple[str, ...],
         Parameter(name=("--namespace", "-n"), help="Only this namespace or pattern, as `'shop-*'`.", consume_multiple=False),
@@ -61,26 +56,15 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
     """
     from agents.inspect import scan_command as command
 
-    asked = where or ScannedCluster()
+    asked, stored = where or ScannedCluster(), stored or PrometheusOptions()
     shown = command.ScanFlags(namespace, selector, output, fileoutput, limit, sort, fail_on, quiet)
-    source = command.ScanSource(asked.file, asked.prometheus_url is not None, asked.samples)
-    return command.run(_clusters(asked, given(common)), source, shown)
+    source = command.ScanSource(asked.file, stored.url is not None, asked.samples)
+    return command.run(_clusters(asked, stored, given(common)), source, shown)
 
 
-def _clusters(asked: ScannedCluster, common: CommonOptions) -> "list[Settings]":
+def _clusters(asked: ScannedCluster, stored: PrometheusOptions, common: CommonOptions) -> "list[Settings]":
     """The settings of each cluster."""
     from agents.inspect.scan_command import of_context
-    from agents.settings import event_times
 
-    length, step = (
-        None if text is None else event_times.duration(text, flag).total_seconds()
-        for text, flag in ((asked.history, "--history"), (asked.step, "--step"))
-    )
-    loaded = common.load(
-        cluster__kubeconfig=asked.kubeconfig,
-        prometheus__url=asked.prometheus_url,
-        prometheus__headers="\n".join(asked.header) or None,
-        history__length_seconds=length,
-        history__resolution_seconds=step,
-    )
+    loaded = common.load(cluster__kubeconfig=asked.kubeconfig, **stored.overrides())
     return [of_context(loaded, name) for name in asked.context or ("",)]

@@ -12,6 +12,8 @@ from pathlib import Path
 from urllib import request
 from urllib.error import URLError
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
@@ -29,6 +31,8 @@ from streams.topics import changelog_specs
 
 _STARTING = 60.0
 _AFTERWARDS = 3.0
+"""Seconds in which no worker is behind, before the day is over."""
+_LAG = "ullage_turn_lag_seconds"
 _LOOK = 0.25
 _HEAD_START = 2_500
 """Milliseconds from starting the clock's process to the beginning of the day."""
@@ -47,6 +51,7 @@ class KafkaDay:
     def __init__(self, day: Day, brokers: str, folder: Path, *, workers: int = 2, trace: Path | None = None) -> None:
         self.day, self.brokers, self.workers, self.trace = day, brokers, workers, trace
         self.children = ChildProcesses(folder)
+        self._health: list[int] = []
         self.log = KafkaLog(KafkaConnection(brokers))
         self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
 
@@ -75,10 +80,10 @@ class KafkaDay:
     def _start_shop(self) -> None:
         (port,) = free_ports(1)
         self._start("shop", ["source", "simulated", "--port", str(port)])
-        health = self._start_workers()
+        self._start_workers()
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))
-        self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
+        self._wait_until("the workers", self._workers_are_ready)
         self.log.append(opening(self.day))  # not before: a worker is ready when it has taken all that was there
         begun = self._first_ticks()
         anchor = {"clock.origin_ms": begun, "clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START}
@@ -107,17 +112,18 @@ class KafkaDay:
         return self._records_in(topic) > than
 
     def _start_trace(self, trace: Path) -> None:
-        health = self._start_workers()
-        self._wait_until("the workers", lambda: all(_ready(its_port) for its_port in health))
+        self._start_workers()
+        self._wait_until("the workers", self._workers_are_ready)
         command = ["source", "traces", str(trace), "--seconds", str(self.day.seconds)]
         self._start("trace", command).may_end = True
 
-    def _start_workers(self) -> list[int]:
-        """Start the workers; returns the ports on which they answer whether they are ready."""
-        health = free_ports(self.workers)
-        for number, its_port in enumerate(health, 1):
+    def _start_workers(self) -> None:
+        self._health = free_ports(self.workers)
+        for number, its_port in enumerate(self._health, 1):
             self._start(f"worker-{number}", ["worker"], keep=True, more={"metrics.port": its_port})
-        return health
+
+    def _workers_are_ready(self) -> bool:
+        return all(_ready(its_port) for its_port in self._health)
 
     def _start(
         self, name: str, command: list[str], *, keep: bool = False, more: Mapping[str, object] | None = None
@@ -151,12 +157,14 @@ class KafkaDay:
         yield from self._afterwards(watcher)
 
     def _afterwards(self, watcher: LogWatcher) -> Iterator[DayState]:
-        """The clock stands still; what was decided before is still carried out."""
+        """The clock stands still; the last turns are still taken, and what was decided is still carried out."""
         self.children.stop_one("clock")
-        until = time.monotonic() + _AFTERWARDS
-        while time.monotonic() < until:
+        until, latest = time.monotonic() + _AFTERWARDS, time.monotonic() + _STARTING
+        while (now := time.monotonic()) < until:
             watcher.poll_once(wait=_LOOK)
             yield watcher.state
+            if now < latest and any(_is_behind(its_port) for its_port in self._health):
+                until = now + _AFTERWARDS
 
 
 def _listens(port: int) -> bool:
@@ -168,9 +176,23 @@ def _listens(port: int) -> bool:
 
 
 def _ready(port: int) -> bool:
-    """Whether a worker has its partitions and their state. A 503 is an URLError too."""
+    """Whether a worker has its partitions and their state."""
+    return _answer(port, "readyz") is not None
+
+
+def _is_behind(port: int) -> bool:
+    """Whether a worker has a tick before it whose turn it has not taken. One that does not answer may be."""
+    metrics = _answer(port, "metrics")
+    if metrics is None:
+        return True
+    families = text_string_to_metric_families(metrics)
+    return any(sample.value > 0 for family in families if family.name == _LAG for sample in family.samples)
+
+
+def _answer(port: int, path: str) -> str | None:
+    """What a worker answers; nothing if it does not, or says no. A 503 is an URLError too."""
     try:
-        with request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
-            return int(answer.status) == 200  # noqa: PLR2004  # HTTP's "OK"
+        with request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=1) as answer:
+            return str(answer.read(), "utf-8")
     except (URLError, OSError):
-        return False
+        return None

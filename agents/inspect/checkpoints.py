@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 from msgspec import MsgspecError
 
-from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import StoredState
 from agents.inspect import output_table
 from agents.inspect.output_table import OutputForm, Row
@@ -20,6 +19,8 @@ from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender_stage import NAME, Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.newest_checkpoint import newest_checkpoint
+from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import cluster_factory, log_factory
@@ -32,7 +33,7 @@ from streams.clients.kube.vpa_checkpoint_objects import checkpoint_list, object_
 from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.log_port import Log
-from streams.log_range import last_records
+from streams.log_context import LogContext
 from streams.topics import changelog_topic
 
 
@@ -124,9 +125,11 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
     what is exported must be what a worker would go on with.
     """
     topic = changelog_topic(settings.worker.name, NAME)
+    context = LogContext.of(log, log_factory.topics(settings))
+    [stage] = [stage for stage in stages(settings) if stage.name == NAME]
     some = False
     for partition in range(log.partitions(topic)):
-        reading = checkpoint_selection.read(last_records(log, topic, partition))
+        reading = newest_checkpoint(context, stage, partition, settings.worker.name)
         if reading.found is not None:
             some = True
             yield from _exported(restored(settings.vertical, partition, reading.found), reading.found.mark.turn)

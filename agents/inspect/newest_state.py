@@ -8,14 +8,12 @@ from collections.abc import Mapping
 
 from msgspec import MsgspecError
 
-from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.log_runner import Runner, TaskStart
+from agents.newest_checkpoint import newest_checkpoint
 from streams.log_context import LogContext
-from streams.log_range import has_topic, last_records
-from streams.topics import changelog_topic
 
 
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
@@ -35,10 +33,7 @@ def newest_turn(context: LogContext, stage: Stage, partition: int, worker: str) 
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:
-    topic = changelog_topic(worker, stage.name)
-    if not has_topic(context.log, topic) or partition >= context.log.partitions(topic):
-        return None
-    found = checkpoint_selection.read(last_records(context.log, topic, partition)).found
+    found = newest_checkpoint(context, stage, partition, worker).found
     state = None if found is None else _loaded(stage, partition, found)
     if found is None or state is None:
         return None

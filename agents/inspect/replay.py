@@ -41,7 +41,7 @@ def _verify(context: LogContext, settings: Settings) -> int:
             "names in this file are pseudonyms, by which workloads belong to other partitions: nothing can be compared"
         )
     listed = stages(settings)
-    report = compare_with_published(context, listed, committed=committed(context.log, settings.worker.name, listed))
+    report = compare_with_published(context, listed, committed=committed(context, settings.worker.name, listed))
     for line in report_lines(report):
         data(line)
     if not report.ok:

@@ -2,7 +2,8 @@
 
 import asyncio
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,8 +45,8 @@ class LiveFlags:
 def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     """Write the report of the settings' cluster. Raises BadInput."""
     script, prices = _script(), price_list.read(flags.prices)
-    with stoppable():
-        data = _collected(settings, flags)
+    with stoppable(), _stretch(settings, flags) as stretch:
+        data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
     try:
         to.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
     except OSError as error:
@@ -64,10 +65,11 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
 
     def read() -> report_data.ReportData | None:
         nonlocal newest
-        for data in _moved_on(settings, flags, newest):
-            newest = data.until
-            return data
-        return None
+        with _stretch(settings, flags) as (context, since, until):
+            if until == newest:
+                return None
+            newest = until
+            return report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
 
     async def serving() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -95,13 +97,9 @@ def _token(file: Path | None) -> str:
     return token
 
 
-def _collected(settings: Settings, flags: ReportFlags) -> report_data.ReportData:
-    [found] = _moved_on(settings, flags, None)
-    return found
-
-
-def _moved_on(settings: Settings, flags: ReportFlags, seen: datetime | None) -> list[report_data.ReportData]:
-    """The report, unless the stretch still ends where it did when it was `seen`."""
+@contextmanager
+def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContext, datetime, datetime]]:
+    """The log, and the beginning and end of what is to be reported of it."""
     with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
@@ -112,9 +110,7 @@ def _moved_on(settings: Settings, flags: ReportFlags, seen: datetime | None) -> 
         since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else _begin(context, until)
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
-        if until == seen:
-            return []
-        return [report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)]
+        yield context, since, until
 
 
 def _begin(context: LogContext, until: datetime) -> datetime:

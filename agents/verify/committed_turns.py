@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from agents.engine import checkpoint_selection
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
-from streams.log.log_port import Log
-from streams.log_range import has_topic, last_records
+from agents.newest_checkpoint import newest_checkpoint
+from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.topics import changelog_topic
 
 _VERSION = 8
@@ -27,13 +28,13 @@ class CommittedTurn:
     inputs: InputDigests | None
 
 
-def committed(log: Log, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
+def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
     """By stage and partition, how far the workers of this name have published everything."""
     found = {}
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
-        for partition in range(log.partitions(topic) if has_topic(log, topic) else 0):
-            newest = checkpoint_selection.read(last_records(log, topic, partition, keep=_short), checked=False).found
+        for partition in range(context.log.partitions(topic) if has_topic(context.log, topic) else 0):
+            newest = newest_checkpoint(context, stage, partition, worker, keep=_short).found
             if newest is not None:
                 mark = newest.mark
                 found[stage.name, partition] = CommittedTurn(mark.turn, mark.positions, mark.inputs)

@@ -184,6 +184,7 @@ def _judge(commands: Commands, world: World, before: list[Any], after: list[Any]
         assert events(log, topics, "dead-letters") == []
         settings = VerticalSettings(interval=INTERVAL)
         listed = stages(Settings(vertical=settings, topics=TopicSettings(partitions=topics.partitions)))
-        found = verify(LogContext.of(log, topics), listed, committed=committed(log, topics.prefix, listed))
+        context = LogContext.of(log, topics)
+        found = verify(context, listed, committed=committed(context, topics.prefix, listed))
         assert found.ok, found.discrepancies
         assert found.decisions > 0

@@ -101,7 +101,6 @@ def hour(plane: Plane, world: World, broker: str, topics_made: Callable[..., Top
     subprocess.run(helm, env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(tmp_path)}, check=False, capture_output=True)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_does_what_it_says(hour: Hour, plane: Plane, world: World) -> None:
     pods = world.deployment("web", {"app": {"requests": {"cpu": "1", "memory": "1Gi"}}}, replicas=2)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from agents import cli
@@ -63,7 +64,20 @@ def _exposition() -> Iterator[str]:
         labels = f'namespace="shop",pod="{pod}",label_app_kubernetes_io_name="{app}"'
         yield from (f"kube_pod_labels{{{labels}}} 1 {at:.0f}" for at in moments if (at - begin) / 3600 <= last)
     yield from _exported(begin)
+    yield from _killed(begin, moments)
     yield "# EOF"
+
+
+def _killed(begin: float, moments: list[float]) -> Iterator[str]:
+    """The web's container ran out of memory after 30 hours, and started again."""
+    labels = 'namespace="shop",pod="web-1",container="main"'
+    yield "# TYPE kube_pod_container_status_restarts counter"
+    for at in moments:
+        yield f"kube_pod_container_status_restarts_total{{{labels}}} {int(at - begin >= 30 * 3600)} {at:.0f}"
+    yield "# TYPE kube_pod_container_status_last_terminated_reason gauge"
+    for at in moments:
+        if at - begin >= 30 * 3600:
+            yield f'kube_pod_container_status_last_terminated_reason{{{labels},reason="OOMKilled"}} 1 {at:.0f}'
 
 
 def _exported(begin: float) -> Iterator[str]:
@@ -219,3 +233,22 @@ def test_the_loads_of_objects_are_read_with_their_past(server: Prometheus) -> No
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
+
+
+def test_a_backtest_of_what_is_stored_is_that_of_the_trace_it_keeps(
+    server: Prometheus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept.parquet"
+    assert cli.run(["backtest", "-p", server.url, "--history", "50h", "--step", "10m", "--keep", str(kept), "-o", "json"]) == 0
+    of_server = json.loads(capsys.readouterr().out)
+    assert cli.run(["backtest", str(kept), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == of_server
+    assert of_server["kills"]["recorded"] == 1
+    rows = duckdb.read_parquet(str(kept))
+    web = rows.filter("pod = 'web-1'")
+    assert web.aggregate("any_value(workload), any_value(cpu_request_cores), sum(oom_kills)").fetchall() == [("web", 2.0, 1.0)]
+    # Memory grows with each hour and the peak is that of ten minutes, so no peak is below what was used.
+    assert rows.filter("memory_bytes_max < memory_bytes").fetchall() == []
+    assert rows.filter("memory_bytes_max > memory_bytes").fetchall() == []
+    late = web.filter(f"timestamp_s > {NOW.timestamp() - 20 * 3600} and timestamp_s < {NOW.timestamp() - 600}")
+    assert late.aggregate("min(cpu_cores), max(cpu_cores)").fetchall() == [(pytest.approx(0.5), pytest.approx(0.5))]

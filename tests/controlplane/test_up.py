@@ -16,7 +16,6 @@ from tests.controlplane.world import World
 from tests.support.commands import ROOT
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_one_command_shows_what_containers_should_request_and_changes_nothing(plane: Plane, world: World, tmp_path: Path) -> None:
     pods = world.deployment("web", {"app": {"requests": {"cpu": "1", "memory": "1Gi"}}}, replicas=2)

@@ -18,6 +18,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
 from streams.sources.traces import Trace, TraceMoments
 from streams.topics import Topics
 from tests.support.commands import Commands
@@ -74,7 +75,7 @@ def _collect(found: Decisions, events: Iterator[object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "days"), [("google2019-borg", None), ("bitbrains-rnd", 1)])
+@pytest.mark.parametrize(("name", "days"), [("google2019-borg", 12), ("bitbrains-rnd", 1)])
 def test_what_two_workers_recommend_on_a_trace_is_what_the_stages_do_in_memory_even_when_one_is_killed_midway(
     site: Commands, name: str, days: int | None
 ) -> None:
@@ -83,7 +84,7 @@ def test_what_two_workers_recommend_on_a_trace_is_what_the_stages_do_in_memory_e
     wanted, last = expected(file)
 
     def level() -> bool:
-        marks = committed(log, site.topics.prefix, listed).items()
+        marks = committed(LogContext.of(log, site.topics), site.topics.prefix, listed).items()
         turns = [mark.turn for (stage, _), mark in marks if stage == "recommender"]
         return turns == [last] * site.topics.partitions
 

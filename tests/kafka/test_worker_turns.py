@@ -20,6 +20,7 @@ from streams.errors import BadInput
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
+from streams.log_context import LogContext
 from streams.topics import Topics
 from tests.torture import kafka_topics, recomputation, sums_stage
 from tests.torture.processes import Process
@@ -150,7 +151,7 @@ def test_two_workers_share_the_partitions_and_one_takes_over_after_sigterm(bench
     assert report.exact, report
     assert not second.dead
     last = T0 + 500 * bench.turn
-    marks = committed(bench.log, bench.topics.prefix, (sums_stage.STAGE,))
+    marks = committed(LogContext.of(bench.log, bench.topics), bench.topics.prefix, (sums_stage.STAGE,))
     assert {part: mark.turn for part, mark in marks.items()} == {("sums", 0): last, ("sums", 1): last}
 
 

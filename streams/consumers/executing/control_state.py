@@ -10,7 +10,6 @@ from schemas import times
 from schemas.policies import control
 from schemas.policies.control import ControlChanged
 from streams import compacted_copy
-from streams.codec.event_codec import latest_tick, tick_number
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.tick_silence import TickSilence
 from streams.log.log_port import Record
@@ -46,10 +45,9 @@ class ControlState:
 
     def apply(self, record: Record) -> None:
         """Take in one record of `control`. A bad one changes nothing; the stages that read it too set it aside."""
-        tick = latest_tick(record, before=self._tick)
+        tick = self.silence.take(record, before=self._tick)
         if tick is not None:
             self._tick = tick
-            self.silence.heard(min(tick, tick_number(record) or 0))
             return
         event = self._codec.decode_or_none(record)
         if isinstance(event, ControlChanged) and event.cluster == self._cluster:

@@ -12,7 +12,6 @@ from datetime import timedelta
 
 import structlog
 
-from streams.codec.event_codec import latest_tick, tick_number
 from streams.compacted_copy import read_present
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.tick_silence import TickSilence
@@ -110,9 +109,8 @@ class LogFollower(ABC):
         return count
 
     def _take(self, record: Record) -> None:
-        tick = latest_tick(record, before=self._tick)
+        tick = self._silence.take(record, before=self._tick)
         if tick is not None:
             self._tick = tick
-            self._silence.heard(min(tick, tick_number(record) or 0))
         self._apply(record)
         self._next[record.topic, record.partition] = record.offset + 1

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 
 from schemas import times
+from streams.codec.event_codec import latest_tick, tick_number
+from streams.log.log_port import Record
 
 LEAST = 20.0
 """Real seconds without a tick in which the clock cannot count as away."""
@@ -22,6 +24,13 @@ class TickSilence:
         self._heard: float | None = None
         self._tick, self._periods = -1, (0.0, 0.0)
         self._behind = False
+
+    def take(self, record: Record, *, before: int) -> int | None:
+        """The newest tick that counts, if this record is a tick, and `before` was the newest; None if it is something else."""
+        newest = latest_tick(record, before=before)
+        if newest is not None:
+            self.heard(min(newest, tick_number(record) or 0))
+        return newest
 
     def heard(self, tick: int) -> None:
         """A tick came in; `tick` is its time in milliseconds. One that is not later than all before moves nothing on."""

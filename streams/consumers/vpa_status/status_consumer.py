@@ -24,7 +24,6 @@ from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 from streams import refused_records
 from streams.clients.kube.vpa_status_client import VpaStatusObject
-from streams.codec.event_codec import latest_tick, tick_number
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
@@ -171,10 +170,9 @@ class StatusConsumer:
     def _read(self) -> None:
         self._cursor = self._cursor or self._start()
         for record in self._cursor.catch_up():
-            tick = latest_tick(record, before=-1 if self._now is None else times.to_ms(self._now))
+            tick = self._silence.take(record, before=-1 if self._now is None else times.to_ms(self._now))
             if tick is not None:
                 self._now = times.from_ms(tick)
-                self._silence.heard(min(tick, tick_number(record) or 0))
                 continue
             try:
                 self._apply(record)

@@ -35,6 +35,10 @@ class MetricNames:
         """The query for bytes."""
         return f"max by ({self._by}) ({self.memory_metric}{self._selector})"
 
+    def memory_peak(self, window: Seconds) -> str:
+        """The query for the most bytes in the window that ends at the moment of the query."""
+        return f"max by ({self._by}) (max_over_time({self.memory_metric}{self._selector}[{duration(window)}]))"
+
     def ends(self) -> str:
         """The query for the time of each container's newest sample."""
         selector = self._selector
@@ -64,3 +68,15 @@ class MetricNames:
         namespace = f", {self.namespace_label}=~{json.dumps('|'.join(self.namespaces))}" if self.namespaces else ""
         containers = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
         return "{" + job + containers + namespace + "}"
+
+
+def oom_restarts(window: Seconds) -> str:
+    """The query for how often a container started in the window, if it was out of memory when it last ended.
+
+    Kube-state-metrics counts starts and says why a container last ended, by labels of its own. Two counts are compared, because
+    PromQL's functions over a window miss a start between the last sample before it and the first in it.
+    """
+    by, started = "namespace, pod, container", "kube_pod_container_status_restarts_total"
+    killed = 'kube_pod_container_status_last_terminated_reason{reason="OOMKilled"}'
+    more = f"max by ({by}) ({started}) - max by ({by}) ({started} offset {duration(window)})"
+    return f"clamp_min({more}, 0) * on ({by}) max by ({by}) ({killed})"

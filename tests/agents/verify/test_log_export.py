@@ -71,8 +71,8 @@ def busy() -> LogContext:
 def test_what_is_exported_while_workers_write_verifies(busy: LogContext, tmp_path: Path) -> None:
     with FileLog.open_or_create(tmp_path / "log") as file:
         export(busy, file, stages=stages(), worker=WORKER)
-        marks = committed(file, WORKER, stages())
-        verified = verify(LogContext.of(file, busy.topics), stages(), committed=marks)
+        context = LogContext.of(file, busy.topics)
+        verified = verify(context, stages(), committed=committed(context, WORKER, stages()))
     assert verified.ok, verified.discrepancies
     # Four inputs a partition: of the adder oom-events and pod-metrics, of the evictor recommendations-by-cluster and outcomes.
     assert verified.digested == 4 * 2
@@ -95,5 +95,6 @@ def test_of_an_export_cut_off_at_the_end_the_decisions_are_missing(busy: LogCont
             for partition in range(2):
                 records = file.poll({(topic, partition): 0})
                 log.import_records([r for r in records if not (r.topic.endswith(".pod-updates.v1") and r.offset >= 1)])
-    verified = verify(LogContext.of(log, busy.topics), stages(), committed=committed(log, WORKER, stages()))
+    context = LogContext.of(log, busy.topics)
+    verified = verify(context, stages(), committed=committed(context, WORKER, stages()))
     assert verified.counts.keys() == {DiscrepancyKind.MISSING}

@@ -3,7 +3,7 @@
 Ranges are cut so that no result is large. If the server still refuses one as too large, it is asked for each half.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +56,11 @@ class UsageHistory:
         cores = self._numbers(self.names.cpu(self.step), moments)
         memory = self._numbers(self.names.memory(), moments)
         containers = tuple(sorted(cores.keys() | memory.keys()))
-        none = np.full(len(moments), np.nan)
-        shape = len(containers), len(moments)
-        columns = [np.array([found.get(name, none) for name in containers]).reshape(shape) for found in (cores, memory)]
-        return UsageMatrix(moments, containers, *columns)
+        return UsageMatrix(moments, containers, *(_aligned(found, containers, moments) for found in (cores, memory)))
+
+    def aligned(self, query: str, containers: Sequence[Container], moments: tuple[float, ...]) -> Floats:
+        """What a query gives of these containers at these moments (containers, moments), NaN for none. Raises as `matrices`."""
+        return _aligned(self._numbers(query, moments), containers, moments)
 
     def _numbers(self, query: str, moments: tuple[float, ...]) -> dict[Container, Floats]:
         found: dict[Container, Floats] = {}
@@ -80,3 +81,8 @@ class UsageHistory:
                 raise
         half = len(moments) // 2
         return [*self._query(query, moments[:half]), *self._query(query, moments[half:])]
+
+
+def _aligned(found: Mapping[Container, Floats], containers: Sequence[Container], moments: Sequence[float]) -> Floats:
+    none = np.full(len(moments), np.nan)
+    return np.array([found.get(name, none) for name in containers]).reshape(len(containers), len(moments))

@@ -1,0 +1,58 @@
+"""The newest checkpoint of a partition that the log does not contradict: what a worker would go on from.
+
+For readers beside the workers, through the log's port. A worker reads the same by itself (`app.partition_recovery`).
+"""
+
+import time
+from collections.abc import Callable
+
+from agents.engine import checkpoint_selection, mark_evidence
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
+from agents.engine.mark_evidence import InputEvidence
+from agents.engine.stage import Stage
+from agents.partition_task import evidence
+from streams.log_context import LogContext
+from streams.log_range import has_topic, last_records
+from streams.topics import changelog_topic
+
+Keep = Callable[[bytes, bytes | None], bytes | None]
+_NOTHING = ChangelogContents(None, 0)
+
+
+def newest_checkpoint(
+    context: LogContext, stage: Stage, partition: int, worker: str, *, keep: Keep | None = None
+) -> ChangelogContents:
+    """What the changelog of the workers of this name holds, without marks that the inputs contradict. Raises LogUnavailable.
+
+    `keep`, if given, says what is held of a value; the checksums of chunks are not looked at then.
+    """
+    topic = changelog_topic(worker, stage.name)
+    if not has_topic(context.log, topic) or partition >= context.log.partitions(topic):
+        return _NOTHING
+    records = last_records(context.log, topic, partition, keep=keep or _whole)
+    refused: list[CheckpointMark] = []
+    while True:
+        contents = checkpoint_selection.read(records, checked=keep is None, without=refused)
+        if contents.found is None or not _objection(context, stage, partition, contents.found.mark):
+            return contents
+        refused.append(contents.found.mark)
+
+
+def _whole(_: bytes, value: bytes | None) -> bytes | None:
+    return value
+
+
+def _objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
+    shown = {name: _shown(context, name, partition, mark.positions.get(name, 0)) for name in stage.reads}
+    return mark_evidence.objection(mark, shown, now_ms=time.time_ns() // 1_000_000)
+
+
+def _shown(context: LogContext, name: str, partition: int, position: int) -> InputEvidence:
+    log, wire = context.log, context.topics.wire(name)
+    if not has_topic(log, wire):
+        return evidence(0, None)
+    end = log.end(wire, partition)
+    if not log.begin(wire, partition) < position <= end:
+        return evidence(end, None)
+    read = log.poll({(wire, partition): position - 1}, limit=1)
+    return evidence(end, read[0] if read and read[0].offset == position - 1 else None)

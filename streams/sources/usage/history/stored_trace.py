@@ -1,0 +1,94 @@
+"""What a metrics store holds of a stretch of time, as a usage trace: the Parquet file that backtests and scans read.
+
+Usage and its peaks come from cAdvisor's metrics; owners, requests, limits and OOM kills from kube-state-metrics. Requests and
+limits are those that a container had last, because only those are asked for. A kill counts where its container started again; one
+that ended its pod does not show.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from schemas.facts.pods import PodChanged
+from schemas.units import Seconds
+from streams.clients.prometheus import Prometheus, duration
+from streams.errors import BadInput
+from streams.sources.usage.history.exported_pods import ExportedPods, Name
+from streams.sources.usage.history.history_source import HistoryPeriod
+from streams.sources.usage.history.range_queries import UsageHistory, UsageMatrix
+from streams.sources.usage.promql import Container, MetricNames, oom_restarts
+
+_ROWS = "who integer, timestamp_s double, cpu_cores double, memory_bytes double, memory_bytes_max double, oom_kills double"
+_NAMES = (
+    "who integer, namespace varchar, workload varchar, pod varchar, container varchar, "
+    "cpu_request_cores double, memory_request_bytes double, cpu_limit_cores double, memory_limit_bytes double"
+)
+
+
+class StoredTrace:
+    """The usage of one period in one server. `names` say what metrics are called there."""
+
+    def __init__(self, server: Prometheus, names: MetricNames, period: HistoryPeriod) -> None:
+        """Asks nothing yet."""
+        self._names, self._period = names, period
+        self._history, self._kills = UsageHistory(server, names, period.step), UsageHistory(server, MetricNames(), period.step)
+        self._exported = ExportedPods(server, "stored", period.end, Seconds(period.length + period.step))
+
+    def write(self, to: Path) -> Iterator[int]:
+        """Write the file; yields again and again how many rows there are by then.
+
+        Raises TryAgain and GiveUp, and BadInput for a server that has nothing of the period or no metrics of kube-state-metrics,
+        and for a file that cannot be written.
+        """
+        import duckdb
+
+        pods = {(each.event.pod.namespace, each.event.pod.name): each.event for each in self._exported.read()}
+        numbers: dict[Container, int] = {}
+        rows = 0
+        with TemporaryDirectory(prefix="ullage-stored-") as folder, duckdb.connect(f"{folder}/rows.duckdb") as db:
+            db.execute(f"create table rows ({_ROWS}); create table names ({_NAMES})")
+            for matrix in self._history.matrices(self._period.start.timestamp(), self._period.end.timestamp()):
+                columns = self._columns(matrix, numbers)
+                db.register("columns", columns)
+                db.execute("insert into rows select * from columns")
+                rows += len(columns["who"])
+                yield rows
+            if not rows:
+                stretch = f"the {duration(self._period.length)} before {self._period.end:%Y-%m-%d %H:%M} UTC"
+                raise BadInput(f"'{self._history.server.url}' has no usage of containers in {stretch}")
+            named = [_row(name, who, pods) for name, who in numbers.items()]
+            db.executemany("insert into names values (?, ?, ?, ?, ?, ?, ?, ?, ?)", named)
+            try:
+                db.sql("select * exclude (who) from names join rows using (who) order by timestamp_s").write_parquet(str(to))
+            except duckdb.IOException as error:
+                raise BadInput(f"the trace '{to}' cannot be written: {str(error).splitlines()[0]}") from error
+
+    def _columns(self, matrix: UsageMatrix, numbers: dict[Container, int]) -> dict[str, Any]:
+        """The rows in which something was seen, by column. A container without a number gets the next."""
+        there = ~(np.isnan(matrix.cores) & np.isnan(matrix.memory))
+        container, moment = np.nonzero(there)
+        who = np.array([numbers.setdefault(name, len(numbers)) for name in matrix.containers], dtype=np.int32)
+        peaks = self._history.aligned(self._names.memory_peak(self._period.step), matrix.containers, matrix.moments)
+        kills = self._kills.aligned(oom_restarts(self._period.step), matrix.containers, matrix.moments)
+        return {
+            "who": who[container],
+            "timestamp_s": np.array(matrix.moments)[moment],
+            "cpu_cores": matrix.cores[there],
+            "memory_bytes": matrix.memory[there],
+            "memory_bytes_max": peaks[there],
+            "oom_kills": kills[there],
+        }
+
+
+def _row(name: Container, who: int, pods: Mapping[Name, PodChanged]) -> tuple[str | float | None, ...]:
+    """A container's names and what it requested. A pod that nobody exported is a workload of its own."""
+    namespace, pod, container = name
+    seen = pods.get((namespace, pod))
+    workload = pod if seen is None else seen.workload.name
+    there = () if seen is None else seen.containers
+    one = next((each for each in there if each.name == container), None)
+    amounts = (None,) * 4 if one is None else (one.requests.cpu, one.requests.memory, one.limits.cpu, one.limits.memory)
+    return (who, namespace, workload, pod, container, *amounts)
