@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import pending_pods, rule_bounds
+from agents.logic.nodes import node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
@@ -23,6 +23,7 @@ from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, Drai
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.node_replacements import Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
 from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
@@ -37,9 +38,6 @@ from agents.logic.nodes.unneeded_nodes import (
     ScaleDownChoice,
     ScaleDownNode,
     ScaleDownSettings,
-    StayingNode,
-    StayReason,
-    UnneededNode,
 )
 
 LONG_AGO = 3600.0
@@ -134,12 +132,7 @@ class NodeDecisions:
     remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     grow: list[GroupIncrease] = field(default_factory=list)
     delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
-    replace: list[UnneededNode] = field(default_factory=list)
-    """Nodes that are needed and can go now, of those that were asked about."""
-    start: dict[str, str] = field(default_factory=dict)
-    """Groups that must grow by one before such a node can go, and that node."""
-    kept: dict[str, StayingNode] = field(default_factory=dict)
-    """Such nodes that cannot go, and why."""
+    outdated: Replacements = field(default_factory=Replacements)
     taint: list[str] = field(default_factory=list)
     untaint: list[str] = field(default_factory=list)
     scale_up: ScaleUp = field(default_factory=ScaleUp)
@@ -321,52 +314,13 @@ class NodeAutoscaler:
             )
             found.delete = self.scale_down.choose(groups, running, cluster, now)
         if replace:
-            by_name = {one.name: one for one in nodes}
-            self._replace(world, cluster, [by_name[name] for name in replace], found, scene=scene)
+            going = {one.node.name for one in (*found.delete.empty, *found.delete.drain)}
+            wanted = [one for one in nodes if one.name in replace and one.name not in going and one.deleting is None]
+            wanted.sort(key=lambda one: replace.index(one.name))
+            offers = {one.name: node_replacements.offer(one.name, one.template, groups[one.name], nodes) for one in world.groups}
+            found.outdated = node_replacements.find(self.scale_down, cluster, wanted, offers, scene)
         if not found.delete.empty and not found.delete.drain:
             self._soft_taints(world, found)
-
-    def _replace(  # what a simulation needs
-        self,
-        world: NodeDecisionInputs,
-        cluster: ScheduledCluster,
-        wanted: Sequence[ScaleDownNode],
-        found: NodeDecisions,
-        *,
-        scene: DrainContext,
-    ) -> None:
-        """Find out which of these nodes can go, and which could if their group had one node more."""
-        groups = {one.name: one for one in world.groups}
-        ready = Counter(one.group for one in world.nodes if one.ready and one.deleting is None)
-        left = {name: min(size.target - size.deleting, ready[name]) - size.least for name, size in self._sizes(world).items()}
-        going = {one.node.name for one in (*found.delete.empty, *found.delete.drain)}
-        mark, opened = cluster.mark(), cluster.open.copy()
-        for one in wanted:
-            if one.name in going or one.deleting is not None or one.group not in groups or one.group in found.start:
-                continue
-            result = self.scale_down.movable(cluster, one, scene)
-            if isinstance(result, UnneededNode) and left[one.group] > 0:
-                found.replace.append(result)
-                left[one.group] -= 1
-            elif isinstance(result, UnneededNode) or (
-                result.reason is StayReason.NO_PLACE and self._would_fit(cluster, groups[one.group], one, scene)
-            ):
-                found.start[one.group] = one.name
-            else:
-                found.kept[one.name] = result
-        cluster.revert(mark)
-        cluster.open[: len(opened)] = opened[: len(cluster.open)]
-
-    def _would_fit(self, cluster: ScheduledCluster, group: GroupSeen, one: ScaleDownNode, scene: DrainContext) -> bool:
-        """Whether a node's pods would find room if its group had one new node more."""
-        if group.template is None:
-            return False
-        mark, opened = cluster.mark(), cluster.open.copy()
-        scaleup.add(cluster, group.template)
-        fits = isinstance(self.scale_down.movable(cluster, one, scene), UnneededNode)
-        cluster.revert(mark)
-        cluster.open[: len(opened)] = opened[: len(cluster.open)]
-        return fits
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}

@@ -4,13 +4,15 @@ It only says which. Whether one may go now is decided as for any other node that
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scaler_state import KnownNotice
 from schemas import times
 from schemas.decisions.node_updates import RemovalReason
-from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
+from schemas.facts.node_groups import InterruptionKind, NodeGroupSeen, NodeInstanceSeen
 
 
 def find(view: ClusterView, settings: ScalerSettings, now: float) -> Mapping[str, RemovalReason]:
@@ -31,6 +33,21 @@ def find(view: ClusterView, settings: ScalerSettings, now: float) -> Mapping[str
         elif settings.drift and drifted(view.groups[instance.group].fact, instance):
             found.append((since, name, RemovalReason.DRIFTED))
     return {name: reason for _since, name, reason in sorted(found)}
+
+
+def interrupted(
+    view: ClusterView, notice_of: Callable[[str], KnownNotice | None], settings: ScalerSettings
+) -> Iterator[tuple[str, KnownNotice]]:
+    """The nodes whose instances the cloud takes, each with the notice. `notice_of` takes cluster and instance."""
+    if not settings.interruptions or settings.profile == ScalerProfile.UPSTREAM:
+        return
+    for name in sorted(view.instance_of):
+        instance = view.instance_of[name]
+        notice = notice_of(f"{instance.cluster}/{instance.instance}")
+        if notice is None or instance.lifecycle in DYING:
+            continue
+        if settings.rebalances or notice.fact.kind is not InterruptionKind.REBALANCE:
+            yield name, notice
 
 
 def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:

@@ -14,7 +14,6 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, outdated_nodes, scaling_plans
-from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
@@ -26,7 +25,6 @@ from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused
-from schemas.facts.node_groups import InterruptionKind
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
@@ -260,25 +258,15 @@ class Scaler(PartedState):
         No budget holds them, because they go in any case. Their pods count as waiting from then on, so groups grow for them.
         """
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
-        if not settings.interruptions or settings.profile == ScalerProfile.UPSTREAM:
-            return
-        for name in sorted(context.view.instance_of):
-            instance = context.view.instance_of[name]
-            notice = state.notices.get(f"{cluster}/{instance.instance}")
-            wanted = notice is not None and (settings.rebalances or notice.fact.kind is not InterruptionKind.REBALANCE)
+        for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
             key = f"{cluster}/node/{name}"
-            if (
-                notice is None
-                or not wanted
-                or instance.lifecycle in DYING
-                or not self._new(cluster, key, SaidLast("remove", "interrupted"))
-            ):
+            if not self._new(cluster, key, SaidLast("remove", "interrupted")):
                 continue
             uids = state.ready_index().uids(f"{cluster}/{name}")
             plan = scaling_plans.interruption(context, name, notice.fact, uids)
             state.call(cluster, now)
             place = context.view.nodes[name].place
-            yield self._planned(context, key, instance.group, plan, now, notice.place, place, draining=True)
+            yield self._planned(context, key, plan.group, plan, now, notice.place, place, draining=True)
 
     def _replacements(
         self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
@@ -288,7 +276,7 @@ class Scaler(PartedState):
         A node that is not ready is away already, so no budget holds its repair; `most_broken` and `most_drains` do.
         """
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        for group, name in found.start.items():
+        for group, name in found.outdated.start.items():
             key, seen = f"{cluster}/group/{group}", context.view.sized[group]
             waits = seen.target >= seen.most or auto.state.upcoming(group, now) or auto.state.backoff.of(group, now) is not None
             if waits or not self._new(cluster, key, SaidLast("grow", f"{seen.target} for {name}")):
@@ -300,7 +288,7 @@ class Scaler(PartedState):
         headcount, share = self._headcount(context.view), shared_guards.budget(state.control.get(cluster), self.settings.budget)
         going = len(found.delete.empty) + len(found.delete.drain)
         drains = sum(one.deleting is not None for one in context.view.inputs.nodes) + going
-        for one in found.replace:
+        for one in found.outdated.go:
             name = one.node.name
             broken = outdated[name] is RemovalReason.BROKEN
             if drains >= self.settings.most_drains or (not broken and over_budget("cluster", headcount, share, "nodes")):
@@ -356,7 +344,7 @@ class Scaler(PartedState):
 
     def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
         """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
-        stay = {**auto.scale_down.stays, **found.delete.waiting, **found.kept}
+        stay = {**auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
         fresh: list[ScaleRefused] = []
         for name in sorted(stay):
             one = stay[name]
