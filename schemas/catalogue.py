@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
 from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
@@ -19,9 +19,17 @@ from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecom
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -125,20 +133,23 @@ CATALOGUE = Catalogue(
         Kind("node-changed", NodeChanged, ("cluster-changes",)),
         Kind("node-removed", NodeRemoved, ("cluster-changes",)),
         Kind("source-reported", SourceReported, ("cluster-changes",)),
-        Kind("node-details-changed", NodeDetailsChanged, _SCHEDULING),
+        Kind("node-details-changed", NodeDetailsChanged, _SCHEDULING, version=2),
         Kind("node-details-removed", NodeDetailsRemoved, _SCHEDULING),
-        Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING),
+        Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING, version=2),
         Kind("pod-placement-changed", PodPlacementChanged, _SCHEDULING),
         Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
         Kind("pod-disruption-budget-changed", PodDisruptionBudgetChanged, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("replica-controller-removed", ReplicaControllerRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
+        Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),
+        Kind("expander-priorities-gone", ExpanderPrioritiesGone, _SCHEDULING),
         Kind("node-group-seen", NodeGroupSeen, _GROUPS),
         Kind("node-group-gone", NodeGroupGone, _GROUPS),
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
         Kind("node-instance-gone", NodeInstanceGone, _GROUPS),
         Kind("scaling-activity-failed", ScalingActivityFailed, _GROUPS),
+        Kind("instance-interruption-noticed", InstanceInterruptionNoticed, _GROUPS),
         Kind("vertical-policy-changed", VerticalPolicyChanged, _POLICIES),
         Kind("vertical-policy-removed", VerticalPolicyRemoved, _POLICIES, removes=True),
         Kind("vpa-changed", VpaChanged, _POLICIES),
@@ -160,6 +171,7 @@ CATALOGUE = Catalogue(
         Kind("vpa-conditions-decided", VpaConditionsDecided, ("vpa-conditions",)),
         Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
         Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
+        Kind("soft-taint-planned", SoftTaintPlanned, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),

@@ -16,6 +16,7 @@ class Action(StrEnum):
     SCALE = "scale"
     SCALE_UP = "scale-up"
     REMOVE_NODE = "remove-node"
+    SOFT_TAINT = "soft-taint"
 
 
 class Result(StrEnum):

@@ -63,9 +63,16 @@ def _pod_update_v1(body: Body) -> Body:
     return {**body, "because": because, "recommendation": because.pop("recommendation", "")}
 
 
+def _defaults(body: Body) -> Body:
+    """The next version only has fields more, each with a default that says what the older version meant."""
+    return body
+
+
 LIFTS: Mapping[tuple[str, int], Lift] = {
     ("action-finished", 1): _action_finished_v1,
     ("eviction-planned", 1): _pod_update_v1,
+    ("node-details-changed", 1): _defaults,
+    ("pod-shape-seen", 1): _defaults,
     ("requests-recommended", 1): _requests_recommended_v1,
     ("resize-planned", 1): _pod_update_v1,
     ("update-refused", 1): _pod_update_v1,

@@ -1,4 +1,4 @@
-"""`ullage why-not`: why a pod is left as it is."""
+"""`ullage why-not`: why a pod, a workload or a node is left as it is."""
 
 from typing import Annotated
 
@@ -9,14 +9,20 @@ from agents.cli.pause import Cluster
 
 
 def why_not(
-    pod: Annotated[str, Parameter(help="A pod: its name, NAMESPACE/NAME, or its uid.")],
+    what: Annotated[
+        str, Parameter(help="A pod: its name, NAMESPACE/NAME, or its uid. Or `pod`, `workload` or `node`, and then NAME.")
+    ],
+    name: Annotated[str | None, Parameter(help="The pod, the workload (NAMESPACE/KIND/NAME) or the node.")] = None,
     /,
     *,
     at: At = None,
     cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
-    """Say why a pod is left as it is: each guard that holds it back, or why it need not be changed. Reads the log only."""
+    """Say why something is left as it is: a pod that is not changed or waits for a node, a workload's pods, a node that stays.
+
+    Each guard or rule that holds it back is named with its numbers. Reads the log only.
+    """
     from agents.inspect import why_not as command
 
-    command.run(given(common).settings(cluster__name=cluster, log__at=at), pod)
+    command.run(given(common).settings(cluster__name=cluster, log__at=at), [what] if name is None else [what, name])

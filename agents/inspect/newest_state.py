@@ -18,13 +18,18 @@ from streams.log_context import LogContext
 
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
     """The state after the last turn that the log holds. `worker`: the group whose checkpoints count. Raises LogUnavailable."""
+    return newest_turn(context, stage, partition, worker)[0]
+
+
+def newest_turn(context: LogContext, stage: Stage, partition: int, worker: str) -> tuple[State, int]:
+    """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable."""
     start = _start(context, stage, partition, worker)
     starts: Mapping[tuple[str, int], TaskStart] = {} if start is None else {(stage.name, partition): start}
     runner = Runner((stage,), context, starts, only=(partition,))
     while runner.read():
         for _ in runner.turns():
             pass
-    return runner.tasks[0].state
+    return runner.tasks[0].state, runner.tasks[0].turn
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:

@@ -1,23 +1,90 @@
-"""Runs `ullage why-not`: why a pod is left as it is, asked of the updater's own state and guards at the end of the log."""
+"""Runs `ullage why-not`: why a pod, a workload's pods or a node are left as they are, asked of the stages' own state."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from agents.inspect.newest_state import newest_turn
 from agents.inspect.plan import newest_updater
+from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes.scaler_stage import Scaler
+from agents.logic.nodes.scaling_outlook import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
+from agents.pipeline import stages
 from agents.processes.output import data
+from agents.processes.signals import stoppable
+from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas.names import PodName
 from schemas.policies import control
 from streams.errors import BadInput
+from streams.log_context import LogContext
+
+KINDS = ("pod", "workload", "node")
 
 
-def run(settings: Settings, asked: str) -> None:
-    """Print the answer for one pod."""
-    updater = newest_updater(settings)
-    for line in _lines(updater, settings.cluster.name, _named(updater, settings.cluster.name, asked)):
+def run(settings: Settings, asked: Sequence[str]) -> None:
+    """Print the answer for a pod (one word), or for the kind of thing that the first of two words names."""
+    kind, name = ("pod", asked[0]) if len(asked) == 1 else (asked[0], asked[1])
+    if kind not in KINDS:
+        raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
+    answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
+    for line in answers[kind](settings, name):
         data(line)
+
+
+def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
+    """A pod that waits for a node is the scaler's, any other one the updater's."""
+    scaler, turn = _newest_scaler(settings)
+    waits = None if turn < 0 else scaling_outlook.pod_waits(scaler, settings.cluster.name, asked, turn)
+    if waits is not None:
+        yield f"{waits[0]} waits for a node"
+        yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
+        return
+    updater = newest_updater(settings)
+    yield from _lines(updater, settings.cluster.name, _named(updater, settings.cluster.name, asked))
+
+
+def _about_node(settings: Settings, name: str) -> Iterator[str]:
+    scaler, turn = _newest_scaler(settings)
+    found = None if turn < 0 else scaling_outlook.node_stays(scaler, settings.cluster.name, name, turn)
+    if found is None:
+        raise BadInput(f"no source has published a node '{name}' of cluster '{settings.cluster.name}', or it is gone")
+    yield f"node {name} is there"
+    yield from _objections(found, otherwise="nothing holds it: the next look plans its removal")
+
+
+def _objections(found: Sequence[ScalingObstacle], *, otherwise: str) -> Iterator[str]:
+    for each in found:
+        yield f"  no: {each.code}: {each.reason}"
+        for key, value in each.numbers.items():
+            yield f"       {key}: {value}"
+    if not found:
+        yield f"  {otherwise}"
+
+
+def _newest_scaler(settings: Settings) -> tuple[Scaler, int]:
+    """The scaler of the cluster's partition at the end of the log, and the turn; below 0 if it has taken none."""
+    topics = log_factory.topics(settings)
+    [stage] = [each for each in stages(settings) if each.name == "scaler"]
+    with stoppable(), log_factory.log(settings) as log:
+        partition = topics.partition_of(settings.cluster.name)
+        state, turn = newest_turn(LogContext.of(log, topics), stage, partition, settings.worker.name)
+    assert isinstance(state, Scaler)  # noqa: S101  # the stage opens nothing else
+    return state, turn
+
+
+def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
+    """Each pod of a workload in a word, alike ones together. Raises BadInput for a workload without pods."""
+    updater, cluster = newest_updater(settings), settings.cluster.name
+    key = asked if asked.startswith(f"{cluster}/") else f"{cluster}/{asked}"
+    pods = [one.fact.pod for one in updater.clusters.pods.values() if one.fact.workload.key == key]
+    if not pods:
+        raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
+    answers = Counter(" ".join(" ".join(_lines(updater, cluster, pod)).split()[1:]) for pod in pods)
+    for answer, count in answers.most_common():
+        yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
 
 
 def _named(updater: Updater, cluster: str, asked: str) -> PodName:

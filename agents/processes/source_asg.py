@@ -1,7 +1,10 @@
-"""Runs `ullage source asg`: asks AWS for the node groups and publishes what changed, until stopped."""
+"""Runs `ullage source asg`: asks AWS for the node groups and publishes what changed, until stopped.
+
+Of several instances the one that holds the Lease is at work; the others stand by.
+"""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.logic.nodes.aws import group_specs, node_templates
@@ -13,6 +16,7 @@ from agents.logic.nodes.aws.node_templates import (
     MixedPolicy,
     TemplateSource,
 )
+from agents.processes.holder import Turns, holder_lease
 from agents.processes.output import note
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
@@ -35,21 +39,29 @@ from streams.log_context import LogContext
 from streams.sources.asg.asg_source import NAME, AsgSource, GroupBounds, GroupSelection
 from streams.sources.asg.launch_lookups import LaunchDetails
 
+_STANDBY = 1.0
+"""Seconds between two looks at whether another instance is still at work."""
+
 
 def run(settings: Settings) -> None:
     """Publish until stopped. The process is ready once AWS has answered, and not while it does not."""
     ours, topics, aws = settings.aws, log_factory.topics(settings), Sight("AWS", not_yet="AWS was not asked yet")
-    chosen, client = selection(ours), connect_aws(ours)
-    with until_stopped(), telemetry_for(NAME, settings, aws.reasons) as telemetry, log_factory.log(settings) as log:
+    chosen, client, turns = selection(ours), connect_aws(ours), Turns(NAME, holder_lease("source-asg", settings))
+
+    def reasons() -> Sequence[str]:
+        return [] if turns.stands_by else aws.reasons()
+
+    with until_stopped(), telemetry_for(NAME, settings, reasons) as telemetry, log_factory.log(settings) as log, turns.taken():
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         source = AsgSource(client, context, chosen, node_template)
         note(f"asking {client.address} for the node groups of cluster '{context.cluster}'")
         while True:
-            begun = time.monotonic()
-            settled = _poll(source, settings, aws)
-            metrics.dropped(source.dropped)
-            time.sleep(max(0.0, begun + (ours.refresh_seconds if settled else ours.busy_seconds) - time.monotonic()))
+            begun, wait = time.monotonic(), _STANDBY
+            if turns.at_work():
+                wait = ours.refresh_seconds if _poll(source, settings, aws) else ours.busy_seconds
+                metrics.dropped(source.dropped)
+            time.sleep(max(0.0, begun + wait - time.monotonic()))
 
 
 def connect_aws(ours: AwsSettings) -> AwsClient:
@@ -70,7 +82,7 @@ def selection(ours: AwsSettings) -> GroupSelection:
     except group_specs.SpecError as error:
         raise BadInput(f"aws.discovery: {error}") from error
     prices = InstancePrices() if ours.prices is None else instance_prices.read(Path(ours.prices))
-    return GroupSelection(tuple(explicit.values()), tags, prices)
+    return GroupSelection(tuple(explicit.values()), tags, prices, ours.interruption_queue)
 
 
 def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 
+from agents.logic.nodes.expanders import Expander
 from agents.processes import dependencies
 from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.holder import holder_lease
@@ -24,7 +25,7 @@ from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
-from streams.sources.kube.watch.watched_resources import WebhookLease
+from streams.sources.kube.watch.watched_resources import PrioritiesMap, WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 
 
@@ -45,6 +46,7 @@ def run(settings: Settings) -> None:
             replicas=ours.replicas,
             queries=AdapterQueries(ours.adapter_rules, ours.adapter_labels),
             webhook=WebhookLease(settings.webhook.lease_namespace or settings.webhook.namespace, settings.webhook.lease),
+            priorities=_priorities(settings),
         )
         readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
@@ -56,6 +58,16 @@ def run(settings: Settings) -> None:
         lease = readiness.lease = holder_lease("source-kube", settings)
         with nullcontext() if lease is None else lease.renewed(NAME):
             threads.run(threading.Event(), after=after, held=lambda: lease is None or lease.held)
+
+
+def _priorities(settings: Settings) -> PrioritiesMap | None:
+    """The ConfigMap of the priority expander, where that expander has a say. Raises BadInput."""
+    if Expander.PRIORITY not in settings.nodes.chain():
+        return None
+    namespace, slash, name = settings.cluster.priorities.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise BadInput(f"cluster.priorities is '{settings.cluster.priorities}'; it must be NAMESPACE/NAME of a ConfigMap")
+    return PrioritiesMap(namespace, name)
 
 
 class _Readiness:

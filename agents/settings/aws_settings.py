@@ -20,6 +20,8 @@ class AwsSettings(SettingsGroup):
     """Groups by tags: `asg:tag=KEY,KEY=VALUE`, all of which a group must carry; upstream's node-group-auto-discovery."""
     prices: str | None = None
     """A CSV file with what nodes cost for an hour, by type of instance (`type,on_demand,spot`); for the expander `price`."""
+    interruption_queue: str = ""
+    """The URL of the SQS queue into which EventBridge puts what AWS announces of instances (docs/nodes.md); empty for none."""
     refresh_seconds: Annotated[float, Field(ge=1, le=3600)] = 5.0
     """Seconds between two looks at the groups when all of them have what they want."""
     busy_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 1.0

@@ -139,6 +139,8 @@ class ClusterSettings(SettingsGroup):
     """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers.
 
     The simulated cluster then has groups of nodes, and the consumer that acts on them."""
+    priorities: str = "kube-system/cluster-autoscaler-priority-expander"
+    """The ConfigMap (NAMESPACE/NAME) that says which node groups go first; read only if `nodes.expanders` names `priority`."""
     replicas: bool = False
     """Whether to watch EHPAs as well, and the scale of what they scale; their CRDs must be installed."""
     adapter_rules: Path | None = None

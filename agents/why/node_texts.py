@@ -3,14 +3,31 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 
 Numbers = dict[str, object]
+
+
+def _priorities(event: ExpanderPrioritiesSeen) -> Numbers:
+    why = {"unsupported": event.unsupported} if event.unsupported else {}
+    return {
+        "config map": f"{event.namespace}/{event.name}",
+        "patterns": {key: list(each) for key, each in event.patterns.items()},
+        **why,
+    }
 
 
 def _node(event: NodeDetailsChanged) -> Numbers:
@@ -70,13 +87,17 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     PodDisruptionBudgetRemoved: lambda event: {"budget": f"{event.namespace}/{event.name}"},
     ReplicaControllerChanged: lambda event: {"controller": f"{event.kind}/{event.name}", "replicas": event.replicas},
     ReplicaControllerRemoved: lambda event: {"controller": f"{event.kind}/{event.name}"},
+    ExpanderPrioritiesSeen: _priorities,
+    ExpanderPrioritiesGone: lambda event: {"config map": f"{event.namespace}/{event.name}"},
     NodeGroupSeen: _group,
     NodeGroupGone: lambda event: {"group": event.group},
     NodeInstanceSeen: _instance,
     NodeInstanceGone: lambda event: {"group": event.group, "instance": event.instance},
     ScalingActivityFailed: _failed,
+    InstanceInterruptionNoticed: lambda event: {"instance": event.instance, "notice": str(event.kind)},
     ScaleUpPlanned: _growth,
     NodeRemovalPlanned: _removal,
+    SoftTaintPlanned: lambda event: {"node": event.node, "soft taint": "set" if event.tainted else "taken off"},
     ScaleRefused: _refused,
 }
 """By the class of the event."""
@@ -91,13 +112,17 @@ WHAT: Mapping[type, str] = {
     PodDisruptionBudgetRemoved: "disruption budget removed",
     ReplicaControllerChanged: "controller changed",
     ReplicaControllerRemoved: "controller removed",
+    ExpanderPrioritiesSeen: "priorities of node groups seen",
+    ExpanderPrioritiesGone: "priorities of node groups gone",
     NodeGroupSeen: "node group seen",
     NodeGroupGone: "node group gone",
     NodeInstanceSeen: "instance seen",
     NodeInstanceGone: "instance gone",
     ScalingActivityFailed: "start of an instance failed",
+    InstanceInterruptionNoticed: "end of an instance announced",
     ScaleUpPlanned: "scale-up planned",
     NodeRemovalPlanned: "removal of a node planned",
+    SoftTaintPlanned: "soft taint of a node planned",
     ScaleRefused: "scaling refused",
 }
 """What each of them is called in plain words."""

@@ -4,7 +4,7 @@
 """
 
 from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
@@ -13,7 +13,7 @@ from schemas.decisions.vpa_conditions import VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
 ShadowDecision = ShadowRecommended | ShadowCompared
-NodeUpdate = ScaleUpPlanned | NodeRemovalPlanned | ScaleRefused
+NodeUpdate = ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned | ScaleRefused
 Decision = (
     RequestsRecommended
     | ResizePlanned

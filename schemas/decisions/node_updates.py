@@ -1,4 +1,4 @@
-"""The decisions about nodes: let a group grow, remove one node, or do neither, and why.
+"""The decisions about nodes: let a group grow, remove one node, taint one that may go soon, or do nothing, and why.
 
 A group grows to a number of nodes, and it shrinks by one named instance at a time: no decision lowers a group's size as such,
 because the cloud would then choose the victim. A plan may be carried out until `void_after`.
@@ -25,6 +25,7 @@ class RemovalReason(StrEnum):
     EXPIRED = "expired"
     DRIFTED = "drifted"
     INTERRUPTED = "interrupted"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,30 @@ class NodeRemovalPlanned:
     def subject(self) -> Subject:
         """The node, or the instance that never became one."""
         return Subject.of_node(self.cluster, self.node or self.instance, self.node_uid)
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class SoftTaintPlanned:
+    """Set the taint by which the scheduler rather uses other nodes than this one, which may go soon; or take it off again."""
+
+    id: str
+    at: datetime
+    expires: datetime
+    cluster: str
+    node: str
+    node_uid: str
+    tainted: bool
+    because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The node."""
+        return Subject.of_node(self.cluster, self.node, self.node_uid)
 
     @property
     def void_after(self) -> datetime:

@@ -1,9 +1,17 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -24,6 +32,8 @@ SchedulingFact = (
     | PodDisruptionBudgetRemoved
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
+    | ExpanderPrioritiesSeen
+    | ExpanderPrioritiesGone
 )
 UpdateFact = (
     HpaTargetChanged
@@ -36,7 +46,9 @@ UpdateFact = (
 )
 LoadFact = LoadScraped | LoadHistoryRead | LoadQueryFailed
 ReplicaFact = HpaSeen | HpaGone | ScaleSeen
-NodeGroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed
+NodeGroupFact = (
+    NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed | InstanceInterruptionNoticed
+)
 Fact = (
     MetricsScraped
     | ContainerOOMKilled

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
@@ -99,3 +100,26 @@ class ScalingActivityFailed:
     instance_type: str = ""
     zone: str = ""
     started: datetime | None = None
+
+
+class InterruptionKind(StrEnum):
+    """What the cloud announces of an instance."""
+
+    SPOT = "spot-interruption"
+    REBALANCE = "rebalance-recommendation"
+    MAINTENANCE = "scheduled-maintenance"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceInterruptionNoticed:
+    """The cloud announced that it takes an instance, or would rather have it replaced. `notice` is its message's id.
+
+    `noticed`: when the cloud said so, as far as it says.
+    """
+
+    at: datetime
+    cluster: str
+    instance: str
+    kind: InterruptionKind
+    notice: str
+    noticed: datetime | None = None

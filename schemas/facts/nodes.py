@@ -47,7 +47,8 @@ class NodeDetailsChanged:
     """A node joined or changed, with all that decides which pods it takes and whether it may go.
 
     Amounts are whole: CPU in thousandths of a core, everything else in its own unit. `conditions` gives the status of each
-    condition by its type. `annotations` are those that node scaling obeys.
+    condition by its type. `annotations` are those that node scaling obeys. `attachable` says how many volumes of a driver can be
+    attached; one that is absent has no limit.
     """
 
     at: datetime
@@ -63,6 +64,7 @@ class NodeDetailsChanged:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     capacity: Mapping[str, int] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    attachable: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

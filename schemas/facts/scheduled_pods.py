@@ -84,13 +84,16 @@ class SpreadConstraint:
 class AttachedVolume:
     """A volume that a driver attaches to the node. `terms` say on which nodes it can be, none means anywhere.
 
-    `exclusive`: a second pod that uses it is refused.
+    `exclusive`: a second pod that uses it is refused. `own`: each pod of the shape has one of its own, and `handle` tells only
+    those of one pod apart. `missing` is the sentence why no node takes the pod before something else has happened.
     """
 
     driver: str
     handle: str
     terms: tuple[NodeQuery, ...] = ()
     exclusive: bool = False
+    own: bool = False
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

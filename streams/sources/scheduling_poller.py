@@ -18,14 +18,14 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.publishing.published_state import REPUBLISH_AFTER
 from streams.sources.kube.publish.publisher import Publisher
-from streams.sources.kube.publish.scheduling_publisher import TOPIC, SchedulingPublisher
+from streams.sources.kube.publish.scheduling_publisher import STORAGE, TOPIC, SchedulingPublisher
 from streams.sources.kube.watch.notifications import ObjectGone
 
 NAME = "scheduling"
 REPORT_PERIOD = timedelta(minutes=1)
 _AGAIN = timedelta(minutes=10)
 """How often it is looked for facts that are so old that they are to be told again."""
-_KINDS = ("nodes", "replicasets", "pods", "poddisruptionbudgets")
+_KINDS = (*STORAGE, "nodes", "replicasets", "pods", "poddisruptionbudgets")
 
 
 class SchedulingPoller:

@@ -40,7 +40,7 @@ NAMES = Topics(partitions=1)
 CLUSTER = "real"
 MIB = 1 << 20
 
-CORE, APPS, VPA = "", "apps", "autoscaling.k8s.io"
+CORE, APPS, VPA, STORAGE = "", "apps", "autoscaling.k8s.io", "storage.k8s.io"
 KUBE, USAGE, STATUS = "source-kube", "source-usage", "consumer-status"
 AUTOSCALERS, METRICS_API = "consumer-autoscalers", "consumer-metrics-api"
 CRANE, PREDICTION, HPA = "autoscaling.crane.io", "prediction.crane.io", "autoscaling"
@@ -51,8 +51,8 @@ RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS = (
     "checkpoints-export",
     "agents",
 )
-ASG = "consumer-asg"
-COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS, AUTOSCALERS, METRICS_API, ASG}
+ASG, ASG_SOURCE = "consumer-asg", "source-asg"
+COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS, AUTOSCALERS, METRICS_API, ASG, ASG_SOURCE}
 RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "pods", "get", {RESIZER, EVICTOR}),
     (CORE, "pods", "list", {KUBE, ASG, AUTOSCALERS}),
@@ -69,6 +69,11 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "nodes", "list", {KUBE, ASG}),
     (CORE, "nodes", "patch", {ASG}),
     (CORE, "nodes", "delete", set()),
+    (CORE, "persistentvolumeclaims", "list", {KUBE}),
+    (CORE, "persistentvolumeclaims", "delete", set()),
+    (CORE, "persistentvolumes", "watch", {KUBE}),
+    (STORAGE, "storageclasses", "list", {KUBE}),
+    (STORAGE, "csinodes", "watch", {KUBE}),
     (CORE, "limitranges", "list", {KUBE}),
     (CORE, "limitranges", "update", set()),
     (CORE, "events", "list", {KUBE}),

@@ -152,7 +152,7 @@ class NodeScene:
             f"aws:///{ZONES[0]}/{instance}",
             instance,
             more.pop("group", "pool"),
-            RemovalReason.UNNEEDED,
+            more.pop("reason", RemovalReason.UNNEEDED),
             tuple(pod.pod for pod in evict),
             tuple(pod.pod for pod in more.pop("daemons", ())),
             Seconds(more.pop("grace", 60.0)),

@@ -93,7 +93,7 @@ class AwsDouble:
         """An empty account that refuses nothing."""
         from moto.backends import get_backend
 
-        for name in ("autoscaling", "ec2"):
+        for name in ("autoscaling", "ec2", "sqs"):
             get_backend(name).reset()
         self._state = _DoubleState(answers={"DescribeInstanceTypes": _TYPES})
 
@@ -152,6 +152,10 @@ class AwsDouble:
         )
         self._state.calls.clear()
         return self.instances(name)
+
+    def queue(self, name: str = "ullage-interruptions") -> str:
+        """A queue; its URL."""
+        return str(self.sdk("sqs").create_queue(QueueName=name, Attributes={"VisibilityTimeout": "1"})["QueueUrl"])
 
     def instances(self, group: str) -> list[str]:
         """The ids of a group's instances."""

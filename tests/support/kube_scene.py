@@ -16,9 +16,10 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
+from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from streams.sources.kube.watch.notifications import Lookup, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, WebhookLease, watches
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, PrioritiesMap, WebhookLease, watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
 
@@ -40,20 +41,28 @@ class AwayLog(MemoryLog):
 class KubeScene:
     """A log, and a source that can be started anew on it."""
 
-    def __init__(self, bound: int = 32 << 20, *, nodes: bool = False, webhook: WebhookLease | None = None) -> None:
+    def __init__(
+        self,
+        bound: int = 32 << 20,
+        *,
+        nodes: bool = False,
+        webhook: WebhookLease | None = None,
+        priorities: PrioritiesMap | None = None,
+    ) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[Lookup] = []
-        self.bound, self.nodes, self.webhook = bound, nodes, webhook
+        self.bound, self.nodes, self.webhook, self.priorities = bound, nodes, webhook, priorities
         self.restart()
 
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
-        self.sync_status = SyncStatus({watch.name: watch.kind for watch in watches(nodes=self.nodes, webhook=self.webhook)})
+        wanted = watches(nodes=self.nodes, webhook=self.webhook, priorities=self.priorities)
+        self.sync_status = SyncStatus({watch.name: watch.kind for watch in wanted})
         context = LogContext.of(self.log, self.topics, "real")
         outbox = Outbox(context, bound=self.bound)
-        options = SourceOptions(lambda: self.at, nodes=self.nodes, webhook=self.webhook)
+        options = SourceOptions(lambda: self.at, nodes=self.nodes, webhook=self.webhook, priorities=self.priorities)
         self.source = KubeSource(context, options, self.sync_status, self.lookups.append, outbox)
         self.source.restore()
 
@@ -71,8 +80,9 @@ class KubeScene:
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
         budgets = ("poddisruptionbudgets",) if self.nodes or self.webhook is not None else ()
+        storage = (*STORAGE, "csinodes") if self.nodes else ()
         more = () if self.webhook is None else (HPAS.name, "leases")
-        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *budgets, *more)))
+        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *storage, *budgets, *more)))
 
     def fail(self, kind: str) -> None:
         self.handle(WatchFailed(kind, "403 forbidden"))

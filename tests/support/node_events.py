@@ -9,9 +9,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    InterruptionKind,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
@@ -61,6 +64,7 @@ EXAMPLES: tuple[Event, ...] = (
         allocatable={**_SIZE, "cpu": 3920},
         capacity=_SIZE,
         annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+        attachable={"ebs.csi.aws.com": 25},
     ),
     NodeDetailsRemoved(AT, "prod", "ip-10-0-0-1"),
     PodShapeSeen(
@@ -77,7 +81,10 @@ EXAMPLES: tuple[Event, ...] = (
         (RequiredPodAffinity("topology.kubernetes.io/zone", _CART, ("shop",)),),
         (RequiredPodAffinity("kubernetes.io/hostname", _CART, namespace_selector=LabelQuery({"team": "a"})),),
         (SpreadConstraint("topology.kubernetes.io/zone", 1, _CART),),
-        (AttachedVolume("ebs.csi.aws.com", "vol-1", (_ZONE_A,), exclusive=True),),
+        (
+            AttachedVolume("ebs.csi.aws.com", "vol-1", (_ZONE_A,), exclusive=True),
+            AttachedVolume("ebs.csi.aws.com", "data", own=True, missing="claim 'shop/data' is not bound yet"),
+        ),
         ControllingOwner("ReplicaSet", "cart-7f9c", "apps/v1"),
         {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
         priority=1000,
@@ -90,6 +97,15 @@ EXAMPLES: tuple[Event, ...] = (
     PodDisruptionBudgetRemoved(AT, "prod", "shop", "cart"),
     ReplicaControllerChanged(AT, "prod", "shop", "ReplicaSet", "cart-7f9c", 3),
     ReplicaControllerRemoved(AT, "prod", "shop", "ReplicaSet", "cart-7f9c"),
+    ExpanderPrioritiesSeen(
+        AT,
+        "prod",
+        "kube-system",
+        "cluster-autoscaler-priority-expander",
+        {"10": (".*t2\\.large.*", ".*t3\\.large.*"), "50": (".*m4\\.4xlarge.*",)},
+        unsupported="",
+    ),
+    ExpanderPrioritiesGone(AT, "prod", "kube-system", "cluster-autoscaler-priority-expander"),
     NodeGroupSeen(
         AT,
         "prod",
@@ -134,6 +150,9 @@ EXAMPLES: tuple[Event, ...] = (
         "eu-west-1a",
         AT - timedelta(seconds=20),
     ),
+    InstanceInterruptionNoticed(
+        AT, "prod", "i-0a1b2c3d", InterruptionKind.SPOT, "7bf73129-1428-4cd3-a780-95db273d1602", AT - timedelta(seconds=2)
+    ),
     ScaleUpPlanned(
         "scaler/0/1767323045500/scale-up/workers-a",
         AT,
@@ -163,6 +182,16 @@ EXAMPLES: tuple[Event, ...] = (
         600.0,
         720.0,
         {"utilization": 0.2, "threshold": 0.5},
+    ),
+    SoftTaintPlanned(
+        "scaler/0/1767323045500/soft-taint/ip-10-0-0-1",
+        AT,
+        AT + timedelta(minutes=2),
+        "prod",
+        "ip-10-0-0-1",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a003",
+        tainted=True,
+        because={"utilization": 0.2, "threshold": 0.5},
     ),
     ScaleRefused(
         "scaler/0/1767323045500/stays/ip-10-0-0-1",

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from agents.engine.turn import Event
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.pods import PodPhase
@@ -27,7 +27,14 @@ E = TypeVar("E")
 def topic(event: Event) -> str:
     """The input that carries an event, with underscores."""
     kind = type(event).__name__
-    if kind in ("NodeGroupSeen", "NodeGroupGone", "NodeInstanceSeen", "NodeInstanceGone", "ScalingActivityFailed"):
+    if kind in (
+        "InstanceInterruptionNoticed",
+        "NodeGroupSeen",
+        "NodeGroupGone",
+        "NodeInstanceSeen",
+        "NodeInstanceGone",
+        "ScalingActivityFailed",
+    ):
         return "node_group_changes"
     special = {
         "SourceReported": "cluster_changes",
@@ -134,10 +141,14 @@ class ScalerRun:
         return found
 
     def answer(
-        self, plan: ScaleUpPlanned | NodeRemovalPlanned, result: Result, detail: OutcomeDetail = OutcomeDetail.NONE
+        self,
+        plan: ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned,
+        result: Result,
+        detail: OutcomeDetail = OutcomeDetail.NONE,
     ) -> None:
         """A consumer finished with a plan."""
-        action = Action.SCALE_UP if isinstance(plan, ScaleUpPlanned) else Action.REMOVE_NODE
+        actions: dict[type, Action] = {ScaleUpPlanned: Action.SCALE_UP, SoftTaintPlanned: Action.SOFT_TAINT}
+        action = actions.get(type(plan), Action.REMOVE_NODE)
         self.step(ActionFinished(f"{plan.id}/x", when(self.now), plan.id, action, result, "because", plan.subject, detail))
 
     def of(self, kind: type[E]) -> list[E]:
@@ -153,6 +164,11 @@ class ScalerRun:
     def removed(self) -> list[str]:
         """The nodes whose removal was planned so far."""
         return [one.node or one.instance for one in self.of(NodeRemovalPlanned)]
+
+    @property
+    def soft_taints(self) -> list[tuple[str, bool]]:
+        """The nodes whose soft taint was planned to be set (True) or taken off so far."""
+        return [(one.node, one.tainted) for one in self.of(SoftTaintPlanned)]
 
     def refused(self, name: str) -> list[str]:
         """The codes that were said about something, by the name of the subject."""

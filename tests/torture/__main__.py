@@ -15,6 +15,7 @@ import sys
 
 import structlog
 
+from tests.torture import faulty_nodes, node_torture
 from tests.torture.mutant_consumers import MUTANTS
 from tests.torture.mutant_runs import survivors
 from tests.torture.mutant_workers import IN_WORKERS
@@ -26,11 +27,16 @@ parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--kills", type=int, default=20)
 parser.add_argument("--short", action="store_true", help="about a minute: 3 kills, one freeze")
 parser.add_argument("--stages", default="pipeline", choices=("pipeline", "sums"))
+parser.add_argument("--nodes", action="store_true", help="node groups instead of pods")
 parser.add_argument("--mutants", action="store_true", help=f"the short torture of {', '.join((*IN_WORKERS, *MUTANTS))}")
+parser.add_argument("--mutant", default="", choices=("", *faulty_nodes.MUTANTS), help="with --nodes: a consumer that is wrong")
 args = parser.parse_args()
 faulthandler.register(signal.SIGUSR1)  # shows what a run that hangs is waiting for
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+if args.nodes:
+    chosen = node_torture.SHORT if args.short else node_torture.NodeTortureOptions()
+    sys.exit(asyncio.run(node_torture.run(dataclasses.replace(chosen, seed=args.seed, mutant=args.mutant))).exit_code)
 if args.mutants:
     sys.exit(bool(asyncio.run(survivors(args.seed))))
 if args.short:

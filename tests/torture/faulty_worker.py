@@ -30,6 +30,10 @@ def stages(which: str) -> tuple[Stage, ...]:
         from tests.torture import sums_stage
 
         return (sums_stage.STAGE,)
+    if which == "nodes":
+        from tests.torture import lively_nodes
+
+        return lively_nodes.STAGES
     from tests.torture import lively_stages
 
     return lively_stages.STAGES

@@ -17,7 +17,12 @@ from pathlib import Path
 
 from tests.torture.processes import ROOT
 
-IMPORTED = ("tests.torture.faulty_worker", "tests.torture.faulty_consumer", "tests.torture.faulty_clock")
+IMPORTED = (
+    "tests.torture.faulty_worker",
+    "tests.torture.faulty_consumer",
+    "tests.torture.faulty_clock",
+    "tests.torture.faulty_nodes",
+)
 _FORKS: ForkServerContext = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(list(IMPORTED))
 

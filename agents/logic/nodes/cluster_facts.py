@@ -12,7 +12,16 @@ from agents.logic.nodes.drain_rules import DisruptionBudget
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.placement_rules import REQUIRED, Json, RuleOwner, Unreadable
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, UNSCHEDULABLE_TAINT, PodShape, SchedulingNode, Taint, Volume, pairs
+from agents.logic.nodes.scheduling.pod_shapes import (
+    HOSTNAME,
+    UNSCHEDULABLE_TAINT,
+    NodeTerm,
+    PodShape,
+    SchedulingNode,
+    Taint,
+    Volume,
+    pairs,
+)
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING
 from agents.logic.nodes.unneeded_nodes import CANDIDATE, TO_BE_DELETED
@@ -45,7 +54,7 @@ def node(fact: NodeDetailsChanged) -> SchedulingNode:
         unschedulable=fact.unschedulable,
         allocatable=_bounded(fact.allocatable),
         capacity=_bounded(fact.capacity),
-        attachable={name[len(ATTACHABLE) :]: n for name, n in fact.allocatable.items() if name.startswith(ATTACHABLE)},
+        attachable={**_attachable(fact.allocatable), **_bounded(fact.attachable)},
     )
 
 
@@ -68,8 +77,13 @@ def template(group: str, seen: NodeTemplateSeen) -> SchedulingNode:
         _taints(seen.taints),
         allocatable=amounts,
         capacity=_bounded(seen.capacity) or amounts,
-        attachable={key[len(ATTACHABLE) :]: n for key, n in seen.allocatable.items() if key.startswith(ATTACHABLE)},
+        attachable=_attachable(seen.allocatable),
     )
+
+
+def soft_tainted(fact: NodeDetailsChanged) -> bool:
+    """Whether a node has the taint of one that may go soon."""
+    return any(one.key == CANDIDATE for one in fact.taints)
 
 
 def gpu(made: SchedulingNode) -> str:
@@ -80,8 +94,10 @@ def gpu(made: SchedulingNode) -> str:
 def nature(fact: PodShapeSeen, refused: str = "") -> PodNature:
     """What pods of a shape share. A rule that cannot be read, or is `refused`, makes it a shape that no node takes."""
     owner = () if fact.owner is None else (PodOwner(fact.owner.kind, fact.owner.name, fact.owner.api_version),)
+    made = _shape(fact)
+    refusal = refused or made.refused or next((one.missing for one in fact.volumes if one.missing), "")
     return PodNature(
-        shape=replace(_shape(fact), refused=refused) if refused else _shape(fact),
+        shape=replace(made, refused=refusal) if refusal else made,
         owners=owner,
         annotations=fact.annotations,
         restart_policy=fact.restart_policy,
@@ -109,10 +125,7 @@ def _shape(fact: PodShapeSeen) -> PodShape:
             affinity=placement_rules.pod_terms(affinity, "podAffinity", whose),
             anti_affinity=placement_rules.pod_terms(affinity, "podAntiAffinity", whose),
             spread=placement_rules.spread([_spread(one) for one in fact.spread], whose),
-            volumes=tuple(
-                Volume(one.driver, one.handle, placement_rules.node_terms(_node_affinity(one.terms)) or (), one.exclusive)
-                for one in fact.volumes
-            ),
+            volumes=tuple(Volume(one.driver, one.handle, _where(one.terms), one.exclusive, one.own) for one in fact.volumes),
         )
     except Unreadable as refusal:
         return PodShape(namespace=fact.namespace, labels=pairs(dict(fact.labels)), refused=str(refusal))
@@ -141,6 +154,11 @@ def _node_affinity(terms: Sequence[NodeQuery] | None) -> Json:
         return {}
     stated = [{"matchExpressions": _demands(one.expressions), "matchFields": _demands(one.fields)} for one in terms]
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": stated}}}
+
+
+def _where(terms: Sequence[NodeQuery]) -> tuple[NodeTerm, ...]:
+    """Where a volume can be; no terms at all mean anywhere."""
+    return (placement_rules.node_terms(_node_affinity(terms)) or ()) if terms else ()
 
 
 def _term(one: RequiredPodAffinity) -> Json:
@@ -188,6 +206,11 @@ def budget(fact: PodDisruptionBudgetChanged) -> DisruptionBudget:
 
 def _taints(taints: Sequence[NodeTaint]) -> tuple[Taint, ...]:
     return tuple(Taint(one.key, one.value, one.effect) for one in taints)
+
+
+def _attachable(amounts: Mapping[str, int]) -> dict[str, int]:
+    """How many volumes of a driver a node attaches, by kubelets that say so among their resources."""
+    return {name[len(ATTACHABLE) :]: n for name, n in amounts.items() if name.startswith(ATTACHABLE)}
 
 
 def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from agents.logic.nodes import cluster_facts
+from agents.logic.nodes import cluster_facts, priority_config
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.aws.group_options import OPTION_TAG
@@ -13,14 +14,13 @@ from agents.logic.nodes.expanders import ExpanderContext, Prices
 from agents.logic.nodes.node_autoscaler import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
+from agents.logic.nodes.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_state import KnownGroup, KnownNode, ScalerState
+from agents.logic.nodes.scaler_state import KnownGroup, KnownNode, KnownPriorities, ScalerState
 from agents.logic.nodes.scheduling import daemonset_pods
 from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
-
-READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class ClusterView:
     instance_of: Mapping[str, NodeInstanceSeen]
     unregistered: Mapping[str, NodeInstanceSeen]
     ready: int
+    priorities: KnownPriorities | None = None
 
 
 def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterView:
@@ -66,7 +67,17 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
     )
     by_name = {one.node.name: one for one in seen}
     sized = {one.name: one for one in inputs.groups}
-    return ClusterView(inputs, by_name, sized, nodes, groups, instance_of, unregistered, sum(one.ready for one in seen))
+    return ClusterView(
+        inputs,
+        by_name,
+        sized,
+        nodes,
+        groups,
+        instance_of,
+        unregistered,
+        sum(one.ready for one in seen),
+        state.priorities.get(cluster),
+    )
 
 
 def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
@@ -74,11 +85,6 @@ def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
         (one.kind, one.namespace, one.name): one.replicas for key, one in state.controllers.items() if key.startswith(prefix)
     }
     return KnownControllers(found)
-
-
-def is_ready(known: KnownNode) -> bool:
-    """Whether a node's kubelet says that it is ready."""
-    return known.fact.conditions.get(READY) == "True"
 
 
 def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeSeen:
@@ -93,10 +99,11 @@ def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInst
         "" if instance is None else instance.group,
         state.index.on(key),
         times.to_seconds(fact.created),
-        ready=is_ready(known),
+        ready=known.ready,
         gone=instance is not None and instance.lifecycle in DYING,
         deleting=deleting,
         draining=plan.draining if plan is not None else False,
+        soft_tainted=cluster_facts.soft_tainted(fact),
         annotations=fact.annotations,
         gpu=cluster_facts.gpu(made),
     )
@@ -160,8 +167,27 @@ def _template(fact: NodeGroupSeen, typical: KnownNode | None, daemons: list[PodN
     return GroupTemplate(node, tuple(pods))
 
 
+def priorities_of(known: KnownPriorities | None) -> Priorities | str:
+    """The priorities of groups, or the sentence why there are none: then every option passes, as upstream has it."""
+    if known is None:
+        return "no ConfigMap of priorities was seen"
+    if known.fact.unsupported:
+        return known.fact.unsupported
+    try:
+        return _read_priorities(tuple(known.fact.patterns.items()))
+    except PrioritiesError as error:
+        return str(error)
+
+
+@lru_cache(maxsize=8)
+def _read_priorities(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Priorities:
+    return priority_config.read({priority: list(listed) for priority, listed in patterns})
+
+
 def expander_context(found: ClusterView, settings: ScalerSettings, turn: int) -> ExpanderContext:
     """What the expanders may know besides the options."""
     priced = {name: known.fact.price for name, known in found.groups.items() if known.fact.price is not None}
     prices = Prices(priced, settings.core_price, settings.memory_price) if priced else None
-    return ExpanderContext(prices=prices, cluster_nodes=len(found.nodes), seed=settings.seed * 1_000_003 + turn // 1000)
+    priorities = priorities_of(found.priorities)
+    known = priorities if isinstance(priorities, Priorities) else None
+    return ExpanderContext(known, prices, cluster_nodes=len(found.nodes), seed=settings.seed * 1_000_003 + turn // 1000)

@@ -30,7 +30,7 @@ def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
         scale_down=_scale_down(settings),
         drain=_drain(settings),
         delays=ScaleDownDelays(settings.delay_after_add, settings.delay_after_delete, settings.delay_after_failure),
-        soft_taints=0,
+        soft_taints=settings.soft_taints,
         shrink=settings.scale_down,
         enforce_minimum=settings.enforce_minimum,
     )

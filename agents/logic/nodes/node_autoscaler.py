@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import pending_pods, rule_bounds
+from agents.logic.nodes import node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
@@ -23,6 +23,7 @@ from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, Drai
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.node_replacements import Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
 from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
@@ -30,7 +31,14 @@ from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
-from agents.logic.nodes.unneeded_nodes import DISABLED, GroupSize, ScaleDown, ScaleDownChoice, ScaleDownNode, ScaleDownSettings
+from agents.logic.nodes.unneeded_nodes import (
+    DISABLED,
+    GroupSize,
+    ScaleDown,
+    ScaleDownChoice,
+    ScaleDownNode,
+    ScaleDownSettings,
+)
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
@@ -124,6 +132,7 @@ class NodeDecisions:
     remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     grow: list[GroupIncrease] = field(default_factory=list)
     delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
+    outdated: Replacements = field(default_factory=Replacements)
     taint: list[str] = field(default_factory=list)
     untaint: list[str] = field(default_factory=list)
     scale_up: ScaleUp = field(default_factory=ScaleUp)
@@ -167,12 +176,20 @@ class NodeAutoscaler:
 
     # Deciding
 
-    def step(
-        self, world: NodeDecisionInputs, around: ExpanderContext, now: float, *, shrink: bool = True, explain: int = 0
+    def step(  # noqa: PLR0913  # what is known, and what is asked, by keyword
+        self,
+        world: NodeDecisionInputs,
+        around: ExpanderContext,
+        now: float,
+        *,
+        shrink: bool = True,
+        explain: int = 0,
+        replace: Sequence[str] = (),
     ) -> NodeDecisions:
         """Decide on all groups. Without `shrink` no node is looked at: something urgent came between two looks.
 
-        `explain`: of so many natures of pods that no group helps it is found out why.
+        `explain`: of so many natures of pods that no group helps it is found out why. `replace` are nodes that are to go although
+        they are needed, once there is room for their pods.
         """
         found = NodeDecisions()
         if not self.settings.from_zero and not any(one.ready for one in world.nodes):
@@ -187,7 +204,7 @@ class NodeAutoscaler:
         if found.not_triggered and explain:
             found.helpless = _explained(cluster, self._groups(world, now), found.not_triggered, explain)
         if shrink and self.settings.shrink and placed is not None:
-            self._shrink(world, cluster, placed, found, now)
+            self._shrink(world, cluster, placed, found, now, replace)
         if self.settings.enforce_minimum:
             minima = {group.name: group.least for group in world.groups}
             found.grow += scaleup.below_minimum(self._groups(world, now), minima, cluster, self.settings.scale_up)
@@ -262,13 +279,14 @@ class NodeAutoscaler:
         cluster.open[start : cluster.size] = False
         return waiting.placed if calm else None
 
-    def _shrink(
+    def _shrink(  # noqa: PLR0913, PLR0917  # what is known, and where the answers go
         self,
         world: NodeDecisionInputs,
         cluster: ScheduledCluster,
         placed: Mapping[Row, list[SchedulablePod]],
         found: NodeDecisions,
         now: float,
+        replace: Sequence[str],
     ) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
@@ -295,6 +313,12 @@ class NodeAutoscaler:
                 sum(one.deleting is not None and one.draining for one in world.nodes),
             )
             found.delete = self.scale_down.choose(groups, running, cluster, now)
+        if replace:
+            going = {one.node.name for one in (*found.delete.empty, *found.delete.drain)}
+            wanted = [one for one in nodes if one.name in replace and one.name not in going and one.deleting is None]
+            wanted.sort(key=lambda one: replace.index(one.name))
+            offers = {one.name: node_replacements.offer(one.name, one.template, groups[one.name], nodes) for one in world.groups}
+            found.outdated = node_replacements.find(self.scale_down, cluster, wanted, offers, scene)
         if not found.delete.empty and not found.delete.drain:
             self._soft_taints(world, found)
 
@@ -319,6 +343,9 @@ class NodeAutoscaler:
         most = self.settings.soft_taints
         wanted = self.scale_down.unneeded
         staying = [one for one in world.nodes if one.deleting is None]
+        if not most:
+            found.untaint = [one.node.name for one in staying if one.soft_tainted]
+            return
         found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
         new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
         found.taint = new[: most - len(found.untaint)]

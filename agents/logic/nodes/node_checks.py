@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from agents.engine.turn import Event
 from schemas import bounds
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
@@ -23,11 +31,14 @@ _NAMED = {
     PodDisruptionBudgetRemoved: ("namespace", "name"),
     ReplicaControllerChanged: ("namespace", "kind", "name"),
     ReplicaControllerRemoved: ("namespace", "kind", "name"),
+    ExpanderPrioritiesSeen: ("namespace", "name"),
+    ExpanderPrioritiesGone: ("namespace", "name"),
     NodeGroupSeen: ("group",),
     NodeGroupGone: ("group",),
     NodeInstanceSeen: ("group", "instance"),
     NodeInstanceGone: ("group", "instance"),
     ScalingActivityFailed: ("group",),
+    InstanceInterruptionNoticed: ("instance", "notice"),
 }
 """The fields that make the key of each fact, beside its cluster."""
 

@@ -80,6 +80,8 @@ class ScalerSettings:
     """Nodes that go at one time."""
     most_drains: int = 1
     """Nodes that go at one time with pods that must move."""
+    soft_taints: int = 10
+    """Nodes whose soft taint (DeletionCandidateOfClusterAutoscaler) one look sets or takes off; 0 sets none and takes all off."""
     ignore_daemonsets: bool = False
     """Whether pods of DaemonSets count as no use of their node."""
     ignore_mirror_pods: bool = False
@@ -118,6 +120,18 @@ class ScalerSettings:
     """Share of a cluster's nodes that may be away or being removed, where no control record says another. Not upstream's."""
     expires: Seconds = Seconds(120.0)
     """A plan to grow is void after this time; a plan to remove a node when its evictions took all their time. Not upstream's."""
+    repair_after: Seconds = Seconds(0.0)
+    """A node that has not been ready for so long is replaced, needed or not; 0 leaves it alone. Not upstream's."""
+    most_broken: Fraction = Fraction(0.2)
+    """No node of a group is repaired while more than this share of its nodes is not ready: the fault is elsewhere, then."""
+    expire_after: Seconds = Seconds(0.0)
+    """A node that is older is replaced; 0 lets nodes grow old. A replacement is ready before the node goes. Not upstream's."""
+    drift: bool = False
+    """Whether nodes are replaced that were started from another version of their group's launch template. Not upstream's."""
+    interruptions: bool = True
+    """Whether a node goes at once when its cloud announces that it takes the instance. Not upstream's."""
+    rebalances: bool = False
+    """Whether it goes, too, when its cloud would rather have it replaced. Not upstream's."""
     seed: int = 1
     """Decides among groups that are equally good, together with the turn."""
 

@@ -5,7 +5,7 @@ waited for happened, and once in each interval, because timers run. It never low
 for the facts it stays silent. It touches neither the cluster nor its cloud.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from agents.engine.tables.chunked_state import PartedState
@@ -13,23 +13,24 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, scaling_plans
+from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, outdated_nodes, scaling_plans
 from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
-from agents.logic.nodes.scaler_state import NO_ATTENTION, Attention, OpenNodePlan, SaidLast, ScalerState
+from agents.logic.nodes.scaler_state import NO_ATTENTION, SOFT, Attention, OpenNodePlan, SaidLast, ScalerState
 from agents.logic.nodes.scaling_plans import NAME, PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
 from agents.logic.stage_rules import StageRules
 from schemas import times
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 2
+PROGRAM = 3
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -122,7 +123,10 @@ class Scaler(PartedState):
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
         """A plan was not carried out. Only what failed holds the next one back: a refusal or a late consumer says nothing."""
-        if key.split("/")[1] == "group":
+        kind = key.split("/")[1]
+        if kind == SOFT:
+            return
+        if kind == "group":
             auto.state.requests.pop(plan.group, None)
             if outcome.result is Result.FAILED:
                 detail = outcome.detail.value or "failed"
@@ -139,7 +143,8 @@ class Scaler(PartedState):
         context = PlanContext(turn, self.partition, cluster, self.settings, view)
         auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
         around = cluster_view.expander_context(view, self.settings, turn.number)
-        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED)
+        outdated = outdated_nodes.find(view, self.settings, now) if look else {}
+        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=list(outdated))
         control = state.control.get(cluster)
         pause = shared_guards.paused(control)
         decided: list[Decided] = []
@@ -147,6 +152,9 @@ class Scaler(PartedState):
         if pause is None:
             decided += self._growth(context, found, auto)
             decided += self._removals(context, found, auto, refusals)
+            decided += self._interrupted(context)
+            decided += self._replacements(context, found, auto, outdated)
+            decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
         refusals += self._refusals(context, found, auto, look=look)
@@ -189,7 +197,13 @@ class Scaler(PartedState):
             auto.grew(one.group, one.after - one.before, now)
             waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
             places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
-            yield context.decided(plan, *places, context.view.groups[one.group].place)
+            yield context.decided(plan, *places, context.view.groups[one.group].place, *self._priorities_place(context))
+
+    def _priorities_place(self, context: PlanContext) -> tuple[Place, ...]:
+        """Where the priorities of groups stand, if they had a say."""
+        known = context.view.priorities
+        asked = Expander.PRIORITY in self._core.scale_up.expanders
+        return () if known is None or not asked else (known.place,)
 
     def _removals(
         self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
@@ -217,9 +231,11 @@ class Scaler(PartedState):
                 auto.started([one.node.group], now)
                 headcount.acting += 1
 
-    def _removal(self, context: PlanContext, key: str, one: UnneededNode, now: float) -> Decided:
+    def _removal(
+        self, context: PlanContext, key: str, one: UnneededNode, now: float, reason: RemovalReason | None = None
+    ) -> Decided:
         uids = self.clusters.ready_index().uids(f"{context.cluster}/{one.node.name}")
-        plan = scaling_plans.removal(context, one, uids)
+        plan = scaling_plans.removal(context, one, uids, reason)
         place = context.view.nodes[one.node.name].place
         return self._planned(context, key, one.node.group, plan, now, place, draining=not one.empty)
 
@@ -235,6 +251,63 @@ class Scaler(PartedState):
     ) -> Decided:
         self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
         return context.decided(plan, *places, context.view.groups[group].place)
+
+    def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
+        """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
+
+        No budget holds them, because they go in any case. Their pods count as waiting from then on, so groups grow for them.
+        """
+        state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
+        for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
+            key = f"{cluster}/node/{name}"
+            if not self._new(cluster, key, SaidLast("remove", "interrupted")):
+                continue
+            uids = state.ready_index().uids(f"{cluster}/{name}")
+            plan = scaling_plans.interruption(context, name, notice.fact, uids)
+            state.call(cluster, now)
+            place = context.view.nodes[name].place
+            yield self._planned(context, key, plan.group, plan, now, notice.place, place, draining=True)
+
+    def _replacements(
+        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
+    ) -> Iterator[Decided]:
+        """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets.
+
+        A node that is not ready is away already, so no budget holds its repair; `most_broken` and `most_drains` do.
+        """
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        for group, name in found.outdated.start.items():
+            key, seen = f"{cluster}/group/{group}", context.view.sized[group]
+            waits = seen.target >= seen.most or auto.state.upcoming(group, now) or auto.state.backoff.of(group, now) is not None
+            if waits or not self._new(cluster, key, SaidLast("grow", f"{seen.target} for {name}")):
+                continue
+            plan = scaling_plans.replacement(context, group, name, outdated[name])
+            state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), plan.after))
+            auto.grew(group, 1, now)
+            yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
+        headcount, share = self._headcount(context.view), shared_guards.budget(state.control.get(cluster), self.settings.budget)
+        going = len(found.delete.empty) + len(found.delete.drain)
+        drains = sum(one.deleting is not None for one in context.view.inputs.nodes) + going
+        for one in found.outdated.go:
+            name = one.node.name
+            broken = outdated[name] is RemovalReason.BROKEN
+            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", headcount, share, "nodes")):
+                return
+            if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
+                drains, headcount.acting = drains + 1, headcount.acting + 1
+                auto.started([one.node.group], now)
+                yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
+
+    def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
+        """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        for name, tainted in (*((name, False) for name in found.untaint), *((name, True) for name in found.taint)):
+            key, known = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
+            if self._new(cluster, key, SaidLast("soft-taint", str(tainted))):
+                plan = scaling_plans.soft_taint(context, name, tainted=tainted)
+                group = context.view.seen[name].group
+                state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))
+                yield context.decided(plan, known.place)
 
     @staticmethod
     def _headcount(view: ClusterView) -> Headcount:
@@ -255,6 +328,9 @@ class Scaler(PartedState):
             said.append(self._about_cluster(context, "limited", found.scale_up.refused))
         if context.view.inputs.waiting and not found.grow:
             said += [scaling_plans.skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
+        if context.view.inputs.waiting and Expander.PRIORITY in self._core.scale_up.expanders:
+            priorities = cluster_view.priorities_of(context.view.priorities)
+            said += [scaling_plans.no_priorities(context, priorities)] if isinstance(priorities, str) else []
         index = self.clusters.ready_index()
         for pods in found.helpless:
             shape = index.shape_of(pods.pod)
@@ -268,7 +344,7 @@ class Scaler(PartedState):
 
     def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
         """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
-        stay = {**auto.scale_down.stays, **found.delete.waiting}
+        stay = {**auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
         fresh: list[ScaleRefused] = []
         for name in sorted(stay):
             one = stay[name]
@@ -295,6 +371,9 @@ class Scaler(PartedState):
 
     def _place(self, context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
         """Where the fact stands that a refusal is about."""
+        priorities = context.view.priorities
+        if event.code == expanders.INVALID:
+            return () if priorities is None else (priorities.place,)
         if event.subject.kind is SubjectKind.NODE:
             return (context.view.nodes[event.subject.name].place,)
         known = context.view.groups.get(event.subject.name)
@@ -308,7 +387,7 @@ class Scaler(PartedState):
             parts = key.split("/", 3)
             about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
             kind = parts[2] if parts[1] == "said" else parts[1]
-            known = about in context.view.nodes or about in context.view.unregistered if kind == "node" else waiting
+            known = about in context.view.nodes or about in context.view.unregistered if kind in ("node", SOFT) else waiting
             if not known:
                 state.said.remove(key)
 

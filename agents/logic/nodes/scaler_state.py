@@ -11,12 +11,20 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event, Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.nodes import rule_bounds
+from agents.logic.nodes import cluster_facts, rule_bounds
 from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, ScalingActivityFailed
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -31,14 +39,23 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
+READY = "Ready"
+SOFT = "soft"
+"""The part of a plan's key that says that it is about a node's soft taint."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The newest fact about a node, and its place in the log."""
+    """The newest fact about a node, and its place in the log. `unready`: since when it is not ready, in seconds."""
 
     fact: NodeDetailsChanged
     place: Place
+    unready: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet says that it is ready."""
+        return self.fact.conditions.get(READY) == "True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +67,26 @@ class KnownGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownPriorities:
+    """The newest fact about the priority expander's ConfigMap, and its place in the log."""
+
+    fact: ExpanderPrioritiesSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNotice:
+    """What the cloud announced last of an instance, and its place in the log."""
+
+    fact: InstanceInterruptionNoticed
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class OpenNodePlan:
-    """A plan about a group or a node without final outcome. `after` is a group's size; `since` and `expires` are seconds.
+    """A plan about a group or a node without final outcome; `since` and `expires` are seconds.
+
+    `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
 
     `done`: it was carried out, and the facts do not show it yet.
     """
@@ -105,6 +140,10 @@ class ScalerState:
         self.pods: ObjectTable[PlacedPod] = ObjectTable("pods", PlacedPod, 256)
         self.budgets: ObjectTable[PodDisruptionBudgetChanged] = ObjectTable("budgets", PodDisruptionBudgetChanged, 16)
         self.controllers: ObjectTable[ReplicaControllerChanged] = ObjectTable("controllers", ReplicaControllerChanged, 64)
+        self.priorities: ObjectTable[KnownPriorities] = ObjectTable("priorities", KnownPriorities, 4)
+        """By cluster."""
+        self.notices: ObjectTable[KnownNotice] = ObjectTable("notices", KnownNotice, 16)
+        """By cluster and instance, until the instance is gone."""
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.reports: ObjectTable[SourceReported] = ObjectTable("reports", SourceReported, 4)
         self.plans: ObjectTable[OpenNodePlan] = ObjectTable("plans", OpenNodePlan, 16)
@@ -128,6 +167,8 @@ class ScalerState:
             self.pods,
             self.budgets,
             self.controllers,
+            self.priorities,
+            self.notices,
             self.control,
             self.reports,
             self.plans,
@@ -208,6 +249,9 @@ class ScalerState:
                 self.instances.upsert(f"{event.cluster}/{event.instance}", event)
             case NodeInstanceGone() as event:
                 self.instances.remove(f"{event.cluster}/{event.instance}")
+                self.notices.remove(f"{event.cluster}/{event.instance}")
+            case InstanceInterruptionNoticed() as event:
+                self._notice(event, recorded.place, now)
             case ScalingActivityFailed() as event:
                 self.failures.append(event)
                 self.plans.remove(f"{event.cluster}/group/{event.group}")
@@ -215,12 +259,26 @@ class ScalerState:
             case _:
                 pass
 
+    def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
+        """An instance that nobody knows is nobody's business."""
+        key = f"{event.cluster}/{event.instance}"
+        if key in self.instances:
+            self.notices.upsert(key, KnownNotice(event, place))
+            self.call(event.cluster, now)
+
     def _settle(self, event: NodeGroupSeen) -> None:
         """A plan to grow is over when the group has the size."""
         plan_key = f"{event.cluster}/group/{event.group}"
         plan = self.plans.get(plan_key)
         if plan is not None and plan.done and event.desired >= plan.after:
             self.plans.remove(plan_key)
+
+    def _settle_taint(self, event: NodeDetailsChanged) -> None:
+        """A plan for a soft taint is over when the node shows it."""
+        key = f"{event.cluster}/{SOFT}/{event.node}"
+        plan = self.plans.get(key)
+        if plan is not None and bool(plan.after) == cluster_facts.soft_tainted(event):
+            self.plans.remove(key)
 
     def _scheduling_fact(self, recorded: Recorded, now: float) -> None:
         match recorded.event:
@@ -232,12 +290,22 @@ class ScalerState:
                 self._shape(f"{event.cluster}/{event.shape}", event)
             case NodeDetailsChanged() as event:
                 key = f"{event.cluster}/{event.node}"
-                if key not in self.nodes:
+                before = self.nodes.get(key)
+                if before is None:
                     self.call(event.cluster, now)
-                self.nodes.upsert(key, KnownNode(event, recorded.place))
+                since = now if before is None or before.unready is None else before.unready
+                known = KnownNode(event, recorded.place)
+                self.nodes.upsert(key, known if known.ready else replace(known, unready=since))
+                self._settle_taint(event)
             case NodeDetailsRemoved() as event:
                 self.nodes.remove(f"{event.cluster}/{event.node}")
                 self.plans.remove(f"{event.cluster}/node/{event.node}")
+                self.plans.remove(f"{event.cluster}/{SOFT}/{event.node}")
+            case ExpanderPrioritiesSeen() as event:
+                self.priorities.upsert(event.cluster, KnownPriorities(event, recorded.place))
+                self.call(event.cluster, now)
+            case ExpanderPrioritiesGone() as event:
+                self.priorities.remove(event.cluster)
             case event:
                 self._object(event)
 

@@ -6,19 +6,19 @@ from datetime import timedelta
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import node_utilization, scale_up
+from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.node_autoscaler import HelplessPods, NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
-from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
 from schemas import times
 from schemas.decisions import NodeUpdate
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.recommendations import Because
-from schemas.facts.node_groups import NodeInstanceSeen
+from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeInstanceSeen
 from schemas.ids import DecisionId
 from schemas.names import Place, PodName
 from schemas.subjects import Subject
@@ -85,6 +85,8 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
         because["option"] = {"nodes": best.nodes, "pods": best.pods, "cpu": best.cpu, "memory": best.memory}
         because["node"] = dict(best.template.allocatable)
         because["equally good"] = [each.group for each in choice.equals][:MOST_EXAMPLES]
+    if choice is not None and choice.events:
+        because["expander"] = [f"{reason} {group}".rstrip() for reason, group in choice.events[:MOST_EXAMPLES]]
     if found.scale_up.skipped:
         because["skipped"] = dict(sorted(found.scale_up.skipped.items())[:MOST_EXAMPLES])
     return ScaleUpPlanned(
@@ -102,11 +104,35 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
     )
 
 
-def removal(context: PlanContext, one: UnneededNode, uids: Mapping[str, str]) -> NodeRemovalPlanned:
-    """A node that goes. `uids` are those of the pods that it has now: such as a simulation put there are not evicted."""
+def replacement(context: PlanContext, group: str, name: str, reason: RemovalReason) -> ScaleUpPlanned:
+    """A group that grows by one, so that a node of it can go later."""
+    settings, fact, before = context.settings, context.view.groups[group].fact, context.view.sized[group].target
+    return ScaleUpPlanned(
+        id=context.id("scale-up", group),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires),
+        cluster=context.cluster,
+        group=group,
+        before=before,
+        after=before + 1,
+        pods=0,
+        examples=(),
+        expander="replacement",
+        because={"replaces": name, "reason": str(reason), "desired": fact.desired, "least": fact.least, "most": fact.most},
+    )
+
+
+def removal(
+    context: PlanContext, one: UnneededNode, uids: Mapping[str, str], why: RemovalReason | None = None
+) -> NodeRemovalPlanned:
+    """A node that goes, because it is not needed or, where `why` says so, although it is.
+
+    `uids` are those of the pods that it has now: such as a simulation put there are not evicted.
+    """
     name, settings = one.node.name, context.settings
     known, instance = context.view.nodes[name].fact, context.view.instance_of[name]
     reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
+    reason = why or reason
     return NodeRemovalPlanned(
         id=context.id("remove", name),
         at=context.turn.at,
@@ -123,6 +149,32 @@ def removal(context: PlanContext, one: UnneededNode, uids: Mapping[str, str]) ->
         grace=settings.longest_grace,
         drain=settings.drain_time,
         because=_removal_numbers(context, one),
+    )
+
+
+def interruption(
+    context: PlanContext, name: str, notice: InstanceInterruptionNoticed, uids: Mapping[str, str]
+) -> NodeRemovalPlanned:
+    """A node whose instance the cloud takes. Every pod that does not belong to the node is evicted: it would die with it."""
+    settings, known, instance = context.settings, context.view.nodes[name].fact, context.view.instance_of[name]
+    pods = [pod for pod in context.view.seen[name].pods if not is_mirror(pod.nature.annotations)]
+    noticed = notice.noticed or notice.at
+    return NodeRemovalPlanned(
+        id=context.id("remove", name),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
+        cluster=context.cluster,
+        node=name,
+        node_uid=known.uid,
+        provider_id=known.provider_id,
+        instance=instance.instance,
+        group=instance.group,
+        reason=RemovalReason.INTERRUPTED,
+        evict=_names([pod for pod in pods if not is_daemon(pod.nature)], uids),
+        daemons=_names([pod for pod in pods if is_daemon(pod.nature)], uids),
+        grace=settings.longest_grace,
+        drain=settings.drain_time,
+        because={"notice": str(notice.kind), "noticed": times.rfc3339(noticed), "pods": len(pods)},
     )
 
 
@@ -156,6 +208,21 @@ def utilization(context: PlanContext, name: str) -> dict[str, object]:
     except UtilizationError as error:
         return {"utilization": str(error)}
     return {"utilization": round(used.highest, 4), "of": used.resource, "threshold": threshold, "pods": len(seen.pods)}
+
+
+def soft_taint(context: PlanContext, name: str, *, tainted: bool) -> SoftTaintPlanned:
+    """A node that gets the taint of one that may go soon, or loses it. Source: core/scaledown/actuation/softtaint.go."""
+    settings = context.settings
+    return SoftTaintPlanned(
+        id=context.id("soft-taint", name),
+        at=context.turn.at,
+        expires=context.turn.at + timedelta(seconds=settings.expires),
+        cluster=context.cluster,
+        node=name,
+        node_uid=context.view.nodes[name].fact.uid,
+        tainted=tainted,
+        because={**utilization(context, name), "unneeded": tainted},
+    )
 
 
 def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPlanned:
@@ -192,6 +259,14 @@ def refusal(context: PlanContext, subject: Subject, objection: Objection, number
         count=count,
         because=numbers,
     )
+
+
+def no_priorities(context: PlanContext, why: str) -> ScaleRefused:
+    """The ConfigMap of the priority expander cannot be used, so that expander tells no group from another."""
+    known = context.view.priorities
+    namespace, name = ("", "cluster-autoscaler-priority-expander") if known is None else (known.fact.namespace, known.fact.name)
+    subject = Subject.of_object(context.cluster, "ConfigMap", namespace, name)
+    return refusal(context, subject, Objection(expanders.INVALID, why), {}, len(context.view.inputs.waiting))
 
 
 def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:

@@ -243,6 +243,20 @@ class ScaleDown:
             found[one.name] = UnneededNode(one, since, drained, risky, tuple(moves))
         return found
 
+    def movable(self, cluster: ScheduledCluster, one: ScaleDownNode, scene: DrainContext) -> UnneededNode | StayingNode:
+        """What is to be moved off a node that is needed, and where to; or why it cannot be. The cluster keeps the moves."""
+        drained = draining.of_node(one.pods, scene)
+        if drained.blocker is not None:
+            return StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason)
+        if drained.wait:
+            return StayingNode(StayReason.WAITING, drained.wait[0].key)
+        moves = self._move(cluster, one, drained, np.flatnonzero(cluster.open[: cluster.size])[::-1])
+        if moves is None:
+            return StayingNode(StayReason.NO_PLACE)
+        risky = not scene.budgets.allow_at_once(drained.move)
+        scene.budgets.use(drained.move)
+        return UnneededNode(one, scene.now, drained, risky, tuple(moves))
+
     def _fail(self, one: ScaleDownNode, stay: StayingNode, now: float) -> None:
         self.stays[one.name] = stay
         self.failed[one.name] = now + self.settings.recheck

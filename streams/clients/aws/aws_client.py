@@ -1,4 +1,4 @@
-"""The calls of AutoScaling and EC2 that node groups need, each bounded in time and pages.
+"""The calls of AutoScaling, EC2 and SQS that node groups need, each bounded in time and pages.
 
 Sizes only go up: there is no call here that lowers a group's size as such, because AWS would then choose the victim. The
 SDK makes each call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block:
@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.clients.aws import auto_scaling_groups, ec2_instances, launch_templates
+from streams.clients.aws import auto_scaling_groups, ec2_instances, interruption_notices, launch_templates
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.clients.aws.interruption_notices import QueueMessage
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.errors import BadInput, EdgeError, GiveUp, TryAgain
 
@@ -28,6 +29,7 @@ _NAMES_AT_ONCE = 50
 """Groups or instances that one call may name."""
 _CONNECT = 5.0
 _ACTIVITIES = 100
+_MESSAGES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,11 @@ class _AwsRequest:
 
 
 class AwsClient:
-    """AutoScaling and EC2 of one region of one account. Any thread may call."""
+    """AutoScaling, EC2 and SQS of one region of one account. Any thread may call."""
 
-    def __init__(self, autoscaling: Any, ec2: Any) -> None:
-        """Both are clients of the SDK; `connect` makes them."""
-        self._clients = {"autoscaling": autoscaling, "ec2": ec2}
+    def __init__(self, autoscaling: Any, ec2: Any, sqs: Any = None) -> None:
+        """All are clients of the SDK; `connect` makes them."""
+        self._clients = {"autoscaling": autoscaling, "ec2": ec2, "sqs": sqs}
 
     @property
     def address(self) -> str:
@@ -204,6 +206,16 @@ class AwsClient:
         request = _request("ec2", "DescribeInstanceTypes", "describing instance types of", "the region", MaxResults=_AT_ONCE)
         return {one.name: one for one in self._read(request, "InstanceTypes", ec2_instances.read_size)}
 
+    def messages(self, queue: str) -> list[QueueMessage]:
+        """Up to ten messages of a queue (its URL). Others do not see them for a while; who is done with one removes it."""
+        request = _request("sqs", "ReceiveMessage", "reading queue", queue, QueueUrl=queue, MaxNumberOfMessages=_MESSAGES)
+        return _decoded(request, self._call(request).get("Messages") or (), interruption_notices.read_message)
+
+    def remove_message(self, queue: str, message: QueueMessage) -> None:
+        """Remove a message that was read from a queue."""
+        arguments = {"QueueUrl": queue, "ReceiptHandle": message.receipt}
+        self._call(_request("sqs", "DeleteMessage", "removing a message from queue", queue, **arguments))
+
     # Changing
 
     def raise_desired(self, group: AutoScalingGroup, to: int) -> None:
@@ -277,7 +289,7 @@ def connect(options: AwsOptions) -> AwsClient:
     )
     try:
         session = boto3.session.Session(region_name=options.region)
-        clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in ("autoscaling", "ec2")]
+        clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in ("autoscaling", "ec2", "sqs")]
     except exceptions.BotoCoreError as error:
         raise BadInput(f"AWS cannot be asked with these settings (aws.region, aws.endpoint, AWS_PROFILE): {error}") from error
     return AwsClient(*clients)

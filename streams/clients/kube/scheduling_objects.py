@@ -102,12 +102,24 @@ class EmptyDir(msgspec.Struct, frozen=True, gc=False):
     medium: str = ""
 
 
+class ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The PersistentVolumeClaim that a volume is from."""
+
+    claim_name: str = ""
+
+
+class EphemeralVolume(msgspec.Struct, frozen=True, gc=False):
+    """A volume whose claim is made for the pod."""
+
+
 class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A volume, as far as it may live on the node."""
+    """A volume, as far as it may live on the node, or be attached to it."""
 
     name: str
     empty_dir: EmptyDir | None = None
     host_path: dict[str, str] | None = None
+    persistent_volume_claim: ClaimReference | None = None
+    ephemeral: EphemeralVolume | None = None
 
 
 class ScheduledPodSpec(PodSpec, frozen=True, gc=False, rename="camel", kw_only=True):
@@ -161,6 +173,105 @@ class DetailedNodeObject(NodeObject, frozen=True, gc=False, kw_only=True):
     metadata: AnnotatedMeta
     spec: DetailedNodeSpec = DetailedNodeSpec()
     status: DetailedNodeStatus = DetailedNodeStatus()
+
+
+class ClaimSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What a claim asks for, and the volume that it has."""
+
+    access_modes: list[str] | None = None
+    storage_class_name: str | None = None
+    volume_name: str = ""
+
+
+class ClaimObject(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolumeClaim as the API server sends it."""
+
+    metadata: ObjectMeta
+    spec: ClaimSpec = ClaimSpec()
+
+
+class CsiVolumeSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The driver of a volume, and the name that it has there."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class VolumeNodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    """On which nodes a volume can be."""
+
+    required: NodeSelectorTerms | None = None
+
+
+class VolumeSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Where a volume is and who attaches it."""
+
+    storage_class_name: str = ""
+    csi: CsiVolumeSource | None = None
+    aws_elastic_block_store: dict[str, object] | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class VolumeStatus(msgspec.Struct, frozen=True, gc=False):
+    """Whether a claim has it."""
+
+    phase: str = ""
+
+
+class VolumeObject(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolume as the API server sends it."""
+
+    metadata: AnnotatedMeta
+    spec: VolumeSpec = VolumeSpec()
+    status: VolumeStatus = VolumeStatus()
+
+
+class TopologyTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Values of node labels among which a volume of a class is made."""
+
+    match_label_expressions: list[SelectorTermExpression] | None = None
+
+
+class StorageClassObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A StorageClass as the API server sends it."""
+
+    metadata: ObjectMeta
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class AttachLimit(msgspec.Struct, frozen=True, gc=False):
+    """How many volumes a driver attaches to a node; none means that nobody says."""
+
+    count: int | None = None
+
+
+class CsiNodeDriver(msgspec.Struct, frozen=True, gc=False):
+    """A driver on a node."""
+
+    name: str
+    allocatable: AttachLimit | None = None
+
+
+class CsiNodeSpec(msgspec.Struct, frozen=True, gc=False):
+    """The drivers on a node."""
+
+    drivers: list[CsiNodeDriver] | None = None
+
+
+class CsiNodeObject(msgspec.Struct, frozen=True, gc=False):
+    """A CSINode as the API server sends it: it has the name of its node."""
+
+    metadata: ObjectMeta
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class ConfigMapObject(msgspec.Struct, frozen=True, gc=False):
+    """A ConfigMap as the API server sends it."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
 
 
 class DisruptionBudgetSpec(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import structlog
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
 from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
@@ -14,7 +14,7 @@ from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import group_growth, removal_marks
+from streams.consumers.nodes import group_growth, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.errors import EdgeError
 from streams.log_context import LogContext
@@ -35,7 +35,7 @@ class NodeWorld:
 def asg_consumer(
     context: LogContext, world: NodeWorld, options: RemovalOptions | None = None, lease: HolderLease | None = None
 ) -> Executor:
-    """A consumer that carries out ScaleUpPlanned and NodeRemovalPlanned, while it holds the `lease` if there is one."""
+    """A consumer that carries out the decisions about nodes, while it holds the `lease` if there is one."""
     chosen = options or RemovalOptions()
     permit = ActPermit(lease)
     removal = NodeRemoval(world.aws, world.nodes, world.now, permit, chosen)
@@ -49,6 +49,13 @@ def asg_consumer(
             look=lambda plan: group_growth.look(world.aws, plan),
         ),
         Handler(TOPIC, NodeRemovalPlanned, Action.REMOVE_NODE, act=removal.act, look=removal.look, undo=removal.undo),
+        Handler(
+            TOPIC,
+            SoftTaintPlanned,
+            Action.SOFT_TAINT,
+            act=lambda plan: soft_taints.change(world.nodes, plan, permit, world.now()),
+            look=lambda plan: soft_taints.look(world.nodes, plan),
+        ),
         permit=permit,
         upkeep=lambda pending: sweep(world, pending),
     )

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from schemas.decisions.node_updates import NodeRemovalPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
 from streams.clients.aws.auto_scaling_groups import GroupInstance
@@ -115,7 +115,7 @@ class NodeRemoval:
         if strange is not None:
             return strange
         at_limit = self._at_limit(plan)
-        if at_limit is not None:
+        if at_limit is not None and plan.reason is not RemovalReason.INTERRUPTED:
             return at_limit
         marks = removal_marks.added(node, plan.id, at=self._now(), cordon=self._options.cordon)
         self._check_permit(plan)
@@ -132,13 +132,13 @@ class NodeRemoval:
         left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
         bound = [pod for pod in left if not pod.leaving]
         limit = options.delay + plan.drain + (0 if bound else plan.grace + options.gone_margin)
-        if left and taken > limit:
+        if left and taken > limit and not (plan.reason is RemovalReason.BROKEN and not bound):
             return HandlerResult(Result.FAILED, f"after {taken:.0f} s there still are {_named(left)}", _why_left(bound))
         if bound:
             refused = self._evict(plan, bound)
             if refused is not None:
                 raise _wait(plan, f"{_named(bound)} still to be evicted: {refused}", _EVICT_AGAIN, refused.detail)
-        if left:
+        if left and taken <= limit:
             raise _wait(plan, f"{_named(left)} still there", _SOON)
         self._wait_for_daemons(plan, pods)
         self._wait_for_hooks(plan, node)
@@ -194,6 +194,9 @@ class NodeRemoval:
 
     def _terminate(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult:
         at_limit = self._at_limit(plan)
+        if at_limit is not None and at_limit.detail is OutcomeDetail.AT_LIMIT and plan.reason is RemovalReason.INTERRUPTED:
+            left = f"node '{plan.node}' is empty; AWS takes instance '{plan.instance}', and its group starts another one"
+            return HandlerResult(Result.DONE, left, OutcomeDetail.ACCEPTED)
         if at_limit is not None:
             return at_limit
         self._check_permit(plan)

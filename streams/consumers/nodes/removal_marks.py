@@ -48,6 +48,11 @@ def foreign(node: DrainableNode) -> bool:
     return MARK not in node.labels and any(taint.get("key") == TAINT for taint in node.taints)
 
 
+def leaves(node: DrainableNode) -> bool:
+    """Whether anybody, we included, is taking the node away."""
+    return MARK in node.labels or foreign(node)
+
+
 def added(node: DrainableNode, decision: str, *, at: datetime, cordon: bool) -> Mapping[str, Json]:
     """What puts our marks on a node, as `metadata` and `spec`."""
     name = digest(decision)

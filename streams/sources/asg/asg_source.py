@@ -13,6 +13,7 @@ import structlog
 
 from schemas import event_bounds
 from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
@@ -22,10 +23,12 @@ from schemas.facts.node_groups import (
 )
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
+from streams.clients.aws import interruption_notices
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
 from streams.clients.aws.instance_prices import InstancePrices
+from streams.clients.aws.interruption_notices import QueueMessage
 from streams.errors import EdgeError, TryAgain
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -61,12 +64,14 @@ class GroupBounds:
 class GroupSelection:
     """Which groups are ours: those named here, and those that carry all these tags (an empty value stands for any).
 
-    `prices` are those of their nodes, as far as somebody has told them.
+    `prices` are those of their nodes, as far as somebody has told them. `notices` is the URL of the queue into which AWS
+    announces that it takes instances; empty for none.
     """
 
     explicit: tuple[GroupBounds, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     prices: InstancePrices = field(default_factory=InstancePrices)
+    notices: str = ""
 
 
 class AsgSource:
@@ -111,6 +116,8 @@ class AsgSource:
         changed = self._publish_groups(groups, self._published, at)
         busy = [group for group in groups if not group.settled or group.name in changed]
         self._publish(self._failures(busy, self._published, at), at, sees=True)
+        if self._selection.notices:
+            self._publish_notices(self._selection.notices, at)
         return all(group.settled for group in groups)
 
     def _groups(self) -> list[AutoScalingGroup]:
@@ -193,6 +200,29 @@ class AsgSource:
                     found.append(fact)
         return found
 
+    def _publish_notices(self, queue: str, at: datetime) -> None:
+        """Publish what AWS announces, and remove from the queue what is in the log. What AWS refuses is said."""
+        try:
+            messages = self._client.messages(queue)
+            facts = [fact for message in messages for fact in self._noticed(message, at)]
+            if messages and self._append(facts):
+                for message in messages:
+                    self._client.remove_message(queue, message)
+        except EdgeError as error:
+            self._say("notices", str(error))
+
+    def _noticed(self, message: QueueMessage, at: datetime) -> Iterator[InstanceInterruptionNoticed]:
+        """What a message says of instances of ours."""
+        try:
+            notice = interruption_notices.read_notice(message)
+        except ValueError as error:
+            self._say("notices", f"message '{message.id}' of the queue is no event: {error}"[:500])
+            return
+        known = {} if self._published is None else self._published.instances
+        for instance in notice.instances if notice is not None else ():
+            if notice is not None and instance in known:
+                yield InstanceInterruptionNoticed(at, self._context.cluster, instance, notice.kind, message.id, notice.noticed)
+
     def _fits(self, fact: GroupFact) -> bool:
         """Whether every reader would take a fact; what none would take is named, and left out."""
         fault = event_bounds.fault(fact)
@@ -201,14 +231,21 @@ class AsgSource:
         return fault is None
 
     def _publish(self, facts: Iterable[GroupFact], at: datetime, *, sees: bool) -> None:
+        self._append(facts, self._report(at, sees=sees))
+
+    def _append(self, facts: Iterable[GroupFact | InstanceInterruptionNoticed], more: Iterable[NewRecord] = ()) -> bool:
+        """Whether the log has taken all of it."""
         context = self._context
         partition = context.topics.partition_of(context.cluster)
         records = [
             context.codec.encode(fact, topic=TOPIC, key=context.cluster, partition=partition, source=SOURCE) for fact in facts
         ]
-        self._outbox.publish(facts=[*records, *self._report(at, sees=sees)], scrapes=())
-        if self._outbox.flush() and self._outbox.report_losses():
+        self._outbox.publish(facts=[*records, *more], scrapes=())
+        flushed = self._outbox.flush()
+        if flushed and self._outbox.report_losses():
             self._published = None
+            return False
+        return flushed
 
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
         """That this source is at work, when it is time to say so, or when what it sees has changed."""

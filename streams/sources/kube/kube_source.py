@@ -21,12 +21,21 @@ from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    ClaimObject,
+    ConfigMapObject,
+    CsiNodeObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+    StorageClassObject,
+    VolumeObject,
+)
 from streams.clients.kube.watched_objects import (
     ControllerObject,
+    CronJobObject,
     EventObject,
     KubeObject,
-    LeaseObject,
     LimitRangeObject,
     NodeObject,
     ReplicationControllerObject,
@@ -45,7 +54,7 @@ from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPu
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
-from streams.sources.kube.publish.scheduling_publisher import SchedulingPublisher
+from streams.sources.kube.publish.scheduling_publisher import STORAGE, SchedulingPublisher
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (
     CheckpointsFound,
@@ -60,7 +69,7 @@ from streams.sources.kube.watch.notifications import (
     WatchSynced,
 )
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS, WebhookLease
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS, PrioritiesMap, WebhookLease
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
@@ -68,7 +77,7 @@ REPORT_PERIOD = timedelta(seconds=30)
 """How often the source reports that it is at work."""
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
-_SCHEDULING_KINDS = ("poddisruptionbudgets", "replicasets", HPAS.name, "leases")
+_SCHEDULING_KINDS = (*STORAGE, "configmaps", "poddisruptionbudgets", "replicasets", HPAS.name, "leases")
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
 
@@ -76,8 +85,9 @@ _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, 
 class SourceOptions:
     """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
 
-    `nodes`: whether what node scaling needs is told, which needs all namespaces. `replicas`: whether EHPAs
-    and scales are, with `queries`. `webhook`: its Lease; without one nothing is told of what else holds updates back.
+    `nodes`: whether what node scaling needs is told, which needs all namespaces; with `priorities`, that ConfigMap, too.
+    `replicas`: whether EHPAs and scales are, with `queries`. `webhook`: its Lease; without one nothing is told of what else
+    holds updates back.
     """
 
     now: Callable[[], datetime]
@@ -87,6 +97,7 @@ class SourceOptions:
     replicas: bool = False
     queries: MetricQueries = no_queries
     webhook: WebhookLease | None = None
+    priorities: PrioritiesMap | None = None
 
 
 class KubeSource:
@@ -258,12 +269,12 @@ class KubeSource:
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
                 self._pods.record_eviction(found)
-            case DisruptionBudgetObject() | AutoscalerObject() | PredictionObject() | HpaObject() | LeaseObject():
-                pass
-            case _:
+            case ControllerObject() | ReplicationControllerObject() | CronJobObject():
                 controller = controllers.from_object(CONTROLLERS[kind], found)
                 if self._graph.upsert(controller):
                     self._controller_changed(controller.key)
+            case _:
+                pass
 
     @staticmethod
     def _upsert_scheduling(scheduling: SchedulingPublisher, kind: str, found: KubeObject, at: datetime) -> None:
@@ -275,6 +286,12 @@ class KubeSource:
                 scheduling.node(found, at)
             case DisruptionBudgetObject():
                 scheduling.budget(found, at)
+            case CsiNodeObject():
+                scheduling.drivers(found, at)
+            case ClaimObject() | VolumeObject() | StorageClassObject():
+                scheduling.storage(found, at)
+            case ConfigMapObject():
+                scheduling.priorities(found, at)
             case ControllerObject() | ReplicationControllerObject():
                 scheduling.controller(CONTROLLERS[kind], found, at)
             case _:

@@ -75,7 +75,13 @@ class WatchThreads:
         self, api: Api, context: LogContext, options: SourceOptions, *, list_watch: ListWatchClient | None = None
     ) -> None:
         list_watch = ListWatchClient(api) if list_watch is None else list_watch
-        wanted = watches(options.namespaces, nodes=options.nodes, replicas=options.replicas, webhook=options.webhook)
+        wanted = watches(
+            options.namespaces,
+            nodes=options.nodes,
+            replicas=options.replicas,
+            webhook=options.webhook,
+            priorities=options.priorities,
+        )
         self._inbox = Inbox()
         self._lookups = Lookups(list_watch, ScaleClient(api), options.namespaces)
         self._reflectors = [Reflector(list_watch, watch, self._inbox.put) for watch in wanted]

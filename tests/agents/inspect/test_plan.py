@@ -153,3 +153,11 @@ def test_why_not_answers_for_one_pod(
 def test_why_not_of_a_pod_that_nobody_knows_says_so(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
     assert shop.run("why-not", "shop/nobody") != 0
     assert "no source has published a pod 'shop/nobody'" in capsys.readouterr().err
+
+
+def test_why_not_answers_for_all_pods_of_a_workload(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.run("why-not", "workload", "shop/Deployment/cart") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" of ")[0] for line in lines] == ["1 pod", "1 pod"]
+    assert all(line.split(" of ")[1].startswith("demo/shop/Deployment/cart: should be changed") for line in lines)
+    assert sum("guard 'tolerance' says" in line for line in lines) == 1

@@ -127,13 +127,15 @@ class NodeTerm:
 class Volume:
     """A volume that is bound, or will be: who attaches it, where it can be, and whether a second user is refused.
 
-    `terms` are the node terms of the PersistentVolume (or of the allowed topologies of its class); empty means anywhere.
+    `terms` are the node terms of the PersistentVolume (or of the allowed topologies of its class); empty means anywhere. `own`:
+    each pod of the shape has one of its own, and `handle` tells only those of one pod apart.
     """
 
     driver: str
     handle: str
     terms: tuple[NodeTerm, ...] = ()
     exclusive: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

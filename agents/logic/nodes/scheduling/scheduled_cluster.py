@@ -199,7 +199,10 @@ class ScheduledCluster:
         for port in shape.ports:
             self._count(self.ports.setdefault(port, {}), rows, pods)
         for volume in dict.fromkeys(shape.volumes):
-            changed = self._count(self.attached.setdefault((volume.driver, volume.handle), {}), rows, pods)
+            if volume.own:
+                changed = dict(zip(rows.tolist(), pods.tolist(), strict=True))
+            else:
+                changed = self._count(self.attached.setdefault((volume.driver, volume.handle), {}), rows, pods)
             held = self.volumes.setdefault(volume.driver, np.zeros(len(self.free), np.int64))
             held = self.volumes[volume.driver] = grown(held, len(self.free))  # type: ignore[assignment]  # grown keeps the dtype
             held[list(changed)] += list(changed.values())

@@ -144,7 +144,7 @@ def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 
 def volumes_single(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """VolumeRestrictions: a volume for a single pod has no user yet, on any node."""
-    wanted = [one for one in cluster.shapes[shape].volumes if one.exclusive]
+    wanted = [one for one in cluster.shapes[shape].volumes if one.exclusive and not one.own]
     free = not any(cluster.attached.get((one.driver, one.handle)) for one in wanted)
     return np.full(len(range(*rows.indices(cluster.size))), free)
 
@@ -160,7 +160,7 @@ def volumes_limit(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mas
             limit = cluster.nodes[row].attachable.get(driver)
             if limit is not None:
                 mine = [one for one in wanted if one.driver == driver]
-                new = sum(row not in cluster.attached.get((driver, one.handle), {}) for one in mine)
+                new = sum(one.own or row not in cluster.attached.get((driver, one.handle), {}) for one in mine)
                 used = 0 if held is None or row >= len(held) else int(held[row])
                 result[place] &= not new or used + new <= limit
     return result

@@ -33,7 +33,7 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- $list = append $list (dict "name" "webhook" "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000) -}}
 {{- end -}}
 {{- if $v.nodeScaling.enabled -}}
-{{- $list = append $list (dict "name" "source-asg" "account" "ullage-source-asg" "args" (list "source" "asg") "values" $v.sourceAsg "aws" true) -}}
+{{- $list = append $list (dict "name" "source-asg" "account" "ullage-source-asg" "args" (list "source" "asg") "values" $v.sourceAsg "api" true "aws" true) -}}
 {{- if $acts -}}
 {{- $list = append $list (dict "name" "consumer-asg" "account" "ullage-consumer-asg" "args" (list "consumer" "asg") "values" $v.asgConsumer "api" true "aws" true) -}}
 {{- end -}}

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
+from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
 from schemas.facts.replica_controllers import ReplicaControllerChanged
@@ -33,6 +34,7 @@ F = TypeVar(
     PodDisruptionBudgetChanged,
     ReplicaControllerChanged,
     HpaTargetChanged,
+    ExpanderPrioritiesSeen,
 )
 
 

@@ -13,6 +13,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import (
+    AttachedVolume,
     ControllingOwner,
     LabelDemand,
     LabelQuery,
@@ -29,6 +30,7 @@ from schemas.pod_requests import CPU, ContainerRequests, ContainerResize
 from schemas.units import Seconds
 from streams.clients.kube.pod_objects import ContainerStatus, StatusCondition
 from streams.clients.kube.scheduling_objects import (
+    CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
     NodeSelectorTerm,
@@ -74,6 +76,12 @@ def node(found: DetailedNodeObject, cluster: str, at: datetime) -> NodeDetailsCh
         capacity=amounts(found.status.capacity),
         annotations=_annotations(meta.annotations),
     )
+
+
+def attach_limits(found: CsiNodeObject) -> dict[str, int]:
+    """How many volumes each driver attaches to a node, as far as it says."""
+    limits = {one.name: one.allocatable.count for one in found.spec.drivers or () if one.allocatable is not None}
+    return {name: count for name, count in sorted(limits.items()) if count is not None and count >= 0}
 
 
 def budget(found: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDisruptionBudgetChanged:
@@ -122,8 +130,8 @@ def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime)
     )
 
 
-def shape(found: ScheduledPodObject, cluster: str, at: datetime) -> PodShapeSeen:
-    """The shape of a pod. Raises ValueError for a bad quantity."""
+def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[AttachedVolume, ...] = ()) -> PodShapeSeen:
+    """The shape of a pod that brings these volumes along. Raises ValueError for a bad quantity."""
     meta, spec = found.metadata, found.spec
     owner = next((one for one in meta.owner_references if one.controller), None)
     affinity = spec.affinity
@@ -142,6 +150,7 @@ def shape(found: ScheduledPodObject, cluster: str, at: datetime) -> PodShapeSeen
         affinity=_between(affinity.pod_affinity if affinity is not None else None),
         anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
         spread=tuple(_spread(one, labels) for one in spec.topology_spread_constraints or ()),
+        volumes=volumes,
         owner=None if owner is None else ControllingOwner(owner.kind, _owner_name(owner.kind, owner.name), owner.api_version),
         annotations=_annotations(meta.annotations),
         restart_policy=spec.restart_policy,

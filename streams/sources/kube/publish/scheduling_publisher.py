@@ -4,23 +4,38 @@ A shape is published before the first pod that has it and forgotten with the las
 what changed meanwhile is published.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    ClaimObject,
+    ConfigMapObject,
+    CsiNodeObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+    StorageClassObject,
+    VolumeObject,
+)
 from streams.clients.kube.watched_objects import ControllerObject, ReplicationControllerObject
 from streams.log_context import LogContext
 from streams.publishing.published_state import newest
-from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish import priority_config_map, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
 
 TOPIC = "scheduling-changes"
+STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
+"""What says where the volumes of pods are. Pods that have some are told once all of it was listed."""
+StorageObject = ClaimObject | VolumeObject | StorageClassObject
 MOST = 1_000_000
 """Records to read back at a start."""
 
@@ -32,6 +47,7 @@ class PublishedScheduling:
     nodes: dict[str, NodeDetailsChanged] = field(default_factory=dict)
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
+    priorities: dict[str, ExpanderPrioritiesSeen] = field(default_factory=dict)
     pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
     shapes: set[str] = field(default_factory=set)
 
@@ -46,6 +62,12 @@ class SchedulingPublisher:
         self._uses: dict[str, int] = {}
         self._told: set[str] = set()
         self._shape_of: dict[str, str] = {}
+        self._volumes = VolumeIndex()
+        self._with_claims: dict[str, ScheduledPodObject] = {}
+        self._unlisted = set(STORAGE)
+        self._attachable: dict[str, Mapping[str, int]] = {}
+        self._bare_nodes: dict[str, NodeDetailsChanged] = {}
+        """Nodes without what their drivers say, by name."""
         publish = publisher.publish
         self._nodes: PublishedFacts[NodeDetailsChanged] = PublishedFacts(
             publish, lambda one: publish(NodeDetailsRemoved(self._at, one.cluster, one.node))
@@ -55,6 +77,9 @@ class SchedulingPublisher:
         )
         self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
             publish, lambda one: publish(ReplicaControllerRemoved(self._at, one.cluster, one.namespace, one.kind, one.name))
+        )
+        self._priorities: PublishedFacts[ExpanderPrioritiesSeen] = PublishedFacts(
+            publish, lambda one: publish(ExpanderPrioritiesGone(self._at, one.cluster, one.namespace, one.name))
         )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
 
@@ -68,6 +93,7 @@ class SchedulingPublisher:
         self._nodes.restore(found.nodes)
         self._budgets.restore(found.budgets)
         self._controllers.restore(found.controllers)
+        self._priorities.restore(found.priorities)
         self._pods.restore(found.pods)
 
     def _read(self) -> PublishedScheduling:
@@ -100,6 +126,10 @@ class SchedulingPublisher:
                 found.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
             case ReplicaControllerRemoved(cluster=self._cluster):
                 found.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+            case ExpanderPrioritiesSeen(cluster=self._cluster):
+                found.priorities[f"{event.namespace}/{event.name}"] = event
+            case ExpanderPrioritiesGone(cluster=self._cluster):
+                found.priorities.pop(f"{event.namespace}/{event.name}", None)
             case _:
                 pass
 
@@ -108,7 +138,59 @@ class SchedulingPublisher:
     def node(self, found: DetailedNodeObject, at: datetime) -> None:
         """A node exists."""
         self._at = at
-        self._nodes.upsert(found.metadata.name, scheduling_facts.node(found, self._cluster, at))
+        name = found.metadata.name
+        self._bare_nodes[name] = scheduling_facts.node(found, self._cluster, at)
+        self._publish_node(name)
+
+    def drivers(self, found: CsiNodeObject, at: datetime) -> None:
+        """A node's drivers say how many volumes they attach."""
+        self._at = at
+        name = found.metadata.name
+        self._attachable[name] = scheduling_facts.attach_limits(found)
+        self._publish_node(name)
+
+    def _publish_node(self, name: str) -> None:
+        node = self._bare_nodes.get(name)
+        if node is not None:
+            self._nodes.upsert(name, replace(node, at=self._at, attachable=self._attachable.get(name, {})))
+
+    def storage(self, found: StorageObject, at: datetime) -> None:
+        """A claim, a volume or a class exists: the pods that it concerns may fit elsewhere now."""
+        self._at = at
+        index, meta = self._volumes, found.metadata
+        match found:
+            case ClaimObject():
+                claims = [f"{meta.namespace}/{meta.name}"]
+                index.claims[claims[0]] = found
+            case VolumeObject():
+                index.volumes[meta.name] = found
+                free = found.spec.storage_class_name
+                claims = [*index.claims_with(volume=meta.name), *index.claims_with(storage_class=free)]
+            case StorageClassObject():
+                index.classes[meta.name] = found
+                claims = index.claims_with(storage_class=meta.name)
+        self._pods_again(index.users_of(claims))
+
+    def _storage_gone(self, gone: ObjectGone) -> None:
+        index = self._volumes
+        match gone.kind:
+            case "persistentvolumeclaims":
+                claims = [f"{gone.namespace}/{gone.name}"]
+                index.claims.pop(claims[0], None)
+            case "persistentvolumes":
+                claims = index.claims_with(volume=gone.name)
+                index.volumes.pop(gone.name, None)
+            case _:
+                claims = index.claims_with(storage_class=gone.name)
+                index.classes.pop(gone.name, None)
+        self._pods_again(index.users_of(claims))
+
+    def _pods_again(self, uids: Iterable[str]) -> None:
+        """Tell pods again whose volumes may look different."""
+        for uid in sorted(uids):
+            found = self._with_claims.get(uid)
+            if found is not None:
+                self._place(found)
 
     def budget(self, found: DisruptionBudgetObject, at: datetime) -> None:
         """A disruption budget exists."""
@@ -123,11 +205,31 @@ class SchedulingPublisher:
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
         self._controllers.put(name, fact)
 
+    def priorities(self, found: ConfigMapObject, at: datetime) -> None:
+        """The ConfigMap of the priority expander exists."""
+        self._at = at
+        name = f"{found.metadata.namespace}/{found.metadata.name}"
+        self._priorities.upsert(name, priority_config_map.seen(found, self._cluster, at))
+
     def pod(self, found: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
         self._at = at
         uid = found.metadata.uid
-        shape = scheduling_facts.shape(found, self._cluster, at)
+        ended = found.status.phase in scheduling_facts.FINISHED
+        others = self._volumes.use(uid, None if ended else found)
+        if not ended and claims_of(found):
+            self._with_claims[uid] = found
+        else:
+            self._with_claims.pop(uid, None)
+        self._place(found)
+        self._pods_again(others)
+
+    def _place(self, found: ScheduledPodObject) -> None:
+        """Tell where a pod is, or may be; not before it is known where its volumes are."""
+        uid, at = found.metadata.uid, self._at
+        if uid in self._with_claims and self._unlisted:
+            return
+        shape = scheduling_facts.shape(found, self._cluster, at, self._volumes.volumes_of(found))
         fact = scheduling_facts.placement(found, shape.shape, self._cluster, at)
         if fact is None:
             self._forget_pod(uid)
@@ -148,9 +250,17 @@ class SchedulingPublisher:
             case "pods":
                 self._forget_pod(gone.uid)
             case "nodes":
+                self._bare_nodes.pop(gone.name, None)
                 self._nodes.remove(gone.name)
+            case "csinodes":
+                self._attachable.pop(gone.name, None)
+                self._publish_node(gone.name)
+            case kind if kind in STORAGE:
+                self._storage_gone(gone)
             case "poddisruptionbudgets":
                 self._budgets.remove(f"{gone.namespace}/{gone.name}")
+            case "configmaps":
+                self._priorities.remove(f"{gone.namespace}/{gone.name}")
             case _:
                 self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
 
@@ -158,13 +268,19 @@ class SchedulingPublisher:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""
         self._at = at
         match kind:
+            case kind if kind in STORAGE:
+                self._unlisted.discard(kind)
+                if not self._unlisted:
+                    self._pods_again(self._with_claims)
             case "pods":
-                self._pods.mark_synced()
+                self._pods.mark_synced(waiting=self._with_claims if self._unlisted else ())
                 self._told &= self._uses.keys()
             case "nodes":
                 self._nodes.mark_synced()
             case "poddisruptionbudgets":
                 self._budgets.mark_synced()
+            case "configmaps":
+                self._priorities.mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
             case _:
@@ -177,7 +293,7 @@ class SchedulingPublisher:
             if at - fact.at >= older and shape in self._told:
                 self._shapes[shape] = again = replace(fact, at=at)
                 self._publisher.publish(again)
-        for facts in (self._nodes, self._budgets, self._controllers, self._pods):
+        for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._pods):
             facts.republish(at, older)
 
     # Pods and their shapes
@@ -192,6 +308,8 @@ class SchedulingPublisher:
         self._publisher.publish(PodPlacementRemoved(self._at, fact.cluster, fact.pod))
 
     def _forget_pod(self, uid: str) -> None:
+        self._with_claims.pop(uid, None)
+        self._pods_again(self._volumes.use(uid, None))
         self._pods.remove(uid)
         shape = self._shape_of.pop(uid, None)
         if shape is not None:

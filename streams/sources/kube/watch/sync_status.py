@@ -20,6 +20,9 @@ KINDS_BEHIND: Mapping[str, tuple[str, ...]] = {
         "daemonsets",
         "jobs",
         "replicationcontrollers",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
     ),
 }
 """By topic, the kinds that its facts come from: while one is out of sync, facts are missing."""

@@ -9,7 +9,16 @@ from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    ClaimObject,
+    ConfigMapObject,
+    CsiNodeObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+    StorageClassObject,
+    VolumeObject,
+)
 from streams.clients.kube.watched_objects import (
     CheckpointObject,
     ControllerObject,
@@ -61,6 +70,13 @@ _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
 BUDGETS: ApiResource[KubeObject] = ApiResource(
     "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", DisruptionBudgetObject
 )
+_STORAGE: Sequence[ApiResource[KubeObject]] = (
+    ApiResource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", ClaimObject),
+    ApiResource("persistentvolumes", "/api/v1/persistentvolumes", VolumeObject),
+    ApiResource("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", StorageClassObject),
+    ApiResource("csinodes", "/apis/storage.k8s.io/v1/csinodes", CsiNodeObject),
+)
+"""Where the volumes of pods are, and how many of them a node attaches."""
 HPAS: ApiResource[KubeObject] = ApiResource(
     "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
 )
@@ -98,21 +114,42 @@ class WebhookLease:
         return ResourceWatch("leases", ApiResource("leases", path, LeaseObject, field_selector=f"metadata.name={self.name}"))
 
 
+@dataclass(frozen=True, slots=True)
+class PrioritiesMap:
+    """The ConfigMap of the priority expander."""
+
+    namespace: str
+    name: str
+
+    @property
+    def watch(self) -> ResourceWatch:
+        """The watch of this one object."""
+        path = api_paths.scoped("/api/v1", self.namespace, "configmaps")
+        resource = ApiResource("configmaps", path, ConfigMapObject, field_selector=f"metadata.name={self.name}")
+        return ResourceWatch("configmaps", resource)
+
+
 def watches(
-    namespaces: Sequence[str] = (), *, nodes: bool = False, replicas: bool = False, webhook: WebhookLease | None = None
+    namespaces: Sequence[str] = (),
+    *,
+    nodes: bool = False,
+    replicas: bool = False,
+    webhook: WebhookLease | None = None,
+    priorities: PrioritiesMap | None = None,
 ) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
-    With `nodes`, all that node scaling needs is read; with `replicas`, what scales workloads; with `webhook`, what else
-    updates of pods go by.
+    With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, what scales
+    workloads; with `webhook`, what else updates of pods go by.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (BUDGETS,)
     scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
     more = () if webhook is None else (webhook.watch,)
     if nodes:
-        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, NODES))]
-        return (*(ResourceWatch(each.name, each) for each in seen), *more)
+        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, NODES))]
+        asked = () if priorities is None else (priorities.watch,)
+        return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
     if namespaces:
         found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]

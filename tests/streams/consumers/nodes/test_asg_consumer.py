@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from schemas.decisions.node_updates import RemovalReason, SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail
 from schemas.policies.control import Mode
 from schemas.units import Seconds
-from streams.consumers.nodes import removal_marks
+from streams.consumers.nodes import removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import HOOK, RemovalOptions
-from tests.support.asg_scene import Killed, NodeScene, pod
+from tests.support.asg_scene import CLUSTER, Killed, NodeScene, pod
 from tests.support.aws_double import AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
@@ -339,3 +340,75 @@ def test_options_without_a_cordon_only_taint(aws: AwsDouble) -> None:
     assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]
     assert aws.calls("SetInstanceProtection") == []
     assert scene.at - timedelta(minutes=1) < scene.outcomes()[0].at
+
+
+def soft(scene: NodeScene, node: str, *, tainted: bool, identifier: str = "soft") -> None:
+    uid = scene.nodes.nodes[node].uid
+    plan = SoftTaintPlanned(identifier, scene.at, scene.at + timedelta(minutes=2), CLUSTER, node, uid, tainted, {})
+    scene.publish(plan, "node-updates")
+
+
+def test_a_soft_taint_is_set_beside_other_taints_and_taken_off_again(scene: NodeScene) -> None:
+    other = {"key": "spot", "effect": "NoSchedule"}
+    scene.nodes.nodes["one"] = replace(scene.nodes.nodes["one"], taints=(other,))
+    soft(scene, "one", tainted=True)
+    scene.consumer.poll_once()
+    wanted = {"key": soft_taints.TAINT, "value": str(int(scene.at.timestamp())), "effect": "PreferNoSchedule"}
+    assert list(scene.nodes.nodes["one"].taints) == [other, wanted]
+    soft(scene, "one", tainted=False, identifier="off")
+    scene.consumer.poll_once()
+    assert list(scene.nodes.nodes["one"].taints) == [other]
+    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)] * 2
+
+
+def test_a_node_that_goes_or_is_another_one_gets_no_soft_taint(scene: NodeScene) -> None:
+    scene.remove("one", evict=[pod("a"), pod("b")])
+    scene.consumer.poll_once()
+    soft(scene, "one", tainted=True)
+    soft(scene, "two", tainted=True, identifier="other")
+    scene.nodes.nodes["two"] = replace(scene.nodes.nodes["two"], uid="uid-successor")
+    scene.consumer.poll_once()
+    assert scene.ended() == [("refused", OutcomeDetail.MOVED)] * 2
+    assert not any(taint["key"] == soft_taints.TAINT for taint in scene.nodes.nodes["one"].taints)
+
+
+def test_a_soft_taint_that_was_set_before_a_crash_is_not_set_again(scene: NodeScene) -> None:
+    scene.fuse, scene.after = 2, True
+    soft(scene, "one", tainted=True)
+    with pytest.raises(Killed):
+        scene.consumer.poll_once()
+    version = scene.nodes.nodes["one"].version
+    scene.fuse = None
+    scene.restarted().poll_once()
+    assert (scene.ended(), scene.nodes.nodes["one"].version) == ([("done", OutcomeDetail.ALREADY_DONE)], version)
+
+
+def test_a_node_that_the_cloud_takes_is_emptied_also_where_its_group_may_not_shrink(aws: AwsDouble) -> None:
+    scene = NodeScene(aws, least=2)
+    scene.nodes.add("one", scene.instances[0], pod("a"))
+    scene.remove("one", evict=[pod("a")], reason=RemovalReason.INTERRUPTED)
+    scene.run()
+    (outcome,) = scene.outcomes()
+    assert (outcome.result.value, outcome.detail) == ("done", OutcomeDetail.ACCEPTED)
+    assert "is empty; AWS takes instance" in outcome.reason
+    assert ([name for name, _ in scene.nodes.evictions], scene.terminated(), scene.aws.desired("pool")) == (["a"], [], 2)
+
+
+def test_where_the_group_may_shrink_the_instance_ends_with_its_place(scene: NodeScene) -> None:
+    scene.remove("two", evict=[pod("z")], reason=RemovalReason.INTERRUPTED)
+    scene.run()
+    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
+
+
+def test_a_broken_node_goes_although_its_pods_never_end(scene: NodeScene) -> None:
+    scene.nodes.stubborn = {"z"}
+    scene.remove("two", evict=[pod("z")], reason=RemovalReason.BROKEN, grace=5.0, drain=10.0)
+    scene.run(rounds=80)
+    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
+
+
+def test_a_broken_node_whose_pod_a_budget_protects_stays(scene: NodeScene) -> None:
+    scene.nodes.protected = {"z"}
+    scene.remove("two", evict=[pod("z")], reason=RemovalReason.BROKEN, grace=5.0, drain=10.0)
+    scene.run(rounds=80)
+    assert (scene.ended(), scene.terminated()) == ([("failed", OutcomeDetail.BUDGET)], [])

@@ -1,0 +1,70 @@
+"""Which nodes are to be replaced although they are needed: broken ones, old ones, and such of another launch template.
+
+It only says which. Whether one may go now is decided as for any other node that is drained.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from agents.logic.nodes.aws.asg_provider import DYING
+from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scaler_state import KnownNotice
+from schemas import times
+from schemas.decisions.node_updates import RemovalReason
+from schemas.facts.node_groups import InterruptionKind, NodeGroupSeen, NodeInstanceSeen
+
+
+def find(view: ClusterView, settings: ScalerSettings, now: float) -> Mapping[str, RemovalReason]:
+    """The reason of each such node: broken ones first, then the oldest."""
+    wanted = settings.expire_after or settings.drift or settings.repair_after
+    if settings.profile == ScalerProfile.UPSTREAM or not wanted:
+        return {}
+    repairable = _repairable(view, settings) if settings.repair_after else frozenset()
+    found: list[tuple[float, str, RemovalReason]] = []
+    for name, instance in view.instance_of.items():
+        known = view.nodes[name].fact
+        since = times.to_seconds(instance.launched or known.created)
+        unready = view.nodes[name].unready
+        if unready is not None and instance.group in repairable and now - unready > settings.repair_after:
+            found.append((float("-inf"), name, RemovalReason.BROKEN))
+        elif settings.expire_after and now - since > settings.expire_after:
+            found.append((since, name, RemovalReason.EXPIRED))
+        elif settings.drift and drifted(view.groups[instance.group].fact, instance):
+            found.append((since, name, RemovalReason.DRIFTED))
+    return {name: reason for _since, name, reason in sorted(found)}
+
+
+def interrupted(
+    view: ClusterView, notice_of: Callable[[str], KnownNotice | None], settings: ScalerSettings
+) -> Iterator[tuple[str, KnownNotice]]:
+    """The nodes whose instances the cloud takes, each with the notice. `notice_of` takes cluster and instance."""
+    if not settings.interruptions or settings.profile == ScalerProfile.UPSTREAM:
+        return
+    for name in sorted(view.instance_of):
+        instance = view.instance_of[name]
+        notice = notice_of(f"{instance.cluster}/{instance.instance}")
+        if notice is None or instance.lifecycle in DYING:
+            continue
+        if settings.rebalances or notice.fact.kind is not InterruptionKind.REBALANCE:
+            yield name, notice
+
+
+def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:
+    """Whether a new instance of the group would be started from another version of a launch template than this one was.
+
+    A version that is no number, such as `$Latest`, is none to compare.
+    """
+    versions = group.launch_version, instance.launch_version
+    return versions[0] != versions[1] and all(one.rpartition(":")[2].isdecimal() and ":" in one for one in versions)
+
+
+def _repairable(view: ClusterView, settings: ScalerSettings) -> frozenset[str]:
+    """The groups of which few enough nodes are not ready."""
+    all_nodes, broken = Counter[str](), Counter[str]()
+    for name, instance in view.instance_of.items():
+        all_nodes[instance.group] += 1
+        broken[instance.group] += view.nodes[name].unready is not None
+    return frozenset(
+        group for group, number in broken.items() if number == 1 or number <= settings.most_broken * all_nodes[group]
+    )

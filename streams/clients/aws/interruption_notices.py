@@ -1,0 +1,74 @@
+"""What EventBridge puts into a queue when AWS takes an instance, or would rather have it replaced.
+
+Rules that send such events to a queue are the user's; docs/nodes.md has them. A message about anything else announces nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from schemas.facts.node_groups import InterruptionKind
+
+_KINDS: Mapping[str, InterruptionKind] = {
+    "EC2 Spot Instance Interruption Warning": InterruptionKind.SPOT,
+    "EC2 Instance Rebalance Recommendation": InterruptionKind.REBALANCE,
+    "AWS Health Event": InterruptionKind.MAINTENANCE,
+}
+_SCHEDULED = "scheduledChange"
+_MOST = 1000
+"""Instances that one message may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """A message as the queue has it; `receipt` removes it."""
+
+    id: str
+    receipt: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptionNotice:
+    """What a message announces, about which instances."""
+
+    kind: InterruptionKind
+    instances: tuple[str, ...]
+    noticed: datetime | None
+
+
+class _Entity(msgspec.Struct):
+    entity_value: str = msgspec.field(default="", name="entityValue")
+
+
+class _Detail(msgspec.Struct):
+    instance: str = msgspec.field(default="", name="instance-id")
+    service: str = ""
+    category: str = msgspec.field(default="", name="eventTypeCategory")
+    entities: list[_Entity] = msgspec.field(default_factory=list, name="affectedEntities")
+
+
+class _Message(msgspec.Struct):
+    kind: str = msgspec.field(default="", name="detail-type")
+    time: datetime | None = None
+    detail: _Detail = msgspec.field(default_factory=_Detail)
+
+
+def read_message(answer: Mapping[str, Any]) -> QueueMessage:
+    """A message of ReceiveMessage. Raises LookupError and TypeError for what is none."""
+    return QueueMessage(str(answer["MessageId"]), str(answer["ReceiptHandle"]), str(answer.get("Body") or ""))
+
+
+def read_notice(message: QueueMessage) -> InterruptionNotice | None:
+    """What a message announces; None for one that announces nothing of an instance. Raises ValueError for what is no event."""
+    found = msgspec.json.decode(message.body, type=_Message)
+    kind, detail = _KINDS.get(found.kind), found.detail
+    if kind is None or (kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED)):
+        return None
+    named = [detail.instance] if detail.instance else [one.entity_value for one in detail.entities[:_MOST]]
+    instances = tuple(name for name in named if name.startswith("i-"))
+    noticed = found.time if found.time is not None and found.time.tzinfo is not None else None
+    return InterruptionNotice(kind, instances, noticed) if instances else None

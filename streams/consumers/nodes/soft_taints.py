@@ -1,0 +1,55 @@
+"""Sets the taint by which the scheduler rather uses other nodes, on a node that may go soon, and takes it off again.
+
+A node that is on its way out, by us or by somebody else, is left alone. The taint is upstream's, so both understand it.
+Source: DeletionCandidateTaint in utils/taints/taints.go.
+"""
+
+from datetime import datetime
+
+from schemas.decisions.node_updates import SoftTaintPlanned
+from schemas.outcomes import OutcomeDetail, Result
+from streams.clients.kube.json_objects import Json
+from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient
+from streams.consumers.executing.act_permit import ActPermit
+from streams.consumers.executing.handler import HandlerResult
+from streams.consumers.nodes import removal_marks
+
+TAINT = "DeletionCandidateOfClusterAutoscaler"
+EFFECT = "PreferNoSchedule"
+
+
+def change(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: ActPermit, now: datetime) -> HandlerResult:
+    """Look, ask the permit, then act; `now` is real time. Raises TryAgain and GiveUp."""
+    node = nodes.node(plan.node)
+    if node is None or node.uid != plan.node_uid:
+        return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' is gone")
+    if removal_marks.leaves(node):
+        return _moved(f"node '{plan.node}' is being taken away")
+    if _tainted(node) == plan.tainted:
+        return _already(plan)
+    others: list[Json] = [taint for taint in node.taints if taint.get("key") != TAINT]
+    ours: list[Json] = [{"key": TAINT, "value": str(int(now.timestamp())), "effect": EFFECT}] if plan.tainted else []
+    permit.check("tainting node", plan.node)
+    nodes.change(node, metadata={}, spec={"taints": [*others, *ours] or None})
+    done = "has" if plan.tainted else "no longer has"
+    return HandlerResult(Result.DONE, f"node '{plan.node}' {done} the taint '{TAINT}'", OutcomeDetail.ACCEPTED)
+
+
+def look(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | None:
+    """The result for a node that is as decided already; None for any other. Raises TryAgain and GiveUp."""
+    node = nodes.node(plan.node)
+    same = node is not None and node.uid == plan.node_uid and _tainted(node) == plan.tainted
+    return _already(plan) if same else None
+
+
+def _tainted(node: DrainableNode) -> bool:
+    return any(taint.get("key") == TAINT for taint in node.taints)
+
+
+def _already(plan: SoftTaintPlanned) -> HandlerResult:
+    has = "has" if plan.tainted else "does not have"
+    return HandlerResult(Result.DONE, f"node '{plan.node}' {has} the taint '{TAINT}' already", OutcomeDetail.ALREADY_DONE)
+
+
+def _moved(what: str) -> HandlerResult:
+    return HandlerResult(Result.REFUSED, f"it moved: {what}", OutcomeDetail.MOVED)

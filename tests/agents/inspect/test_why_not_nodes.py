@@ -1,0 +1,92 @@
+"""`ullage why-not` of nodes that stay, pods that wait for a node, and workloads, from a log alone."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.facts.sources import SourceReported
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Fraction, Seconds
+from tests.support.cluster_events import START, when
+from tests.support.node_scene import CLUSTER, controller, group, joined, node, pod, shape
+from tests.support.updater_log import UpdaterLog
+
+SECOND = 1000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> UpdaterLog:
+    """A full node, an empty one, one that must not be removed, and pods of which one fits nowhere."""
+    made = UpdaterLog(tmp_path / "log.jsonl")
+    reports = [
+        SourceReported(when(START), CLUSTER, "kube", ("scheduling-changes",), Seconds(1e6)),
+        SourceReported(when(START), CLUSTER, "asg", ("node-group-changes",), Seconds(1e6)),
+    ]
+    kept = node("n3", annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"})
+    facts = [
+        group(desired=3), *joined("n1"), *joined("n2"), *joined("n3"), kept, shape(), shape("huge", cpu=64_000), controller(),
+        *[pod(f"web-{number}", node="n1") for number in range(4)], pod("huge-0", "huge"), pod("huge-1", "huge"),
+    ]  # fmt: skip
+    made.turn(START, ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=Fraction(1.0)), *reports, *facts)
+    for second in range(1, 40):
+        made.turn(START + second * SECOND)
+    return made
+
+
+def says(log: UpdaterLog, capsys: pytest.CaptureFixture[str], *asked: str) -> str:
+    capsys.readouterr()
+    assert log.run("why-not", *asked) == 0
+    return capsys.readouterr().out
+
+
+def test_a_node_that_is_used_says_how_much_of_it_and_what_would_let_it_go(
+    log: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = says(log, capsys, "node", "n1")
+    assert "node n1 is there" in found
+    assert "no: NotUnderutilized: enough of it is asked for" in found
+    assert "utilization: 1.0" in found
+    assert "threshold: 0.5" in found
+
+
+def test_a_node_that_waits_for_its_time_and_one_that_must_stay(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no: NotUnneededLongEnough" in says(log, capsys, "node", "n2") or "Cooling" in says(log, capsys, "node", "n2")
+    assert "ScaleDownDisabledAnnotation: its annotation says" in says(log, capsys, "node", "n3")
+
+
+def test_a_pod_that_waits_says_what_keeps_it_off_each_groups_new_node(
+    log: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = says(log, capsys, "shop/huge-1")
+    assert "shop/huge-1 waits for a node" in found
+    assert "NodeResourcesFit: a new node of group 'a' would not take it: Insufficient cpu" in found
+    assert says(log, capsys, "pod", "huge-1") == found
+
+
+def test_a_pause_and_sources_that_fell_silent_are_named(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    log.turn(START + 50 * SECOND, ControlChanged(when(START), CLUSTER, Mode.APPLY, paused=True, budget=Fraction(1.0)))
+    log.turn(START + 51 * SECOND)
+    assert "no: paused:" in says(log, capsys, "node", "n2")
+    log.turn(START + 10_000_000 * SECOND)
+    assert "no: blind: nothing is decided: no source reports facts" in says(log, capsys, "node", "n2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("node", "n9"), "no source has published a node 'n9'"),
+        (("group", "a"), "'group' is no kind of thing that is explained: say pod, workload, node"),
+        (("workload", "shop/Deployment/none"), "no source has published a pod of workload 'demo/shop/Deployment/none'"),
+    ],
+)
+def test_what_nobody_knows_is_said_so(
+    log: UpdaterLog, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], said: str
+) -> None:
+    assert log.run("why-not", *asked) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_looking_writes_nothing(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    before = log.ends()
+    says(log, capsys, "node", "n1")
+    assert log.ends() == before

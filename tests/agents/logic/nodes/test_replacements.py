@@ -1,0 +1,141 @@
+"""Expiry and drift: old nodes and such of another version go, each after its replacement is ready, within the budgets."""
+
+from typing import Any
+
+import pytest
+
+from agents.logic.nodes import outdated_nodes
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.outcomes import Result
+from tests.support.cluster_events import START, when
+from tests.support.node_scene import ScalerRun, controller, group, instance, node, pod, shape
+
+DAY = 86_400_000
+SETTINGS: dict[str, Any] = {"interval": 1.0, "delay_after_add": 0.0, "unneeded_time": 10_000.0}
+
+
+def aged(name: str, days: float, version: str = "lt-1:6", **more: Any) -> list[Any]:
+    """A node that was started so long ago, from a version of a template."""
+    return [instance(name, launched=when(START - int(days * DAY)), launch_version=version), node(name, **more)]
+
+
+def full(name: str, count: int = 4) -> list[Any]:
+    return [pod(f"{name}-{number}", node=name) for number in range(count)]
+
+
+def world(*more: Any, settings: dict[str, Any], **changed: Any) -> ScalerRun:
+    of = group(**{"desired": 2, "launch_version": "lt-1:7", **changed})
+    return ScalerRun(of, shape(), controller(replicas=8), *more, settings={**SETTINGS, **settings})
+
+
+def test_an_expired_node_goes_after_a_replacement_is_ready_and_not_before() -> None:
+    run = world(*aged("n1", 31), *aged("n2", 1), *full("n1"), *full("n2"), settings={"expire_after": 30 * 86_400.0})
+    run.run(5.0)
+    [grown] = run.of(ScaleUpPlanned)
+    assert (grown.before, grown.after, grown.expander, grown.because["replaces"]) == (2, 3, "replacement", "n1")
+    assert run.removed == []
+    run.answer(grown, Result.DONE)
+    run.step(group(desired=3, launch_version="lt-1:7"), instance("n3"))
+    run.run(5.0)
+    assert (run.removed, len(run.grown)) == ([], 1)  # it was started, and is no node yet
+    run.step(node("n3"))
+    run.run(2.0)
+    [gone] = run.of(NodeRemovalPlanned)
+    assert (gone.node, gone.reason, len(gone.evict)) == ("n1", RemovalReason.EXPIRED, 4)
+    run.run(5.0)
+    assert (run.removed, len(run.grown)) == (["n1"], 1)
+
+
+def test_a_drifted_node_with_room_elsewhere_goes_at_once_and_one_after_the_other() -> None:
+    drifted = [*aged("n1", 2), *aged("n2", 1), *aged("n3", 1, "lt-1:7")]
+    run = world(*drifted, *full("n1", 1), *full("n2", 1), settings={"drift": True}, desired=3)
+    run.run(3.0)
+    assert [(one.node, one.reason) for one in run.of(NodeRemovalPlanned)] == [("n1", RemovalReason.DRIFTED)]
+    run.run(10.0)
+    assert run.removed == ["n1"]  # one drain at a time
+    assert run.grown == []
+
+
+def test_where_a_group_may_not_shrink_it_grows_first_and_at_its_maximum_nothing_happens() -> None:
+    least = world(*aged("n1", 2), *aged("n2", 2, "lt-1:7"), settings={"drift": True}, least=2)
+    least.run(3.0)
+    assert (least.grown, least.removed) == ([("a", 2, 3)], [])
+    most = world(*aged("n1", 2), *aged("n2", 2, "lt-1:7"), settings={"drift": True}, least=2, most=2)
+    most.run(3.0)
+    assert (most.grown, most.removed) == ([], [])
+
+
+def test_a_node_with_a_pod_that_must_not_be_moved_stays_and_no_group_grows_for_it() -> None:
+    kept = shape("kept", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    run = world(*aged("n1", 2), kept, controller("kept"), pod("k", "kept", node="n1"), settings={"drift": True}, desired=1)
+    run.run(5.0)
+    assert (run.grown, run.removed) == ([], [])
+    assert "BlockedByPod" in run.refused("n1")
+
+
+def test_pods_that_no_new_node_would_take_are_no_reason_to_grow() -> None:
+    tied = shape("tied", node_selector={"kubernetes.io/hostname": "n1"})
+    run = world(*aged("n1", 2), tied, controller("tied"), pod("t", "tied", node="n1"), settings={"drift": True}, desired=1)
+    run.run(5.0)
+    assert (run.grown, run.removed) == ([], [])
+    assert "NoPlaceToMovePods" in run.refused("n1")
+
+
+@pytest.mark.parametrize("settings", [{}, {"profile": "upstream", "drift": True, "expire_after": 1.0}])
+def test_by_default_and_as_upstream_nothing_is_replaced(settings: dict[str, Any]) -> None:
+    run = world(*aged("n1", 900), *aged("n2", 900), *full("n1"), *full("n2"), settings=settings)
+    run.run(10.0)
+    assert (run.grown, run.removed) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_instance", "drifted"),
+    [
+        ("lt-1:7", "lt-1:6", True),
+        ("lt-1:7", "lt-1:7", False),
+        ("lt-2:7", "lt-1:7", True),
+        ("lt-1:7", "", False),
+        ("lt-1:7", "lt-1:$Latest", False),
+        ("web-config", "lt-1:7", False),
+    ],
+)
+def test_only_numbered_versions_are_compared(of_group: str, of_instance: str, drifted: bool) -> None:
+    assert outdated_nodes.drifted(group(launch_version=of_group), instance("n", launch_version=of_instance)) is drifted
+
+
+def broken(name: str) -> Any:
+    return node(name, conditions={"Ready": "Unknown"})
+
+
+def test_a_node_that_is_not_ready_for_so_long_is_replaced_once_there_is_room_for_its_pods() -> None:
+    nodes = [event for name in ("n1", "n2", "n3") for event in aged(name, 1)]
+    run = world(*nodes, *full("n1"), *full("n2"), settings={"repair_after": 30.0}, desired=3)
+    run.step(broken("n1"))
+    run.run(25.0)
+    run.step(broken("n1"))
+    assert run.removed == []
+    run.run(10.0)
+    assert [(one.node, one.reason) for one in run.of(NodeRemovalPlanned)] == [("n1", RemovalReason.BROKEN)]
+
+
+def test_a_node_that_was_ready_in_between_starts_anew() -> None:
+    run = world(*aged("n1", 1), *aged("n2", 1), *full("n1", 1), settings={"repair_after": 30.0})
+    run.step(broken("n1"))
+    run.run(25.0)
+    run.step(node("n1"))
+    run.step(broken("n1"))
+    run.run(25.0)
+    assert run.removed == []
+    run.run(10.0)
+    assert run.removed == ["n1"]
+
+
+def test_where_many_nodes_of_a_group_are_not_ready_none_is_repaired() -> None:
+    nodes = [event for number in range(8) for event in aged(f"n{number}", 1)]
+    run = world(*nodes, settings={"repair_after": 30.0, "most_broken": 0.3, "max_unready": 0.9}, desired=8)
+    run.step(*[broken(f"n{number}") for number in range(3)])
+    run.run(60.0)
+    assert run.removed == []
+    run.step(node("n2"))
+    run.run(3.0)
+    assert run.removed == ["n0"]

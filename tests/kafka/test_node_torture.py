@@ -1,0 +1,32 @@
+"""The short torture of node groups: sound, and with each mutant among the consumers, which must come out WRONG."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from streams.broker import JarsUnavailable
+from tests.torture.faulty_nodes import MUTANTS
+from tests.torture.node_torture import SHORT, NodeTortureOptions, run
+from tests.torture.recomputation import Report
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+SAYS = {"terminates undrained": "was lost with its node", "grows too far": "which nobody decided"}
+
+
+def tortured(options: NodeTortureOptions) -> Report:
+    try:
+        return asyncio.run(run(options))
+    except JarsUnavailable as error:
+        pytest.skip(str(error))
+
+
+def test_what_aws_and_the_cluster_show_is_what_was_decided_and_done_after_kills_of_all() -> None:
+    report = tortured(dataclasses.replace(SHORT, seed=7))
+    assert report.exact, report
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_torture_finds_a_consumer_that_is_wrong(mutant: str) -> None:
+    report = tortured(dataclasses.replace(SHORT, seed=8, mutant=mutant, die=0.0))
+    assert any(SAYS[mutant] in one for one in report.wrong), report

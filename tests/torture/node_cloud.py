@@ -1,0 +1,147 @@
+"""Groups in moto's AWS whose instances become nodes of a simulated cluster; it remembers what was done to them, and when."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+from urllib.parse import parse_qsl
+
+from schemas.units import Bytes, Cores
+from streams.simulated.cluster import SimulatedCluster
+from streams.simulated.cluster_nodes import ClusterNodes
+from streams.simulated.cluster_spec import SimulatedNode
+from tests.support.aws_double import ZONES, AwsDouble
+
+RAISE, END = "SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup"
+BOOT = 30
+"""Seconds of event time from an instance's start until its node joins."""
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class AwsAct:
+    """A call that AWS carried out: `at` in real time, what the group wanted before it, and its arguments."""
+
+    at: float
+    action: str
+    wanted: int
+    arguments: dict[str, str]
+
+
+class RecordingAws(AwsDouble):
+    """Moto, with every change that it carried out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acts: list[AwsAct] = []
+        inner: Any = self._moto
+        self._moto: Any = lambda environ, start: self._recorded(inner, environ, start)
+
+    def _recorded(self, inner: Any, environ: dict[str, Any], start: Any) -> list[bytes]:
+        body: BytesIO = environ["wsgi.input"]
+        arguments = dict(parse_qsl(body.getvalue().decode(), keep_blank_values=True))
+        action = arguments.pop("Action", "")
+        if action not in (RAISE, END):
+            return list(inner(environ, start))
+        before = self._wanted(arguments)
+        answer = list(inner(environ, start))
+        self.acts.append(AwsAct(time.time(), action, before, arguments))
+        return answer
+
+    def _wanted(self, arguments: dict[str, str]) -> int:
+        if name := arguments.get("AutoScalingGroupName"):
+            return self.desired(name)
+        groups = [name for name in self.names if arguments["InstanceId"] in self.instances(name)]
+        return self.desired(groups[0]) if groups else -1
+
+    names: tuple[str, ...] = ()
+    """The groups of the scene."""
+
+    def look(self) -> dict[str, list[str]]:
+        """The instances of each group at this moment."""
+        with self._lock:
+            return {name: self.instances(name) for name in self.names}
+
+
+@dataclass
+class MotoCloud:
+    """Stands in a simulated cluster for its cloud: a node joins for each instance, and leaves when its instance is gone."""
+
+    aws: RecordingAws
+    nodes: ClusterNodes
+    cores: float = 4.0
+    joined: dict[str, str] = field(default_factory=dict)
+    """The node of each instance, for ever."""
+    ended: list[str] = field(default_factory=list)
+    """Instances that are gone, in order."""
+    _since: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, now: int) -> None:
+        """All that is there has joined."""
+        for group, instances in self.aws.look().items():
+            for one in instances:
+                self._since[one] = now - BOOT
+                self._join(group, one, now)
+
+    def advance(self, now: int) -> list[str]:
+        """Let nodes join and leave; the names of those that left."""
+        there = self.aws.look()
+        for group, instances in there.items():
+            for one in instances:
+                if now >= self._since.setdefault(one, now) + BOOT and one not in self.joined:
+                    self._join(group, one, now)
+        present = {one for instances in there.values() for one in instances}
+        gone = [one for one in self._since if one not in present and one not in self.ended]
+        self.ended += gone
+        left = [self.joined[one] for one in gone if one in self.joined]
+        for name in left:
+            self.nodes.leave(name)
+        return left
+
+    def _join(self, group: str, instance: str, now: int) -> None:
+        name = f"{group}-{instance}"
+        self.joined[instance] = name
+        self.nodes.join(
+            SimulatedNode(
+                name,
+                Cores(self.cores),
+                Bytes(16 * GIB),
+                labels={"group": group, "topology.kubernetes.io/zone": ZONES[0]},
+                provider_id=f"aws:///{ZONES[0]}/{instance}",
+            ),
+            datetime.fromtimestamp(now, UTC),
+        )
+
+
+class NodeCluster(SimulatedCluster):
+    """A simulated cluster on such a cloud. `lost` are pods that were on a node when it left."""
+
+    def __init__(self, aws: RecordingAws, **more: Any) -> None:
+        super().__init__(nodes=(), **more)
+        self.cloud = MotoCloud(aws, self.nodes)  # type: ignore[assignment]  # as far as a cluster needs one
+        self.lost: list[str] = []
+        self.least_ready: dict[str, int] = {}
+
+    def advance(self, to: datetime) -> None:
+        super().advance(to)
+        with self.lock:
+            for one in self.deployments:
+                ready = sum(pod.ready for pod in self.pods_by_name.values() if pod.deployment is one)
+                self.least_ready[one.name] = min(ready, self.least_ready.get(one.name, ready))
+
+    def _lose(self, pod: Any) -> None:
+        if pod.node is not None and pod.node not in self.nodes:
+            self.lost.append(f"{pod.name.namespace}/{pod.name.name} on {pod.node}")
+        super()._lose(pod)
+
+    def marked(self) -> Sequence[str]:
+        """Nodes that are tainted or cordoned by somebody who takes them away."""
+        with self.lock:
+            keys = {"ToBeDeletedByClusterAutoscaler", "ullage.internal/removal"}
+            return [
+                node.name
+                for node in self.nodes
+                if node.unschedulable or keys & {taint["key"] for taint in node.taints} or keys & set(node.labels)
+            ]
