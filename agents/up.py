@@ -62,6 +62,8 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         for name, command in PARTS.items():
             children.start(name, command, environment=environment, keep=True)
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
+        where = f"--brokers {brokers} --set cluster.name={settings.cluster.name}"
+        note(f"more in another terminal: ullage why NAMESPACE/WORKLOAD {where}")
         note(f"watching {cluster_factory.address(settings.cluster)}")
         with log_factory.log(ours) as log:
             for screen in _screens(log, ours, children):
@@ -90,6 +92,7 @@ def _brokers(loaded: LoadedSettings, folder: Path, stack: ExitStack) -> str:
     """Where Kafka is: what was named, or a broker that runs as long as we do."""
     if loaded.origins.get("log.brokers", DEFAULT) != DEFAULT:
         log_factory.answering_connection(loaded.settings)
+        note(f"joining the Kafka at '{loaded.settings.log.brokers}', which log.brokers names")
         return loaded.settings.log.brokers
     note("starting Apache Kafka ...")
     return stack.enter_context(Broker(BrokerSettings(data=folder / "kafka", quick=True), progress=note)).bootstrap

@@ -156,7 +156,8 @@ class Prometheus:
             answer = f"{error}: ask for fewer series, or for a shorter time, at once"
             raise GiveUp(doing=_doing(query), to=self._url, answer=answer) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            answer = f"{type(error).__name__}: {error}"
+            nobody = isinstance(error, urllib3.exceptions.NewConnectionError)
+            answer = "nobody answers there: is the address right?" if nobody else f"{type(error).__name__}: {error}"
             raise Unreachable(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
         if response.status >= _FIRST_REFUSAL:
             raise self._refused(query, response.status, body)
