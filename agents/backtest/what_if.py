@@ -78,7 +78,7 @@ class StretchDecisions:
                     self._count(each.event)
 
     def _recommended(self, batch: RecommendationBatch) -> None:
-        for container, amounts in zip(batch.containers, batch.amounts(), strict=True):
+        for container, amounts in zip(batch.containers, batch.amounts().tolist(), strict=True):
             workload, name = container
             self.targets[workload, name] = (amounts[_CPU], amounts[_MEMORY])
 

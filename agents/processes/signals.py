@@ -6,7 +6,7 @@ While a command cleans up, further signals are ignored; every clean-up is bounde
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
 
 class Stop(BaseException):
@@ -29,20 +29,25 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def until_stopped() -> Iterator[None]:
+class until_stopped:  # noqa: N801  # it reads as the function that it stands for
     """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error.
 
     A signal may come while a Condition is between its locks; then leaving it fails on top of Stop, and Stop is what happened.
+    It may also come before the block begins; so this is no generator, which must not end before it has yielded.
     """
-    try:
-        with stoppable():
-            yield
-    except Stop:
-        return
-    except RuntimeError as error:
-        if not isinstance(error.__context__, Stop):
-            raise
+
+    def __init__(self) -> None:
+        """Changes nothing yet."""
+        self._signals = stoppable()
+
+    def __enter__(self) -> None:
+        """Raise Stop on a signal from now on."""
+        self._signals.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        """Put the handlers back; whether what ended the block was a signal."""
+        self._signals.__exit__(None, None, None)
+        return isinstance(error, Stop) or (isinstance(error, RuntimeError) and isinstance(error.__context__, Stop))
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:

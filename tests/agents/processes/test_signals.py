@@ -4,9 +4,11 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 
+from agents.processes import signals
 from agents.processes.signals import Stop, until_stopped
 
 
@@ -17,6 +19,16 @@ def test_a_signal_ends_the_block_and_the_handlers_are_as_before() -> None:
         time.sleep(10.0)
         pytest.fail("the signal did not end it")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_before_the_block_begins_is_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hit(nullcontext[None]):
+        def __enter__(self) -> None:
+            raise Stop(signal.SIGTERM)
+
+    monkeypatch.setattr(signals, "stoppable", Hit)
+    with pytest.raises(Stop), until_stopped():
+        pytest.fail("the block began")
 
 
 def test_a_lock_that_fails_on_top_of_the_signal_is_the_signal() -> None:
