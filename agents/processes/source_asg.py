@@ -76,7 +76,7 @@ def selection(ours: AwsSettings) -> GroupSelection:
     try:
         explicit = {spec.name: GroupBounds(spec.name, spec.least, spec.most) for spec in map(group_specs.explicit, ours.groups)}
     except group_specs.SpecError as error:
-        raise BadInput(f"aws.groups: {error}") from error
+        raise BadInput(f"aws.groups: {error}; a group is written min:max:name, as 1:10:web") from error
     try:
         tags = group_specs.discovery(ours.discovery)
     except group_specs.SpecError as error:

@@ -29,6 +29,7 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "nodeScaling.discovery": ["asg:tag=k8s.io/cluster-autoscaler/enabled"],
         "nodeScaling.region": "eu-west-1",
         "replicaScaling.enabled": True,
+        "usage.prometheusUrl": "http://prometheus.monitoring.svc:9090",
         "monitoring.serviceMonitor.enabled": True,
         "monitoring.prometheusRule.enabled": True,
         "monitoring.dashboard.enabled": True,
@@ -180,6 +181,11 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
             {"kafka.brokers": "a:1", "kafka.security.mechanism": "AWS_MSK_IAM"},
             "AWS_MSK_IAM needs kafka.security.protocol SASL_SSL",
         ),
+        (
+            {"kafka.brokers": "a:1", "kafka.security.protocol": "SASL_SSL", "kafka.security.mechanism": "SCRAM-SHA-512"},
+            "need kafka.security.secret",
+        ),
+        ({"kafka.brokers": "a:1", "replicaScaling.enabled": True}, "replicaScaling needs usage.prometheusUrl"),
         ({"kafka.brokers": "a:1", "kafka.kind": "strimzi"}, "kafka.strimzi.cluster is needed"),
     ],
 )

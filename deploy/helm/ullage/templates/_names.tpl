@@ -56,6 +56,12 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- if and (eq .Values.kafka.security.mechanism "AWS_MSK_IAM") (or (not .Values.kafka.security.region) (ne .Values.kafka.security.protocol "SASL_SSL")) -}}
 {{- fail "kafka.security.mechanism AWS_MSK_IAM needs kafka.security.protocol SASL_SSL and the cluster's region in kafka.security.region" -}}
 {{- end -}}
+{{- if and (eq .Values.kafka.kind "existing") (hasPrefix "SASL_" .Values.kafka.security.protocol) (ne .Values.kafka.security.mechanism "AWS_MSK_IAM") (not .Values.kafka.security.secret) -}}
+{{- fail "kafka.security.protocol SASL_SSL and SASL_PLAINTEXT need kafka.security.secret: a Secret with username and password" -}}
+{{- end -}}
+{{- if and .Values.replicaScaling.enabled (not .Values.usage.prometheusUrl) (not (dig "prometheus" "url" "" .Values.settings)) -}}
+{{- fail "replicaScaling needs usage.prometheusUrl: the loads of EHPAs come from there" -}}
+{{- end -}}
 {{- $cluster := dict "name" .Values.clusterName "nodes" .Values.nodeScaling.enabled "replicas" .Values.replicaScaling.enabled -}}
 {{- $aws := dict -}}
 {{- with .Values.nodeScaling.region }}{{ $_ := set $aws "region" . }}{{ end -}}
