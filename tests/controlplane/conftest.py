@@ -33,6 +33,11 @@ NODES = ("base-1", "base-2", "base-3")
 @pytest.fixture(scope="session")
 def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
     """The session's control plane."""
+    yield from started(request)
+
+
+def started(request: pytest.FixtureRequest) -> Iterator[Plane]:
+    """A control plane with three nodes; for a test that must be the first in it, too."""
     built = build.folder()
     if not built.is_dir():
         _absent(f"NO CONTROL PLANE: '{built}' is not there. Build it first: python tests/controlplane/build.py")

@@ -19,6 +19,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log_range import read_range
 from streams.topics import Topics
 from tests.controlplane import build
+from tests.controlplane.conftest import started
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support.commands import ROOT, Commands
@@ -81,6 +82,12 @@ class Hour:
     def requests(self) -> set[str]:
         """What the pods' containers request of CPU now."""
         return {pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in self.world.pods("web")}
+
+
+@pytest.fixture(scope="module")
+def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
+    """A plane of its own, for Helm takes over nothing that others have made."""
+    yield from started(request)
 
 
 @pytest.fixture

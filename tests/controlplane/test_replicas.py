@@ -65,6 +65,7 @@ def test_a_deployment_is_scaled_ahead_of_its_load_and_live_metrics_rule_once_the
     assert [each.change.value for each in done if each.object_kind == "TimeSeriesPrediction"] == ["created"]
 
 
+@pytest.mark.timeout(300)
 def test_without_the_metrics_api_nothing_is_scaled_down_live_load_still_scales_up_and_forecasts_count_when_it_is_back(
     scaled: Replicas,
 ) -> None:
@@ -84,7 +85,7 @@ def test_without_the_metrics_api_nothing_is_scaled_down_live_load_still_scales_u
         wait_for(unanswered, timeout=LONG, what="the HPA controller asked and got no answer")
         assert scaled.replicas("kept") == 6  # its live load asks for 2
         scaled.loads["kept"] = 0.46
-        wait_for(lambda: scaled.replicas("kept") == 10, timeout=LONG, what="the live load scales up")
+        wait_for(lambda: scaled.replicas("kept") == 10, timeout=2 * LONG, what="the live load scales up")
     finally:
         scaled.start_metrics_api()
     scaled.registered()
