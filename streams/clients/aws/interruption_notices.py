@@ -64,7 +64,10 @@ def read_message(answer: Mapping[str, Any]) -> QueueMessage:
 
 def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     """What a message announces; None for one that announces nothing of an instance. Raises ValueError for what is no event."""
-    found = msgspec.json.decode(message.body, type=_Message)
+    try:
+        found = msgspec.json.decode(message.body, type=_Message)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     kind, detail = _KINDS.get(found.kind), found.detail
     if kind is None or (kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED)):
         return None

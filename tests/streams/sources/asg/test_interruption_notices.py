@@ -100,7 +100,7 @@ def test_what_announces_nothing_is_none(body: str) -> None:
     assert interruption_notices.read_notice(QueueMessage("m", "r", body)) is None
 
 
-@pytest.mark.parametrize("body", ["", "[]", '{"detail": 3}', '{"detail": {"instance-id": 4}}', "{" * 5000])
+@pytest.mark.parametrize("body", ["", "[]", '{"detail": 3}', '{"detail": {"instance-id": 4}}', "{" * 5000, '{"a":' + "[" * 5000])
 def test_nonsense_is_a_value_error(body: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         interruption_notices.read_notice(QueueMessage("m", "r", body))
