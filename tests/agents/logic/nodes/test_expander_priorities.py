@@ -75,3 +75,10 @@ def test_priorities_are_read_only_where_the_expanders_ask_for_them(expanders: st
     run = ScalerRun(group("a"), shape(), priorities(p10=("^a$",)), settings=settings)
     view = cluster_view.view(run.stage.clusters, CLUSTER, run.stage.settings)
     assert (cluster_view.expander_context(view, run.stage.settings, 0).priorities is not None) is read
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("other", NAME), ("kube-system", "other")])
+def test_another_config_map_that_goes_takes_no_priorities_away(namespace: str, name: str) -> None:
+    run = run_with(priorities(p10=("^b$",)), ExpanderPrioritiesGone(when(START), CLUSTER, namespace, name))
+    assert run.grown == [("b", 0, 1)]
+    assert CLUSTER in run.stage.clusters.priorities
