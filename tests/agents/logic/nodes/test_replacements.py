@@ -6,6 +6,7 @@ import pytest
 
 from agents.logic.nodes import outdated_nodes
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
 from schemas.outcomes import Result
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import ScalerRun, controller, group, instance, node, pod, shape
@@ -78,6 +79,22 @@ def test_pods_that_no_new_node_would_take_are_no_reason_to_grow() -> None:
     run = world(*aged("n1", 2), tied, controller("tied"), pod("t", "tied", node="n1"), settings={"drift": True}, desired=1)
     run.run(5.0)
     assert (run.grown, run.removed) == ([], [])
+    assert "NoPlaceToMovePods" in run.refused("n1")
+
+
+def test_a_group_whose_new_node_is_in_another_zone_than_the_volume_grows_by_one_at_most() -> None:
+    term = NodeQuery((LabelDemand("topology.kubernetes.io/zone", "In", ("zone-a",)),))
+    tied = shape("tied", cpu=3000, volumes=(AttachedVolume("ebs.csi.aws.com", "data", (term,), own=True),))
+    first = [*aged("n1", 31), tied, controller("tied"), pod("t", "tied", node="n1")]
+    run = world(*first, settings={"expire_after": 30 * 86_400.0}, desired=1, zones=("zone-a", "zone-b"))
+    for number in range(2, 5):
+        run.run(5.0)
+        for plan in run.of(ScaleUpPlanned)[number - 2 :]:
+            run.answer(plan, Result.DONE)
+            labels = {"kubernetes.io/hostname": f"n{number}", "topology.kubernetes.io/zone": "zone-b", "group": "a"}
+            run.step(group(desired=number, launch_version="lt-1:7", zones=("zone-a", "zone-b")))
+            run.step(*aged(f"n{number}", 0, "lt-1:7", labels=labels))
+    assert (run.grown, run.removed) == ([("a", 1, 2)], [])
     assert "NoPlaceToMovePods" in run.refused("n1")
 
 
