@@ -151,9 +151,10 @@ class Scaler(PartedState):
         refusals: list[ScaleRefused] = []
         if pause is None:
             decided += self._growth(context, found, auto)
-            decided += self._removals(context, found, auto, refusals)
-            decided += self._interrupted(context)
-            decided += self._replacements(context, found, auto, outdated)
+            headcount = self._headcount(view)
+            decided += self._removals(context, found, auto, refusals, headcount)
+            decided += self._interrupted(context, headcount)
+            decided += self._replacements(context, found, auto, outdated, headcount)
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
@@ -206,7 +207,12 @@ class Scaler(PartedState):
         return () if known is None or not asked else (known.place,)
 
     def _removals(
-        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
+        self,
+        context: PlanContext,
+        found: NodeDecisions,
+        auto: NodeAutoscaler,
+        refusals: list[ScaleRefused],
+        headcount: Headcount,
     ) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
@@ -215,7 +221,6 @@ class Scaler(PartedState):
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
                 if instance is not None and self._new(cluster, key, SaidLast("remove", "unregistered")):
                     yield self._planned(context, key, group, scaling_plans.abandoned(context, instance), now)
-        headcount = self._headcount(context.view)
         share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
         for one in (*found.delete.empty, *found.delete.drain):
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
@@ -252,10 +257,11 @@ class Scaler(PartedState):
         self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
         return context.decided(plan, *places, context.view.groups[group].place)
 
-    def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
+    def _interrupted(self, context: PlanContext, headcount: Headcount) -> Iterator[Decided]:
         """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
 
-        No budget holds them, because they go in any case. Their pods count as waiting from then on, so groups grow for them.
+        No budget holds them, because they go in any case, but they count in it. Their pods count as waiting from then on, so
+        groups grow for them.
         """
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
         for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
@@ -265,11 +271,17 @@ class Scaler(PartedState):
             uids = state.ready_index().uids(f"{cluster}/{name}")
             plan = scaling_plans.interruption(context, name, notice.fact, uids)
             state.call(cluster, now)
+            headcount.acting += context.view.seen[name].ready
             place = context.view.nodes[name].place
             yield self._planned(context, key, plan.group, plan, now, notice.place, place, draining=True)
 
     def _replacements(
-        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
+        self,
+        context: PlanContext,
+        found: NodeDecisions,
+        auto: NodeAutoscaler,
+        outdated: Mapping[str, RemovalReason],
+        headcount: Headcount,
     ) -> Iterator[Decided]:
         """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets.
 
@@ -285,7 +297,7 @@ class Scaler(PartedState):
             state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), plan.after))
             auto.grew(group, 1, now)
             yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
-        headcount, share = self._headcount(context.view), shared_guards.budget(state.control.get(cluster), self.settings.budget)
+        share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
         going = len(found.delete.empty) + len(found.delete.drain)
         drains = sum(one.deleting is not None for one in context.view.inputs.nodes) + going
         for one in found.outdated.go:

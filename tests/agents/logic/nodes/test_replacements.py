@@ -6,10 +6,12 @@ import pytest
 
 from agents.logic.nodes import outdated_nodes
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
 from schemas.outcomes import Result
+from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, when
-from tests.support.node_scene import ScalerRun, controller, group, instance, node, pod, shape
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, node, pod, shape
 
 DAY = 86_400_000
 SETTINGS: dict[str, Any] = {"interval": 1.0, "delay_after_add": 0.0, "unneeded_time": 10_000.0}
@@ -156,3 +158,14 @@ def test_where_many_nodes_of_a_group_are_not_ready_none_is_repaired() -> None:
     run.step(node("n2"))
     run.run(3.0)
     assert run.removed == ["n0"]
+
+
+def test_what_the_cloud_takes_in_the_same_turn_counts_in_the_budget() -> None:
+    drifted = [*aged("n1", 2), *(event for number in range(2, 6) for event in aged(f"n{number}", 1, "lt-1:7"))]
+    many = [one for number in range(1, 6) for one in full(f"n{number}", 1)]
+    run = world(settings={"drift": True}, desired=5)
+    budget = ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.2)  # type: ignore[arg-type]  # a unit
+    taken = InstanceInterruptionNoticed(when(START), CLUSTER, "n5", InterruptionKind.SPOT, "m-1", when(START))
+    run.step(budget, *drifted, *many, taken)
+    run.run(3.0)
+    assert [(one.node, one.reason) for one in run.of(NodeRemovalPlanned)] == [("n5", RemovalReason.INTERRUPTED)]
