@@ -153,6 +153,8 @@ class Scaler(PartedState):
             decided += self._growth(context, found, auto)
             headcount = self._headcount(view)
             decided += self._removals(context, found, auto, refusals, headcount)
+            if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
+                auto.soft_taints(view.inputs, found)
             decided += self._interrupted(context, headcount)
             decided += self._replacements(context, found, auto, outdated, headcount)
             decided += self._soft_taints(context, found)
