@@ -140,7 +140,7 @@ class Scaler(PartedState):
     def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
         state, now = self.clusters, turn.number / 1000
         view = cluster_view.view(state, cluster, self.settings)
-        context = PlanContext(turn, self.partition, cluster, self.settings, view)
+        context = PlanContext(turn, self.partition, cluster, self.settings, view, self._headcount(view))
         auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
         around = cluster_view.expander_context(view, self.settings, turn.number)
         outdated = outdated_nodes.find(view, self.settings, now) if look else {}
@@ -151,12 +151,11 @@ class Scaler(PartedState):
         refusals: list[ScaleRefused] = []
         if pause is None:
             decided += self._growth(context, found, auto)
-            headcount = self._headcount(view)
-            decided += self._removals(context, found, auto, refusals, headcount)
+            decided += self._removals(context, found, auto, refusals)
             if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
                 auto.soft_taints(view.inputs, found)
-            decided += self._interrupted(context, headcount)
-            decided += self._replacements(context, found, auto, outdated, headcount)
+            decided += self._interrupted(context)
+            decided += self._replacements(context, found, auto, outdated)
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
@@ -209,12 +208,7 @@ class Scaler(PartedState):
         return () if known is None or not asked else (known.place,)
 
     def _removals(
-        self,
-        context: PlanContext,
-        found: NodeDecisions,
-        auto: NodeAutoscaler,
-        refusals: list[ScaleRefused],
-        headcount: Headcount,
+        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
     ) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
@@ -228,7 +222,7 @@ class Scaler(PartedState):
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
             if name not in context.view.instance_of:
                 continue
-            objection = over_budget("cluster", headcount, share, "nodes")
+            objection = over_budget("cluster", context.headcount, share, "nodes")
             if objection is not None:
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
                 refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": share}))
@@ -236,7 +230,7 @@ class Scaler(PartedState):
             if self._new(cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield self._removal(context, key, one, now)
                 auto.started([one.node.group], now)
-                headcount.acting += 1
+                context.headcount.acting += 1
 
     def _removal(
         self, context: PlanContext, key: str, one: UnneededNode, now: float, reason: RemovalReason | None = None
@@ -259,7 +253,7 @@ class Scaler(PartedState):
         self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
         return context.decided(plan, *places, context.view.groups[group].place)
 
-    def _interrupted(self, context: PlanContext, headcount: Headcount) -> Iterator[Decided]:
+    def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
         """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
 
         No budget holds them, because they go in any case, but they count in it. Their pods count as waiting from then on, so
@@ -273,17 +267,12 @@ class Scaler(PartedState):
             uids = state.ready_index().uids(f"{cluster}/{name}")
             plan = scaling_plans.interruption(context, name, notice.fact, uids)
             state.call(cluster, now)
-            headcount.acting += context.view.seen[name].ready
+            context.headcount.acting += context.view.seen[name].ready
             place = context.view.nodes[name].place
             yield self._planned(context, key, plan.group, plan, now, notice.place, place, draining=True)
 
     def _replacements(
-        self,
-        context: PlanContext,
-        found: NodeDecisions,
-        auto: NodeAutoscaler,
-        outdated: Mapping[str, RemovalReason],
-        headcount: Headcount,
+        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
     ) -> Iterator[Decided]:
         """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets.
 
@@ -305,10 +294,11 @@ class Scaler(PartedState):
         for one in found.outdated.go:
             name = one.node.name
             broken = outdated[name] is RemovalReason.BROKEN
-            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", headcount, share, "nodes")):
+            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", context.headcount, share, "nodes")):
                 return
             if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
-                drains, headcount.acting = drains + 1, headcount.acting + 1
+                drains += 1
+                context.headcount.acting += 1
                 auto.started([one.node.group], now)
                 yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
 
