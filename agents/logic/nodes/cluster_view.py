@@ -10,7 +10,7 @@ from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.aws.group_options import OPTION_TAG
 from agents.logic.nodes.cluster_state_registry import SeenInstance
 from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
-from agents.logic.nodes.expanders import ExpanderContext, Prices
+from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
 from agents.logic.nodes.node_autoscaler import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
@@ -188,6 +188,6 @@ def expander_context(found: ClusterView, settings: ScalerSettings, turn: int) ->
     """What the expanders may know besides the options."""
     priced = {name: known.fact.price for name, known in found.groups.items() if known.fact.price is not None}
     prices = Prices(priced, settings.core_price, settings.memory_price) if priced else None
-    priorities = priorities_of(found.priorities)
+    priorities = priorities_of(found.priorities) if Expander.PRIORITY in settings.chain() else None
     known = priorities if isinstance(priorities, Priorities) else None
     return ExpanderContext(known, prices, cluster_nodes=len(found.nodes), seed=settings.seed * 1_000_003 + turn // 1000)

@@ -320,7 +320,7 @@ class NodeAutoscaler:
             offers = {one.name: node_replacements.offer(one.name, one.template, groups[one.name], nodes) for one in world.groups}
             found.outdated = node_replacements.find(self.scale_down, cluster, wanted, offers, scene)
         if not found.delete.empty and not found.delete.drain:
-            self._soft_taints(world, found)
+            self.soft_taints(world, found)
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}
@@ -338,8 +338,11 @@ class NodeAutoscaler:
             or self.stumbled + delays.after_failure > now
         )
 
-    def _soft_taints(self, world: NodeDecisionInputs, found: NodeDecisions) -> None:
-        """Mark nodes that may go soon so that the scheduler would rather use others; at most so many changes, removals first."""
+    def soft_taints(self, world: NodeDecisionInputs, found: NodeDecisions) -> None:
+        """Mark nodes that may go soon so that the scheduler would rather use others; at most so many changes, removals first.
+
+        A decision does that itself unless it chose nodes to delete; whoever lets none of them go asks for it.
+        """
         most = self.settings.soft_taints
         wanted = self.scale_down.unneeded
         staying = [one for one in world.nodes if one.deleting is None]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from agents.logic.nodes import scale_up
 from agents.logic.nodes.drain_rules import DrainContext
 from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.pod_scheduling_needs import recreated
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, StayingNode, StayReason, UnneededNode
 
@@ -21,16 +22,18 @@ class Replacements:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffer:
-    """How a new node of a group would look, and how many of its nodes may go."""
+    """How a new node of a group would look, how many of its nodes may go, and whether one is ready and empty."""
 
     template: GroupTemplate | None
     spare: int
+    idle: bool = False
 
 
 def offer(group: str, template: GroupTemplate | None, size: GroupSize, nodes: Sequence[ScaleDownNode]) -> GroupOffer:
     """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
-    ready = sum(one.ready and one.deleting is None and one.group == group for one in nodes)
-    return GroupOffer(template, min(size.target - size.deleting, ready) - size.least)
+    ready = [one for one in nodes if one.ready and one.deleting is None and one.group == group]
+    idle = any(not any(recreated(pod) for pod in one.pods) for one in ready)
+    return GroupOffer(template, min(size.target - size.deleting, len(ready)) - size.least, idle)
 
 
 def find(
@@ -40,7 +43,11 @@ def find(
     groups: Mapping[str, GroupOffer],
     scene: DrainContext,
 ) -> Replacements:
-    """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was."""
+    """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was.
+
+    For want of room a group grows only while each of its ready nodes carries something: an empty one does not help, and neither
+    need the next one.
+    """
     found = Replacements()
     spare = {name: group.spare for name, group in groups.items()}
     mark, opened = cluster.mark(), cluster.open.copy()
@@ -52,7 +59,9 @@ def find(
             found.go.append(result)
             spare[one.group] -= 1
         elif isinstance(result, UnneededNode) or (
-            result.reason is StayReason.NO_PLACE and _would_fit(down, cluster, groups[one.group].template, one, scene=scene)
+            result.reason is StayReason.NO_PLACE
+            and not groups[one.group].idle
+            and _would_fit(down, cluster, groups[one.group].template, one, scene=scene)
         ):
             found.start[one.group] = one.name
         else:

@@ -13,8 +13,10 @@ from agents.logic.nodes.scheduling.scheduling_selectors import integer
 
 MOST_PATTERNS = 10_000
 LONGEST_PATTERN = 512
-MOST_REPETITIONS = 6
-"""Unbounded repetitions in one pattern."""
+MOST_REPETITIONS = 2
+"""Repetitions of any kind in one pattern, without one of anything at its end, which costs nothing."""
+MOST_CHOICES = 256
+"""Ways through the choices of a pattern's groups."""
 
 _LARGEST = 2**63
 
@@ -79,12 +81,26 @@ def pattern(text: str) -> re.Pattern[str]:
     plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text, flags=re.DOTALL)
     if re.search(r"\(\?(?![imsU:-]|P?<[A-Za-z_])|\(\?P?<[=!]|\(\?P=", plain) or re.search(r"\\[1-9]", text):
         raise PrioritiesError(f"'{text}' uses what Go's patterns do not have")
-    if len(re.findall(r"[*+]|\{\d+,\}", plain)) > MOST_REPETITIONS or _repeats_a_choice(plain):
+    repetitions = re.findall(r"(?<!\()[*+?{]\??", plain.removesuffix(".*"))
+    if len(repetitions) > MOST_REPETITIONS or _choices(plain) > MOST_CHOICES or _repeats_a_choice(plain):
         raise PrioritiesError(f"'{text}' could take for ever to match")
     try:
         return re.compile(text.replace("(?<", "(?P<"))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise PrioritiesError(f"'{text}' is no pattern: {error}") from error
+
+
+def _choices(plain: str) -> int:
+    """In how many ways a text can go through the groups that choose."""
+    ways, open_groups = 1, [0]
+    for letter in plain:
+        if letter == "(":
+            open_groups.append(1)
+        elif letter == "|":
+            open_groups[-1] += 1
+        elif letter == ")" and len(open_groups) > 1:
+            ways *= open_groups.pop()
+    return ways
 
 
 def _repeats_a_choice(plain: str) -> bool:

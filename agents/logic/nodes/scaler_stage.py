@@ -140,7 +140,7 @@ class Scaler(PartedState):
     def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
         state, now = self.clusters, turn.number / 1000
         view = cluster_view.view(state, cluster, self.settings)
-        context = PlanContext(turn, self.partition, cluster, self.settings, view)
+        context = PlanContext(turn, self.partition, cluster, self.settings, view, self._headcount(view))
         auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
         around = cluster_view.expander_context(view, self.settings, turn.number)
         outdated = outdated_nodes.find(view, self.settings, now) if look else {}
@@ -152,6 +152,8 @@ class Scaler(PartedState):
         if pause is None:
             decided += self._growth(context, found, auto)
             decided += self._removals(context, found, auto, refusals)
+            if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
+                auto.soft_taints(view.inputs, found)
             decided += self._interrupted(context)
             decided += self._replacements(context, found, auto, outdated)
             decided += self._soft_taints(context, found)
@@ -215,13 +217,12 @@ class Scaler(PartedState):
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
                 if instance is not None and self._new(cluster, key, SaidLast("remove", "unregistered")):
                     yield self._planned(context, key, group, scaling_plans.abandoned(context, instance), now)
-        headcount = self._headcount(context.view)
         share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
         for one in (*found.delete.empty, *found.delete.drain):
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
             if name not in context.view.instance_of:
                 continue
-            objection = over_budget("cluster", headcount, share, "nodes")
+            objection = over_budget("cluster", context.headcount, share, "nodes")
             if objection is not None:
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
                 refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": share}))
@@ -229,7 +230,7 @@ class Scaler(PartedState):
             if self._new(cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield self._removal(context, key, one, now)
                 auto.started([one.node.group], now)
-                headcount.acting += 1
+                context.headcount.acting += 1
 
     def _removal(
         self, context: PlanContext, key: str, one: UnneededNode, now: float, reason: RemovalReason | None = None
@@ -255,7 +256,8 @@ class Scaler(PartedState):
     def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
         """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
 
-        No budget holds them, because they go in any case. Their pods count as waiting from then on, so groups grow for them.
+        No budget holds them, because they go in any case, but they count in it. Their pods count as waiting from then on, so
+        groups grow for them.
         """
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
         for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
@@ -265,6 +267,7 @@ class Scaler(PartedState):
             uids = state.ready_index().uids(f"{cluster}/{name}")
             plan = scaling_plans.interruption(context, name, notice.fact, uids)
             state.call(cluster, now)
+            context.headcount.acting += context.view.seen[name].ready
             place = context.view.nodes[name].place
             yield self._planned(context, key, plan.group, plan, now, notice.place, place, draining=True)
 
@@ -285,16 +288,17 @@ class Scaler(PartedState):
             state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), plan.after))
             auto.grew(group, 1, now)
             yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
-        headcount, share = self._headcount(context.view), shared_guards.budget(state.control.get(cluster), self.settings.budget)
+        share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
         going = len(found.delete.empty) + len(found.delete.drain)
         drains = sum(one.deleting is not None for one in context.view.inputs.nodes) + going
         for one in found.outdated.go:
             name = one.node.name
             broken = outdated[name] is RemovalReason.BROKEN
-            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", headcount, share, "nodes")):
+            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", context.headcount, share, "nodes")):
                 return
             if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
-                drains, headcount.acting = drains + 1, headcount.acting + 1
+                drains += 1
+                context.headcount.acting += 1
                 auto.started([one.node.group], now)
                 yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
 

@@ -19,6 +19,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisr
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
+    InterruptionKind,
     NodeGroupGone,
     NodeGroupSeen,
     NodeInstanceGone,
@@ -260,9 +261,11 @@ class ScalerState:
                 pass
 
     def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
-        """An instance that nobody knows is nobody's business."""
+        """An instance that nobody knows is nobody's business; a recommendation takes nothing back that was announced."""
         key = f"{event.cluster}/{event.instance}"
-        if key in self.instances:
+        known = self.notices.get(key)
+        weaker = event.kind is InterruptionKind.REBALANCE and known is not None and known.fact.kind is not event.kind
+        if key in self.instances and not weaker:
             self.notices.upsert(key, KnownNotice(event, place))
             self.call(event.cluster, now)
 
@@ -305,7 +308,9 @@ class ScalerState:
                 self.priorities.upsert(event.cluster, KnownPriorities(event, recorded.place))
                 self.call(event.cluster, now)
             case ExpanderPrioritiesGone() as event:
-                self.priorities.remove(event.cluster)
+                held = self.priorities.get(event.cluster)
+                if held is not None and (held.fact.namespace, held.fact.name) == (event.namespace, event.name):
+                    self.priorities.remove(event.cluster)
             case event:
                 self._object(event)
 

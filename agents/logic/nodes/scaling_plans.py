@@ -1,10 +1,11 @@
 """The scaler's decisions as events: growth, removals and refusals, with the numbers that they rest on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from agents.engine.turn import Decided, Turn
+from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
@@ -59,6 +60,8 @@ class PlanContext:
     cluster: str
     settings: ScalerSettings
     view: ClusterView
+    headcount: Headcount = field(default_factory=Headcount)
+    """The nodes, and how many of them go; it counts on while plans are made."""
 
     def id(self, kind: str, key: str) -> str:
         """The id of a decision of this turn."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from schemas import bounds
 from schemas.facts.node_groups import InterruptionKind
 
 _KINDS: Mapping[str, InterruptionKind] = {
@@ -53,7 +54,7 @@ class _Detail(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     kind: str = msgspec.field(default="", name="detail-type")
-    time: datetime | None = None
+    time: Any = None
     detail: _Detail = msgspec.field(default_factory=_Detail)
 
 
@@ -64,11 +65,22 @@ def read_message(answer: Mapping[str, Any]) -> QueueMessage:
 
 def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     """What a message announces; None for one that announces nothing of an instance. Raises ValueError for what is no event."""
-    found = msgspec.json.decode(message.body, type=_Message)
+    try:
+        found = msgspec.json.decode(message.body, type=_Message)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     kind, detail = _KINDS.get(found.kind), found.detail
     if kind is None or (kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED)):
         return None
     named = [detail.instance] if detail.instance else [one.entity_value for one in detail.entities[:_MOST]]
     instances = tuple(name for name in named if name.startswith("i-"))
-    noticed = found.time if found.time is not None and found.time.tzinfo is not None else None
-    return InterruptionNotice(kind, instances, noticed) if instances else None
+    return InterruptionNotice(kind, instances, _time(found.time)) if instances else None
+
+
+def _time(told: object) -> datetime | None:
+    """When a message says that it was sent; None where that is no time that an event can have."""
+    try:
+        found = msgspec.convert(told, datetime) if isinstance(told, str) else None
+    except msgspec.ValidationError:
+        return None
+    return found if found is not None and found.tzinfo is not None and found.year in bounds.YEARS else None

@@ -113,11 +113,16 @@ class AsgSource:
         except EdgeError:
             self._publish([], at, sees=False)
             raise
-        changed = self._publish_groups(groups, self._published, at)
+        published = self._published
+        changed = self._publish_groups(groups, published, at)
+        if self._published is not published:  # facts were lost, so that all is compared with the log again
+            return False
         busy = [group for group in groups if not group.settled or group.name in changed]
-        self._publish(self._failures(busy, self._published, at), at, sees=True)
+        self._publish(self._failures(busy, published, at), at, sees=True)
+        if self._published is not published:
+            return False
         if self._selection.notices:
-            self._publish_notices(self._selection.notices, at)
+            self._publish_notices(self._selection.notices, published, at)
         return all(group.settled for group in groups)
 
     def _groups(self) -> list[AutoScalingGroup]:
@@ -200,34 +205,37 @@ class AsgSource:
                     found.append(fact)
         return found
 
-    def _publish_notices(self, queue: str, at: datetime) -> None:
-        """Publish what AWS announces, and remove from the queue what is in the log. What AWS refuses is said."""
+    def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> None:
+        """Publish what AWS announces, and remove from the queue what is in the log. What AWS refuses is said.
+
+        A fact that no reader would take is named and left out, and its message is removed with the others.
+        """
         try:
             messages = self._client.messages(queue)
-            facts = [fact for message in messages for fact in self._noticed(message, at)]
+            facts = [fact for message in messages for fact in self._noticed(message, published, at) if self._fits(fact)]
             if messages and self._append(facts):
                 for message in messages:
                     self._client.remove_message(queue, message)
         except EdgeError as error:
             self._say("notices", str(error))
 
-    def _noticed(self, message: QueueMessage, at: datetime) -> Iterator[InstanceInterruptionNoticed]:
+    def _noticed(self, message: QueueMessage, published: PublishedGroups, at: datetime) -> Iterator[InstanceInterruptionNoticed]:
         """What a message says of instances of ours."""
         try:
             notice = interruption_notices.read_notice(message)
         except ValueError as error:
             self._say("notices", f"message '{message.id}' of the queue is no event: {error}"[:500])
             return
-        known = {} if self._published is None else self._published.instances
         for instance in notice.instances if notice is not None else ():
-            if notice is not None and instance in known:
+            if notice is not None and instance in published.instances:
                 yield InstanceInterruptionNoticed(at, self._context.cluster, instance, notice.kind, message.id, notice.noticed)
 
-    def _fits(self, fact: GroupFact) -> bool:
+    def _fits(self, fact: GroupFact | InstanceInterruptionNoticed) -> bool:
         """Whether every reader would take a fact; what none would take is named, and left out."""
         fault = event_bounds.fault(fact)
         if fault is not None:
-            self._say(fact.group, f"what AWS says is too large to be kept: {' '.join(fault).lstrip('.')}")
+            about = "notices" if isinstance(fact, InstanceInterruptionNoticed) else fact.group
+            self._say(about, f"what AWS says is too large to be kept: {' '.join(fault).lstrip('.')}")
         return fault is None
 
     def _publish(self, facts: Iterable[GroupFact], at: datetime, *, sees: bool) -> None:

@@ -1,15 +1,23 @@
 """The ConfigMap of upstream's priority expander as a fact. What cannot be read becomes a sentence in the fact, and no error."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import yaml
 
+from schemas import event_bounds
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 
 KEY = "priorities"
 _LONGEST = 64 << 10
 """Characters that are read; a list that nobody can bear to read is refused."""
+_MOST_TOLD = 16_000
+"""Characters of the fact: an alias can make a long list of a short text."""
+
+_TOO_MANY = f"the priorities list more than {_MOST_TOLD} characters of patterns"
+_LONGEST_NUMBER = 1000
+"""Bits."""
 
 
 class _UnreadableError(ValueError):
@@ -23,7 +31,11 @@ def seen(found: ConfigMapObject, cluster: str, at: datetime) -> ExpanderPrioriti
         patterns, why = _patterns((found.data or {}).get(KEY)), ""
     except _UnreadableError as error:
         patterns, why = {}, str(error)[:2000]
-    return ExpanderPrioritiesSeen(at, cluster, meta.namespace, meta.name, patterns, why)
+    fact = ExpanderPrioritiesSeen(at, cluster, meta.namespace, meta.name, patterns, why)
+    fault = event_bounds.fault(fact)
+    if fault is None:
+        return fact
+    return replace(fact, patterns={}, unsupported=f"the priorities are too large: {' '.join(fault).lstrip('.')}"[:2000])
 
 
 def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
@@ -34,28 +46,48 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
         raise _UnreadableError(f"the priorities have {len(text)} characters; {_LONGEST} are the most")
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise _UnreadableError(f"the priorities are no YAML: {error}") from error
     except RecursionError as error:
         raise _UnreadableError("the priorities are nested too deeply") from error
+    except Exception as error:  # besides YAMLError, its constructors let through whatever a value makes them raise
+        raise _UnreadableError(f"the priorities are no YAML: {_plain(str(error))}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise _UnreadableError("the priorities are no map")
-    return {str(priority): _listed(priority, listed) for priority, listed in document.items()}
+    told = 0
+    patterns: dict[str, tuple[str, ...]] = {}
+    for priority, listed in document.items():
+        key = _text(priority, "a priority")
+        patterns[key] = _listed(key, listed, _MOST_TOLD - told)
+        told += len(key) + sum(len(one) + 1 for one in patterns[key])
+        if told > _MOST_TOLD:
+            raise _UnreadableError(_TOO_MANY)
+    return patterns
 
 
-def _listed(priority: object, listed: object) -> tuple[str, ...]:
+def _listed(priority: str, listed: object, most: int) -> tuple[str, ...]:
     if listed is None:
         return ()
     if not isinstance(listed, list):
-        raise _UnreadableError(f"the patterns of priority '{str(priority)[:80]}' are no list")
-    return tuple(_text(one) for one in listed)
+        raise _UnreadableError(f"the patterns of priority '{priority[:80]}' are no list")
+    if len(listed) > most:
+        raise _UnreadableError(_TOO_MANY)
+    return tuple(_text(one, "a pattern") for one in listed)
 
 
-def _text(item: object) -> str:
+def _text(item: object, what: str) -> str:
+    """Raises _UnreadableError for what is no text, or none that a record can carry."""
     if isinstance(item, bool):
         return "true" if item else "false"
-    if isinstance(item, str | int | float):
-        return str(item)
-    raise _UnreadableError("a pattern is no text")
+    if isinstance(item, int) and item.bit_length() > _LONGEST_NUMBER:
+        raise _UnreadableError(f"{what} is too large a number")
+    if not isinstance(item, str | int | float):
+        raise _UnreadableError(f"{what} is no text")
+    if _plain(str(item)) != str(item):
+        raise _UnreadableError(f"{what} is no Unicode text")
+    return str(item)
+
+
+def _plain(text: str) -> str:
+    """A text without halves of characters, which no record can carry."""
+    return text.encode("utf-8", "replace").decode()

@@ -272,12 +272,30 @@ def test_pods_with_five_hundred_terms_are_placed_within_bounds() -> None:
     assert len(rows) == 20
 
 
-@pytest.mark.parametrize("text", ["(a+)+$", "(a|a)*b", "(?!x)a", r"(a)\1", "[", "x" * 513, "(.*)*", "(?=a)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("(a+)+$", "(a|a)*b", "(?!x)a", r"(a)\1", "[", "x" * 513, "(.*)*", "(?=a)"),
+        *("a{4294967295}", "[a-z]?" * 22 + "!", "[a-z]{0,9}" * 9 + "!", "(a|a)" * 22 + "!", "[a-z]*[a-z]*[a-z]*!"),
+    ],
+)
 def test_a_pattern_that_go_does_not_take_or_that_may_never_end_is_refused(text: str) -> None:
     with pytest.raises(priority_config.PrioritiesError):
         priority_config.pattern(text)
 
 
-@pytest.mark.parametrize("text", [r".*t2\.large.*", "^large$", "(small|large)-[0-9]+", "(?i)LARGE", "[(]+x", r"a\(b\)+"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        r".*t2\.large.*",
+        "^large$",
+        "(small|large)-[0-9]+",
+        "(?i)LARGE",
+        "[(]+x",
+        r"a\(b\)+",
+        ".*a.*b.*",
+        "(?P<size>large|small)-.+?-x",
+    ],
+)
 def test_an_ordinary_pattern_is_taken(text: str) -> None:
     assert priority_config.pattern(text).pattern == text

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agents.logic.nodes import cluster_view
 from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from tests.support.cluster_events import START, when
@@ -66,3 +67,18 @@ def test_priorities_that_change_count_from_then_on() -> None:
     run.step(*[pod(f"more{number}") for number in range(2)])
     run.run(2.0)
     assert [one[0] for one in run.grown] == ["b", "a"]
+
+
+@pytest.mark.parametrize(("expanders", "read"), [("priority,most-pods", True), ("most-pods", False)])
+def test_priorities_are_read_only_where_the_expanders_ask_for_them(expanders: str, read: bool) -> None:
+    settings = {"expanders": expanders}
+    run = ScalerRun(group("a"), shape(), priorities(p10=("^a$",)), settings=settings)
+    view = cluster_view.view(run.stage.clusters, CLUSTER, run.stage.settings)
+    assert (cluster_view.expander_context(view, run.stage.settings, 0).priorities is not None) is read
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("other", NAME), ("kube-system", "other")])
+def test_another_config_map_that_goes_takes_no_priorities_away(namespace: str, name: str) -> None:
+    run = run_with(priorities(p10=("^b$",)), ExpanderPrioritiesGone(when(START), CLUSTER, namespace, name))
+    assert run.grown == [("b", 0, 1)]
+    assert CLUSTER in run.stage.clusters.priorities

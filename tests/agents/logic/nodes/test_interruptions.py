@@ -81,3 +81,12 @@ def test_a_pause_holds_it_and_an_instance_that_is_unknown_gone_or_ending_is_nobo
     assert list(other.stage.clusters.notices) == [f"{CLUSTER}/n1"]
     other.step(NodeInstanceGone(when(START), CLUSTER, "a", "n1"))
     assert list(other.stage.clusters.notices) == []
+
+
+@pytest.mark.parametrize("kind", [InterruptionKind.SPOT, InterruptionKind.MAINTENANCE])
+def test_a_recommendation_never_replaces_what_was_announced(kind: InterruptionKind) -> None:
+    run = world()
+    run.step(notice(kind=InterruptionKind.REBALANCE))
+    run.step(notice(kind=kind))
+    run.step(notice(kind=InterruptionKind.REBALANCE))
+    assert [one.fact.kind for _, one in run.stage.clusters.notices.items()] == [kind]

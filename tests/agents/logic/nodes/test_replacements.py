@@ -6,9 +6,12 @@ import pytest
 
 from agents.logic.nodes import outdated_nodes
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
+from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
 from schemas.outcomes import Result
+from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, when
-from tests.support.node_scene import ScalerRun, controller, group, instance, node, pod, shape
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, node, pod, shape
 
 DAY = 86_400_000
 SETTINGS: dict[str, Any] = {"interval": 1.0, "delay_after_add": 0.0, "unneeded_time": 10_000.0}
@@ -81,6 +84,22 @@ def test_pods_that_no_new_node_would_take_are_no_reason_to_grow() -> None:
     assert "NoPlaceToMovePods" in run.refused("n1")
 
 
+def test_a_group_whose_new_node_is_in_another_zone_than_the_volume_grows_by_one_at_most() -> None:
+    term = NodeQuery((LabelDemand("topology.kubernetes.io/zone", "In", ("zone-a",)),))
+    tied = shape("tied", cpu=3000, volumes=(AttachedVolume("ebs.csi.aws.com", "data", (term,), own=True),))
+    first = [*aged("n1", 31), tied, controller("tied"), pod("t", "tied", node="n1")]
+    run = world(*first, settings={"expire_after": 30 * 86_400.0}, desired=1, zones=("zone-a", "zone-b"))
+    for number in range(2, 5):
+        run.run(5.0)
+        for plan in run.of(ScaleUpPlanned)[number - 2 :]:
+            run.answer(plan, Result.DONE)
+            labels = {"kubernetes.io/hostname": f"n{number}", "topology.kubernetes.io/zone": "zone-b", "group": "a"}
+            run.step(group(desired=number, launch_version="lt-1:7", zones=("zone-a", "zone-b")))
+            run.step(*aged(f"n{number}", 0, "lt-1:7", labels=labels))
+    assert (run.grown, run.removed) == ([("a", 1, 2)], [])
+    assert "NoPlaceToMovePods" in run.refused("n1")
+
+
 @pytest.mark.parametrize("settings", [{}, {"profile": "upstream", "drift": True, "expire_after": 1.0}])
 def test_by_default_and_as_upstream_nothing_is_replaced(settings: dict[str, Any]) -> None:
     run = world(*aged("n1", 900), *aged("n2", 900), *full("n1"), *full("n2"), settings=settings)
@@ -139,3 +158,14 @@ def test_where_many_nodes_of_a_group_are_not_ready_none_is_repaired() -> None:
     run.step(node("n2"))
     run.run(3.0)
     assert run.removed == ["n0"]
+
+
+def test_what_the_cloud_takes_in_the_same_turn_counts_in_the_budget() -> None:
+    drifted = [*aged("n1", 2), *(event for number in range(2, 6) for event in aged(f"n{number}", 1, "lt-1:7"))]
+    many = [one for number in range(1, 6) for one in full(f"n{number}", 1)]
+    run = world(settings={"drift": True}, desired=5)
+    budget = ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.2)  # type: ignore[arg-type]  # a unit
+    taken = InstanceInterruptionNoticed(when(START), CLUSTER, "n5", InterruptionKind.SPOT, "m-1", when(START))
+    run.step(budget, *drifted, *many, taken)
+    run.run(3.0)
+    assert [(one.node, one.reason) for one in run.of(NodeRemovalPlanned)] == [("n5", RemovalReason.INTERRUPTED)]

@@ -5,8 +5,9 @@ from typing import Any
 from schemas.decisions.node_updates import SoftTaintPlanned
 from schemas.facts.nodes import NodeTaint
 from schemas.outcomes import Result
-from schemas.policies.control import Mode
-from tests.support.node_scene import ScalerRun, controller, group, joined, node, pod, shape
+from schemas.policies.control import ControlChanged, Mode
+from tests.support.cluster_events import START, when
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, joined, node, pod, shape
 
 SLOW: dict[str, Any] = {"interval": 1.0, "delay_after_add": 0.0}
 TAINT = NodeTaint("DeletionCandidateOfClusterAutoscaler", "1767225600", "PreferNoSchedule")
@@ -79,3 +80,19 @@ def test_in_shadow_it_is_said_once() -> None:
     shadow = ScalerRun(group(desired=1), *joined("n1"), settings={**SLOW, "expires": 2.0}, mode=Mode.SHADOW)
     shadow.run(20.0)
     assert shadow.soft_taints == [("n1", True)]
+
+
+def test_while_the_budget_holds_every_removal_soft_taints_still_follow() -> None:
+    run = ScalerRun(settings={**SLOW, "unneeded_time": 3.0})
+    run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.0))  # type: ignore[arg-type]  # a unit
+    away = node("n03", conditions={"Ready": "False"})
+    nodes = [event for number in range(4) for event in joined(f"n{number:02}")]
+    used = [pod(f"p{number}-{each}", node=f"n{number:02}") for number in (1, 2) for each in range(4)]
+    run.step(group(desired=4, most=100), shape(), controller(replicas=8), *nodes, away, node("n01", taints=(TAINT,)))
+    run.step(*used)
+    run.run(10.0)
+    assert "budget" in run.refused("n00")
+    assert run.removed == []
+    run.step(node("n02", taints=(TAINT,)))
+    run.run(3.0)
+    assert ("n02", False) in run.soft_taints

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from streams.clients.aws import interruption_notices
-from streams.clients.aws.interruption_notices import QueueMessage
+from streams.clients.aws.interruption_notices import InterruptionNotice, QueueMessage
 from streams.sources.asg.asg_source import GroupSelection
 from tests.streams.sources.asg.test_asg_source import OURS, SourceScene
 from tests.support.aws_double import AwsDouble, aws, aws_server
@@ -84,6 +85,43 @@ def test_while_the_log_is_away_a_notice_stays_in_the_queue(scene: SourceScene, m
     assert notices(scene.poll()) == [(one, InterruptionKind.SPOT)]
 
 
+def test_after_losses_the_queue_waits_until_all_is_compared_again(scene: SourceScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one, _) = scene.aws.instances("pool")
+    send(scene, event(SPOT, {"instance-id": one}))
+    monkeypatch.setattr(scene.source._outbox, "report_losses", lambda: True)
+    assert not scene.source.poll(scene.at)
+    assert left(scene) == 1
+    monkeypatch.undo()
+    assert notices(scene.poll()) == [(one, InterruptionKind.SPOT)]
+
+
+def test_a_notice_that_no_reader_would_take_is_said_and_left_out_and_the_others_go_on(
+    scene: SourceScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = scene.aws.instances("pool")
+    send(scene, event(SPOT, {"instance-id": one}), event(SPOT, {"instance-id": two}))
+    read = interruption_notices.read_notice
+    early = datetime(1000, 1, 1, tzinfo=UTC)
+
+    def spoilt(message: QueueMessage) -> InterruptionNotice | None:
+        notice = read(message)
+        return notice if notice is None or notice.instances == (two,) else replace(notice, noticed=early)
+
+    monkeypatch.setattr(interruption_notices, "read_notice", spoilt)
+    assert notices(scene.poll()) == [(two, InterruptionKind.SPOT)]
+    assert "too large to be kept" in scene.source._said["notices"]
+    assert left(scene) == 0
+
+
+@pytest.mark.parametrize(
+    "time", ["soon", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-05:00", "2026-99-01T00:00:00Z", 7, None, []]
+)
+def test_a_time_that_is_none_takes_nothing_from_a_notice(time: object) -> None:
+    body = json.dumps({"detail-type": SPOT, "time": time, "detail": {"instance-id": "i-1"}})
+    found = interruption_notices.read_notice(QueueMessage("m", "r", body))
+    assert found == InterruptionNotice(InterruptionKind.SPOT, ("i-1",), None)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -100,7 +138,7 @@ def test_what_announces_nothing_is_none(body: str) -> None:
     assert interruption_notices.read_notice(QueueMessage("m", "r", body)) is None
 
 
-@pytest.mark.parametrize("body", ["", "[]", '{"detail": 3}', '{"detail": {"instance-id": 4}}', "{" * 5000])
+@pytest.mark.parametrize("body", ["", "[]", '{"detail": 3}', '{"detail": {"instance-id": 4}}', "{" * 5000, '{"a":' + "[" * 5000])
 def test_nonsense_is_a_value_error(body: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         interruption_notices.read_notice(QueueMessage("m", "r", body))
