@@ -73,7 +73,8 @@ def _lowered(
     for each in over:
         entry = bounds(policy, each.name)
         found = targets.get(each.name, Amounts()) if entry.mode is not ContainerMode.OFF else Amounts()
-        cpu, before = each.requests.cpu if found.cpu is None else found.cpu, now[each.name].requests.cpu
+        seen = now.get(each.name)
+        cpu, before = each.requests.cpu if found.cpu is None else found.cpu, None if seen is None else seen.requests.cpu
         if cpu is not None and before is not None and cpu < before:
             follows = entry.controlled_values is not ControlledValues.REQUESTS_ONLY
             limit = limit_amounts(each.requests, each.limits, Amounts(cpu=cpu)) if follows else Amounts()

@@ -138,3 +138,8 @@ def test_why_not_says_how_long_a_boost_lasts(ready: datetime | None, until: str)
     stage = stage_of(*three(ready))
     at_once(stage)
     assert pending_updates.not_wanted(stage, "uid-a") == f"it has a startup boost, which lasts until {until}"
+
+
+def test_the_boost_of_a_container_that_is_not_there_lowers_nothing() -> None:
+    gone = pod("a", START, containers=(RUNNING,), boosted=(BoostedContainer("gone", *TEMPLATE),), ready_since=when(START))
+    assert not [each for each in at_once(stage_of(gone)) if isinstance(each, ResizePlanned)]

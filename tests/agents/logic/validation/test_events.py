@@ -9,7 +9,7 @@ import pytest
 
 from agents.logic.validation.events import refuse
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.pods import ContainerSeen, PodDeleted
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, ActionFinished, Result
@@ -52,6 +52,10 @@ def test_good_events_are_taken() -> None:
         (
             pod("a", START, containers=(ContainerSeen("app", limits=Amounts(None, -5)),)),
             "containers[0].limits.memory is -5; an amount cannot be negative",
+        ),
+        (
+            pod("a", START, boosted=(BoostedContainer("gone"),)),
+            "boosted[0] is 'gone', which is none of the pod's containers",
         ),
         (
             ContainerOOMKilled(when(START), API, PodName("w", "a", "u"), "app", 1, -1, None),
