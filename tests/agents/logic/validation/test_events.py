@@ -14,9 +14,10 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vertical import BoostKind, ContainerPolicy, StartupBoost, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef
 from schemas.subjects import Subject
+from schemas.units import Seconds
 from tests.support.cluster_events import API, START, pod, scrape, turn, vpa, when
 
 SUBJECT = Subject.of_node("demo", "node-1")
@@ -131,6 +132,23 @@ def test_a_vpa_that_cannot_be_meant_is_refused_with_its_value_and_place(changed:
     assert refuse(vpa()) is None
     assert refuse(vpa(annotations={"ullage/*.margin": "0.2", "other": "x"})) is None
     assert refuse(vpa(**changed)) == said
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("duration", 1e306), ("duration", math.nan), ("duration", -1.0), ("factor", math.inf), ("factor", -1.0), ("quantity", 2e6)],
+)
+def test_a_startup_boost_out_of_bounds_is_refused_of_a_vpa_and_of_a_policy(field: str, value: float) -> None:
+    good = StartupBoost(BoostKind.FACTOR, 2.0, duration=Seconds(2.0**31 - 1))
+    assert refuse(vpa(boost=good, containers=(ContainerPolicy("app", boost=good),))) is None
+    bad = replace(good, **{field: value})
+    entry = ContainerPolicy("app", boost=bad)
+    for path, event in (
+        ("boost", vpa(boost=bad)),
+        ("containers[0].boost", vpa(containers=(entry,))),
+        ("containers[0].boost", VerticalPolicyChanged(when(START), "*", "1", containers=(entry,))),
+    ):
+        assert (refuse(event) or "").startswith(f"{path}.{field} is {value}")
 
 
 def test_an_annotation_that_sets_what_is_not_there_is_refused_with_the_names_that_are() -> None:
