@@ -68,6 +68,15 @@ def test_a_workload_gets_so_many_replicas_that_each_uses_half_of_its_request(con
     assert replicas(context, timedelta(seconds=30))[WEB.key].recommended is None  # no usage is so young
 
 
+def test_a_scrape_that_comes_in_parts_is_one_total_and_the_newest_of_a_container_counts(context: LogContext) -> None:
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(WEB, "b", "n1"))
+    for seconds, name, cores in ((120, "a", 9.0), (105, "a", 1.0), (100, "b", 1.5), (60, "b", np.inf)):
+        at, column = NOW - timedelta(seconds=seconds), np.array([GIB / 4])
+        put(context, "pod-metrics", MetricsScraped(at, "prod", (WEB.key,), (name,), ("app",), np.array([cores]), column))
+    found = replicas(context)[WEB.key].recommended
+    assert (found.replicas, found.cpu, found.memory) == (5, 2.5, GIB / 2)
+
+
 def test_what_is_forecast_counts_with_what_was(context: LogContext) -> None:
     put(context, "pod-changes", pod(WEB, "a", "n1"))
     usage(context, 1.0)
