@@ -47,7 +47,7 @@ def without_boosts(
 ) -> PodAdvice | None:
     """What a pod should request without these boosts: the CPU that is recommended, else what it would have had.
 
-    None where that lowers nothing. `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
+    None where that lowers nothing. It never becomes stale: the boost has ended, however old the recommendation. `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
     """
     lowered = dict(_lowered(over, pod.fact, policy, advice))
     if not lowered:
@@ -57,7 +57,7 @@ def without_boosts(
     recommended = (
         NewestRecommendation("", now, times.from_ms(now), pod.place, containers)
         if advice is None
-        else replace(advice.recommended, containers=containers)
+        else replace(advice.recommended, containers=containers, turn=now)
     )
     exact = tuple(map(resource_lists.of_recommendation, containers))
     return PodAdvice(AlikePods(pod.fact.containers, None), recommended, exact, lambda seen: lowered[seen.name][1])

@@ -298,4 +298,5 @@ class Updater(PartedState):
             disrupts=disrupts(planned),
             unboosts=situation.unboosts,
         )
-        self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=opened, acted=situation.now))
+        history = replace(situation.history, plan=opened, acted=situation.now, tried=situation.unboosts)
+        self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)

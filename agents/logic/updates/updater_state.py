@@ -98,7 +98,8 @@ class PodHistory:
     """What the updater did about a pod, and what came of it. Times are turn numbers.
 
     `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
-    pod's node could never hold; `unboosted`: the containers whose startup boost was ended.
+    pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those of which the last plan
+    was to end it.
     """
 
     plan: OpenPlan | None = None
@@ -107,6 +108,7 @@ class PodHistory:
     resizing: int | None = None
     infeasible: Mapping[str, Amounts] = field(default_factory=dict)
     unboosted: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
 
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
