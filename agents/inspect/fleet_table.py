@@ -33,6 +33,8 @@ from streams.publishing.operator_log import OperatorLog
 
 _REACH = timedelta(hours=8)
 """How far before the newest tick pods and nodes are looked for."""
+_FIXED = ("CronJob", "DaemonSet", "Job", "Node", "Pod")
+"""Kinds that nobody scales: nothing has so many replicas as are asked for."""
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 _Seen = dict[tuple[str, str, str], float]
 """By workload, pod and container."""
@@ -124,8 +126,8 @@ def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
 
 
 def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timedelta) -> list[ReplicaRow]:
-    """A row for each workload with pods, by key."""
-    workloads = fleet.by_workload()
+    """A row for each workload that can be scaled and has pods, by key."""
+    workloads = {key: pods for key, pods in fleet.by_workload().items() if pods[0].workload.kind not in _FIXED}
     cpu, memory = _usage(context, workloads, now - since)
     forecasts = _forecasts(context, workloads, now)
     return [_row(key, pods, [*cpu[key], *forecasts.get(key, ())], memory[key]) for key, pods in sorted(workloads.items())]

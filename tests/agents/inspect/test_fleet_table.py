@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents import cli
 from agents.inspect import fleet_table
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
@@ -98,3 +99,24 @@ def test_nodes_without_pods_but_those_of_daemon_sets_may_go(context: LogContext)
     put(context, "cluster-changes", *nodes, NodeRemoved(NOW, "prod", "n4"))
     put(context, "pod-changes", pod(WEB, "a", "n1"), pod(AGENT, "x", "n1"), pod(AGENT, "y", "n2"))
     assert list(fleet_table.idle_nodes(fleet_table.read_fleet(context, NOW))) == [("n2", 1), ("n3", 0)]
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Job", "Pod"])
+def test_what_nobody_scales_gets_no_row(context: LogContext, kind: str) -> None:
+    fixed = Workload("prod", "shop", kind, "fixed")
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(fixed, "x", "n1"))
+    usage(context, 1.0)
+    assert list(replicas(context)) == [WEB.key]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["replicas", "--limit", "1"], "--limit is for those requests that save most"),
+        (["nodes", "--limit", "1"], "--limit is for those requests that save most"),
+        (["nodes", "-n", "shop"], "a node is in none"),
+    ],
+)
+def test_a_flag_that_would_do_nothing_is_refused(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["recommendations", "--of", *flags]) != 0
+    assert said in capsys.readouterr().err
