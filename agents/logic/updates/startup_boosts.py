@@ -47,7 +47,8 @@ def without_boosts(
 ) -> PodAdvice | None:
     """What a pod should request without these boosts: the CPU that is recommended, else what it would have had.
 
-    None where that lowers nothing. It never becomes stale: the boost has ended, however old the recommendation. `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
+    None where that lowers nothing. It never becomes stale: the boost has ended, however old the recommendation.
+    `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
     """
     lowered = dict(_lowered(over, pod.fact, policy, advice))
     if not lowered:

@@ -587,3 +587,10 @@ def test_a_successor_as_admission_makes_it_is_no_fault(facts: Any, policies: Any
     assert (judged.judged, judged.fault) == (LATER + 2 * MINUTE, "")
     later = LATER + 10 * MINUTE
     assert EvictionPlanned in [type(each) for each in look(stage, later, recommendations_by_cluster=[recommend(later)])]
+
+
+def test_a_limit_range_that_is_stated_again_makes_nobody_look_again() -> None:
+    stage = open_stage()
+    assert stage.clusters.constraints.ingest_policy(CAP) is True
+    assert stage.clusters.constraints.ingest_policy(replace(CAP, at=when(LATER))) is False
+    assert stage.clusters.constraints.ingest_policy(replace(CAP, limits=())) is True
