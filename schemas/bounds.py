@@ -18,6 +18,8 @@ MOST_BYTES = 1e16
 """Bytes of one container, pod or node."""
 MOST_NUMBER = 1e16
 """Any other number: a period, a ratio, a count."""
+MOST_INT32 = (1 << 31) - 1
+"""What Kubernetes keeps in an int32: seconds of a startup boost, and its factor."""
 MOST_TEXT = 4096
 """Characters of a name, a version or a reason that a tenant may choose."""
 MOST_CONTAINERS = 1000

@@ -38,7 +38,12 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     from agents.inspect import fleet_table
     from agents.inspect import recommendations_command as command
     from agents.settings import event_times
+    from streams.errors import BadInput
 
+    if of != "requests" and limit is not None:
+        raise BadInput(f"--limit is for those requests that save most; --of {of} prints all rows")
+    if of == "nodes" and namespace:
+        raise BadInput("--namespace is for workloads; a node is in none")
     settings = given(common).settings(cluster__name=cluster, log__at=at)
     if of == "requests":
         command.run(settings, namespace, output, limit)

@@ -4,6 +4,7 @@ A pod and a node are stated again every three hours, so the last hours of the lo
 and scrape over the time that is asked for, and the newest forecast of a workload counts with it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,11 @@ from streams.publishing.operator_log import OperatorLog
 
 _REACH = timedelta(hours=8)
 """How far before the newest tick pods and nodes are looked for."""
+_FIXED = ("CronJob", "DaemonSet", "Job", "Node", "Pod")
+"""Kinds that nobody scales: nothing has so many replicas as are asked for."""
 _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+_Seen = dict[tuple[str, str, str], float]
+"""By workload, pod and container."""
 NEEDS = ReplicaNeeds()
 _COLUMNS = {
     "nodes": ("node", "pods", "why"),
@@ -121,8 +126,8 @@ def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
 
 
 def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timedelta) -> list[ReplicaRow]:
-    """A row for each workload with pods, by key."""
-    workloads = fleet.by_workload()
+    """A row for each workload that can be scaled and has pods, by key."""
+    workloads = {key: pods for key, pods in fleet.by_workload().items() if pods[0].workload.kind not in _FIXED}
     cpu, memory = _usage(context, workloads, now - since)
     forecasts = _forecasts(context, workloads, now)
     return [_row(key, pods, [*cpu[key], *forecasts.get(key, ())], memory[key]) for key, pods in sorted(workloads.items())]
@@ -141,22 +146,39 @@ def _row(key: str, pods: Sequence[PodChanged], cpu: Sequence[float], memory: Seq
 def _usage(
     context: LogContext, workloads: Mapping[str, object], since: datetime
 ) -> tuple[Mapping[str, list[float]], Mapping[str, list[float]]]:
-    """Totals of each workload, one for each scrape: all its rows are in one record."""
+    """Totals of each workload, one for each minute: a scrape may come in several records, and a container in several scrapes.
+
+    Of a container the newest of a minute counts. Minutes that no older record can be of are added up at once.
+    """
     cpu: dict[str, list[float]] = {key: [] for key in workloads}
     memory: dict[str, list[float]] = {key: [] for key in workloads}
+    minutes: dict[int, tuple[_Seen, _Seen]] = {}
     for stretch in newest_stretches.since(context.log, context.topics.wire("pod-metrics"), since):
-        for record in stretch:
+        oldest: dict[int, int] = {}
+        for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if isinstance(event, MetricsScraped) and event.at >= since:
-                for totals, column in ((cpu, event.cores), (memory, event.memory)):
-                    summed = Counter[str]()
-                    for workload, value in zip(event.workloads, column, strict=True):
-                        if value == value:  # noqa: PLR0124  # NaN is none
-                            summed[workload] += value  # type: ignore[assignment]  # a sum of floats
-                    for workload, total in summed.items():
-                        if workload in totals:
-                            totals[workload].append(float(total))
+                oldest[record.partition] = minute = int(event.at.timestamp() // 60)
+                for seen, column in zip(minutes.setdefault(minute, ({}, {})), (event.cores, event.memory), strict=True):
+                    for workload, pod, container, value in zip(
+                        event.workloads, event.pods, event.containers, column, strict=True
+                    ):
+                        if workload in workloads and not math.isnan(value):
+                            seen.setdefault((workload, pod, container), float(value))
+        for minute in [each for each in minutes if oldest and each > max(oldest.values())]:
+            _add_up(minutes.pop(minute), (cpu, memory))
+    for left in minutes.values():
+        _add_up(left, (cpu, memory))
     return cpu, memory
+
+
+def _add_up(seen: tuple[_Seen, _Seen], totals: tuple[dict[str, list[float]], dict[str, list[float]]]) -> None:
+    for values, found in zip(seen, totals, strict=True):
+        summed = Counter[str]()
+        for (workload, _, _), value in values.items():
+            summed[workload] += value  # type: ignore[assignment]  # a sum of floats
+        for workload, total in summed.items():
+            found[workload].append(float(total))
 
 
 def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:

@@ -1,14 +1,14 @@
 """Runs `ullage why-not`: why a pod, a workload's pods or a node are left as they are, asked of the stages' own state."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agents.inspect.newest_state import newest_turn
 from agents.inspect.plan import newest_updater
 from agents.logic.nodes import scaling_outlook
 from agents.logic.nodes.scaler_stage import Scaler
 from agents.logic.nodes.scaling_outlook import ScalingObstacle
-from agents.logic.updates.pending_updates import WAITING, outlook
+from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.pipeline import stages
@@ -43,7 +43,8 @@ def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
         yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
         return
     updater = newest_updater(settings)
-    yield from _lines(updater, settings.cluster.name, _named(updater, settings.cluster.name, asked))
+    pod = _named(updater, settings.cluster.name, asked)
+    yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
 
 
 def _about_node(settings: Settings, name: str) -> Iterator[str]:
@@ -82,7 +83,8 @@ def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
     pods = [one.fact.pod for one in updater.clusters.pods.values() if one.fact.workload.key == key]
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
-    answers = Counter(" ".join(" ".join(_lines(updater, cluster, pod)).split()[1:]) for pod in pods)
+    outlooks = _outlooks(updater, cluster)
+    answers = Counter(" ".join(" ".join(_lines(updater, cluster, pod, outlooks.get(pod.uid))).split()[1:]) for pod in pods)
     for answer, count in answers.most_common():
         yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
 
@@ -98,9 +100,13 @@ def _named(updater: Updater, cluster: str, asked: str) -> PodName:
     return found[0]
 
 
-def _lines(updater: Updater, cluster: str, pod: PodName) -> Iterator[str]:
+def _outlooks(updater: Updater, cluster: str) -> Mapping[str, PodOutlook]:
+    """The pods that should be changed, by uid."""
+    return {each.candidate.situation.pod.fact.pod.uid: each for each in outlook(updater, cluster)}
+
+
+def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
     name = f"{pod.namespace}/{pod.name}"
-    mine = next((each for each in outlook(updater, cluster) if each.candidate.situation.pod.fact.pod.uid == pod.uid), None)
     if mine is None:
         yield f"{name} is left as it is: {why_not_wanted(updater, pod.uid)}"
         return

@@ -87,7 +87,7 @@ class AdmissionIndex:
         governing = self._policies.of(workload)
         if not rivals and governing is not None and governing.policy.vpa is None:
             rivals = [governing]
-        return [self._vpa(held, workload, namespace) for held in rivals if held.policy.patch_new_pods]
+        return [self._vpa(held, workload, namespace) for held in rivals]
 
     def ranges(self, namespace: str) -> Ranges:
         """The LimitRanges of a namespace."""
@@ -144,8 +144,8 @@ class AdmissionIndex:
             vpa = replace(vpa, namespace=namespace)
         else:
             vpa = vpa_manifest.of_event(held.policy.vpa, containers)
-        if left:
-            vpa = replace(vpa, left=left)
+        if left or not held.policy.patch_new_pods:
+            vpa = replace(vpa, left=left, patches=held.policy.patch_new_pods)
         if len(self._made) >= _KEPT:
             self._made.clear()
         self._made[key] = held, recommended, left, vpa

@@ -84,6 +84,8 @@ class Vpa:
     advice: tuple[Advice, ...] | None = None
     left: frozenset[str] = frozenset()
     """Resources that HorizontalPodAutoscalers scale the target by; nothing is set of them but a startup boost."""
+    patches: bool = True
+    """Whether new pods get anything; one that governs and patches nothing leaves them to no other."""
 
     @property
     def mode(self) -> str:

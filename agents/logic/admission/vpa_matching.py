@@ -65,7 +65,10 @@ def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | Unresolved | str:
     if isinstance(top, Unresolved):
         return Unresolved(f"the topmost controller above {pod.owner.kind} '{pod.owner.name}' is not known: {top.why}")
     candidates = lookup.vpas(pod.namespace, top.kind, top.name)
-    return strongest(pod, candidates) or _nobody(top, candidates)
+    found = strongest(pod, candidates)
+    if found is not None and not found.patches:
+        return f"VPA '{found.name}' leaves new pods as they are"
+    return found or _nobody(top, candidates)
 
 
 def strongest(pod: AdmittedPod, candidates: Iterable[Vpa]) -> Vpa | None:

@@ -43,12 +43,17 @@ class RecommendedReplicas:
 def replicas(cpu: Floats, memory: Floats, request: Amounts, needs: ReplicaNeeds) -> RecommendedReplicas | None:
     """For totals of all pods over time, in cores and bytes, and the requests of one pod; None without a total or a request.
 
+    A total that is no finite number is none.
+
     The larger of both resources: the percentile over what one pod is to use, rounded up.
     """
+    cpu, memory = cpu[np.isfinite(cpu)], memory[np.isfinite(memory)]
     found = {}
     for name, totals, each in (("cpu", cpu, request.cpu), ("memory", memory, request.memory)):
         if len(totals) and each:
-            found[name] = math.ceil(_percentile(totals, needs) / (needs.utilization * each))
+            wanted = _percentile(totals, needs) / (needs.utilization * each)
+            if math.isfinite(wanted):
+                found[name] = math.ceil(wanted)
     if not found:
         return None
     by = max(found, key=lambda name: found[name])

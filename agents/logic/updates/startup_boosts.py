@@ -47,7 +47,8 @@ def without_boosts(
 ) -> PodAdvice | None:
     """What a pod should request without these boosts: the CPU that is recommended, else what it would have had.
 
-    None where that lowers nothing. `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
+    None where that lowers nothing. It never becomes stale: the boost has ended, however old the recommendation.
+    `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.
     """
     lowered = dict(_lowered(over, pod.fact, policy, advice))
     if not lowered:
@@ -57,7 +58,7 @@ def without_boosts(
     recommended = (
         NewestRecommendation("", now, times.from_ms(now), pod.place, containers)
         if advice is None
-        else replace(advice.recommended, containers=containers)
+        else replace(advice.recommended, containers=containers, turn=now)
     )
     exact = tuple(map(resource_lists.of_recommendation, containers))
     return PodAdvice(AlikePods(pod.fact.containers, None), recommended, exact, lambda seen: lowered[seen.name][1])
@@ -73,7 +74,8 @@ def _lowered(
     for each in over:
         entry = bounds(policy, each.name)
         found = targets.get(each.name, Amounts()) if entry.mode is not ContainerMode.OFF else Amounts()
-        cpu, before = each.requests.cpu if found.cpu is None else found.cpu, now[each.name].requests.cpu
+        seen = now.get(each.name)
+        cpu, before = each.requests.cpu if found.cpu is None else found.cpu, None if seen is None else seen.requests.cpu
         if cpu is not None and before is not None and cpu < before:
             follows = entry.controlled_values is not ControlledValues.REQUESTS_ONLY
             limit = limit_amounts(each.requests, each.limits, Amounts(cpu=cpu)) if follows else Amounts()

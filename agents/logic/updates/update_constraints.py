@@ -1,6 +1,6 @@
 """What else the updater goes by: replicas, HPAs, disruption budgets, LimitRanges, and the webhook's Lease."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -84,6 +84,9 @@ class UpdateConstraints:
         """Take a policy in; whether it changes what may be recommended to the pods of a namespace."""
         match event:
             case LimitRangeChanged():
+                known = self.limit_ranges.get(event.key)
+                if known is not None and replace(known, at=event.at) == event:
+                    return False  # stated again
                 self.limit_ranges.upsert(event.key, event)
             case LimitRangeRemoved():
                 self.limit_ranges.remove(event.key)

@@ -204,7 +204,10 @@ def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.situation.recommended.reverted is not None:
         return None  # somebody asked for it because of what was planned a short time ago
-    acted = candidate.situation.history.acted
+    history = candidate.situation.history
+    if set(candidate.situation.unboosts) - set(history.tried):
+        return None  # that a boost has ended does not wait for anything else that was planned
+    acted = history.acted
     return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
 

@@ -121,6 +121,9 @@ class Updater(PartedState):
         self.scatter(turn)
         self._follow_rules(turn)
         self.clusters.ingest(turn)
+        self.clusters.judge_successors(
+            lambda pod: self._search.advised(pod, self._settings_of(pod.fact.workload.key)), turn.number
+        )
         taken = self.turns.get("") or TurnsTaken(turn.number, turn.number)
         self.turns.upsert("", replace(taken, turn=turn.number))
         interval = int(self.settings.interval * 1000)
@@ -237,10 +240,14 @@ class Updater(PartedState):
 
     def _candidates(self, workload: str, now: int, *, fresh: bool) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan."""
-        policy = self.policies.of(workload)
-        settings = self._settings.own if policy is None else self._settings.of(policy.policy.guards)
+        settings = self._settings_of(workload)
         wanted = self.clusters.wanted(workload, now)
         return self._search.of(workload, now, wanted, settings, partial(self._history, fresh=fresh))
+
+    def _settings_of(self, workload: str) -> UpdateSettings:
+        """The settings in force, and over them what the workload's policy says."""
+        policy = self.policies.of(workload)
+        return self._settings.own if policy is None else self._settings.of(policy.policy.guards)
 
     def _configured(self, workload: str, count: Headcount) -> int:
         """How many pods the direct controllers of a workload's pods want; as many as there are where nobody said."""
@@ -291,4 +298,5 @@ class Updater(PartedState):
             disrupts=disrupts(planned),
             unboosts=situation.unboosts,
         )
-        self.clusters.histories.upsert(situation.pod.fact.pod.uid, replace(situation.history, plan=opened, acted=situation.now))
+        history = replace(situation.history, plan=opened, acted=situation.now, tried=situation.unboosts)
+        self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)

@@ -3,7 +3,7 @@
 Of each it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -98,7 +98,8 @@ class PodHistory:
     """What the updater did about a pod, and what came of it. Times are turn numbers.
 
     `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
-    pod's node could never hold; `unboosted`: the containers whose startup boost was ended.
+    pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those of which the last plan
+    was to end it.
     """
 
     plan: OpenPlan | None = None
@@ -107,6 +108,7 @@ class PodHistory:
     resizing: int | None = None
     infeasible: Mapping[str, Amounts] = field(default_factory=dict)
     unboosted: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
 
     def has_plan(self, now: int) -> bool:
         """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
@@ -174,6 +176,8 @@ class UpdaterState:
         self._deferred: dict[str, tuple[DeferredRecords, int]] = {}
         """Recommendations that are newer than all before, by workload; entered when somebody asks for them."""
         self._pods_of: dict[str, dict[str, PodRecord]] | None = None
+        self._successors: list[PodRecord] = []
+        """New pods of workloads of which one was evicted; judged at the end of the turn in which they came."""
         self.changed = ChangedWorkloads()
 
     def tables(self) -> tuple[StatePart, ...]:
@@ -258,9 +262,9 @@ class UpdaterState:
 
     def _upsert_pod(self, event: PodChanged, place: Place, now: int) -> None:
         uid = event.pod.uid
-        if uid not in self.pods:
-            self._judge_replacement(event, now)
         pod = PodRecord(replace(event, labels={}), place)
+        if uid not in self.pods and event.workload.key in self.evictions:
+            self._successors.append(pod)
         self._remove_from_index(uid)  # the source may have found a better owner since
         self.constraints.budgets.note_labels(event.workload.key, event.labels)
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
@@ -271,21 +275,25 @@ class UpdaterState:
         if resizing != history.resizing:
             self.histories.upsert(uid, replace(history, resizing=resizing))
 
-    def _judge_replacement(self, event: PodChanged, now: int) -> None:
-        """The first new pod after an eviction shows whether anything gives new pods other requests."""
-        workload = event.workload.key
-        evicted, recommended = self.evictions.get(workload), self.recommendation(workload)
-        if evicted is None or recommended is None:
-            return
-        seen = {c.name: c.requests for c in event.containers if c.name in evicted.expect}
-        targets = {c.container: c for c in recommended.containers}
-        if seen == evicted.expect:
-            fault = f"pod '{event.pod.name}' came back as the evicted one was: nothing changes the requests of new pods"
-        elif all(name in targets and _within(targets[name], asked) for name, asked in seen.items()):
-            fault = ""
-        else:
-            fault = f"pod '{event.pod.name}' came back with requests that nobody recommended: somebody else changes them"
-        self.evictions.upsert(workload, replace(evicted, judged=now, fault=fault))
+    def judge_successors(self, advised: Callable[[PodRecord], Mapping[str, ContainerRecommendation] | None], now: int) -> None:
+        """The first new pod after an eviction shows whether anything gives new pods other requests.
+
+        `advised` is what admission would give a pod, by container; None where that is nothing.
+        """
+        for pod in self._successors:
+            targets, evicted = advised(pod), self.evictions.get(pod.fact.workload.key)
+            if targets is None or evicted is None:
+                continue
+            name, boosted = pod.fact.pod.name, {each.name for each in pod.fact.boosted}
+            seen = {c.name: c.requests for c in pod.fact.containers if c.name in evicted.expect}
+            if seen == evicted.expect and not boosted:
+                fault = f"pod '{name}' came back as the evicted one was: nothing changes the requests of new pods"
+            elif all(each in targets and _within(targets[each], asked, boosted=each in boosted) for each, asked in seen.items()):
+                fault = ""
+            else:
+                fault = f"pod '{name}' came back with requests that nobody recommended: somebody else changes them"
+            self.evictions.upsert(pod.fact.workload.key, replace(evicted, judged=now, fault=fault))
+        self._successors.clear()
 
     def _remove_pod(self, uid: str) -> None:
         self._remove_from_index(uid)
@@ -357,10 +365,11 @@ class UpdaterState:
         self.histories.upsert(event.subject.uid, history)
 
 
-def _within(recommended: ContainerRecommendation, asked: Amounts) -> bool:
-    """Whether requests lie within the bounds of a recommendation."""
+def _within(recommended: ContainerRecommendation, asked: Amounts, *, boosted: bool) -> bool:
+    """Whether requests lie within the bounds of a recommendation; the CPU of a boosted container lies above them."""
     low, high = recommended.lower, recommended.upper
-    bounds = ((low.cpu, asked.cpu, high.cpu), (low.memory, asked.memory, high.memory))
+    memory = (low.memory, asked.memory, high.memory)
+    bounds = (memory,) if boosted else ((low.cpu, asked.cpu, high.cpu), memory)
     return all(
         (least is None or (value or 0) >= least) and (most is None or (value or 0) <= most) for least, value, most in bounds
     )

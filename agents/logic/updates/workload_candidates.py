@@ -1,6 +1,6 @@
 """The pods of one workload that should be changed now: by what is recommended, or because their startup boost has ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agents.logic.governing_policies import PolicyRecord
@@ -10,6 +10,7 @@ from agents.logic.updates.pod_advice import AdviceCache, PodAdvice, WorkloadAdvi
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, PodRecord, UpdaterState
+from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import PodPhase
 
 ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
@@ -59,6 +60,14 @@ class CandidateSearch:
                 found.append(each)
         self.quiet.enter(key, until)
         return found
+
+    def advised(self, pod: PodRecord, settings: UpdateSettings) -> Mapping[str, ContainerRecommendation] | None:
+        """What is recommended for a pod, by container, as admission gives it; None where nothing is."""
+        key = pod.fact.workload.key
+        policy = self.clusters.policies.of(key)
+        advice = None if policy is None else self._advice(key, self.clusters.recommendation(key), policy, settings)
+        found = None if advice is None else advice.reduced(self.advice.shape(pod))
+        return None if found is None else {each.container: each for each in found.recommended.containers}
 
     def _advice(
         self, key: str, recommended: NewestRecommendation | None, policy: PolicyRecord, settings: UpdateSettings

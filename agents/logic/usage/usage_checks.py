@@ -30,7 +30,10 @@ def reasons(event: Event) -> Iterator[str]:
             for i, seen in enumerate(event.containers):
                 yield from bounds.amounts(f"containers[{i}].requests", seen.requests)
                 yield from bounds.amounts(f"containers[{i}].limits", seen.limits)
+            names = {seen.name for seen in event.containers}
             for i, boosted in enumerate(event.boosted):
+                if boosted.name not in names:
+                    yield f"boosted[{i}] is '{boosted.name}', which is none of the pod's containers"
                 yield from bounds.amounts(f"boosted[{i}].requests", boosted.requests)
                 yield from bounds.amounts(f"boosted[{i}].limits", boosted.limits)
         case ContainerOOMKilled():

@@ -12,7 +12,7 @@ from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.policies import vpa_annotations
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged
-from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, StartupBoost, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
 
 
@@ -66,6 +66,7 @@ def _vpa(event: VpaChanged) -> Iterator[str]:
     if event.selector is None and event.target_ref is not None and not event.unsupported:
         yield "there is no selector, and nothing that says why"
     yield from _policies(event.containers)
+    yield from _boost("boost", event.boost)
     odd = vpa_annotations.fault(event.annotations)
     yield from () if odd is None else (odd,)
 
@@ -82,7 +83,15 @@ def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:
         yield from bounds.at_least(f"{path}.oom_minimum", entry.oom_minimum, 0.0, bounds.MOST_BYTES)
         yield from bounds.at_least(f"{path}.memory_window", entry.memory_window, 1.0)
         yield from bounds.at_least(f"{path}.memory_windows", entry.memory_windows, 1.0)
+        yield from _boost(f"{path}.boost", entry.boost)
         yield from _tuning(f"{path}.tuning", entry.tuning)
+
+
+def _boost(path: str, boost: StartupBoost | None) -> Iterator[str]:
+    if boost is not None:
+        yield from bounds.number(f"{path}.factor", boost.factor, bounds.MOST_INT32)
+        yield from bounds.number(f"{path}.quantity", boost.quantity, bounds.MOST_CORES)
+        yield from bounds.number(f"{path}.duration", boost.duration, bounds.MOST_INT32)
 
 
 def _limits(limits: Sequence[Limit]) -> Iterator[str]:

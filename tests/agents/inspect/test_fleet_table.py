@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents import cli
 from agents.inspect import fleet_table
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
@@ -68,6 +69,15 @@ def test_a_workload_gets_so_many_replicas_that_each_uses_half_of_its_request(con
     assert replicas(context, timedelta(seconds=30))[WEB.key].recommended is None  # no usage is so young
 
 
+def test_a_scrape_that_comes_in_parts_is_one_total_and_the_newest_of_a_container_counts(context: LogContext) -> None:
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(WEB, "b", "n1"))
+    for seconds, name, cores in ((120, "a", 9.0), (105, "a", 1.0), (100, "b", 1.5), (60, "b", np.inf)):
+        at, column = NOW - timedelta(seconds=seconds), np.array([GIB / 4])
+        put(context, "pod-metrics", MetricsScraped(at, "prod", (WEB.key,), (name,), ("app",), np.array([cores]), column))
+    found = replicas(context)[WEB.key].recommended
+    assert (found.replicas, found.cpu, found.memory) == (5, 2.5, GIB / 2)
+
+
 def test_what_is_forecast_counts_with_what_was(context: LogContext) -> None:
     put(context, "pod-changes", pod(WEB, "a", "n1"))
     usage(context, 1.0)
@@ -89,3 +99,24 @@ def test_nodes_without_pods_but_those_of_daemon_sets_may_go(context: LogContext)
     put(context, "cluster-changes", *nodes, NodeRemoved(NOW, "prod", "n4"))
     put(context, "pod-changes", pod(WEB, "a", "n1"), pod(AGENT, "x", "n1"), pod(AGENT, "y", "n2"))
     assert list(fleet_table.idle_nodes(fleet_table.read_fleet(context, NOW))) == [("n2", 1), ("n3", 0)]
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Job", "Pod"])
+def test_what_nobody_scales_gets_no_row(context: LogContext, kind: str) -> None:
+    fixed = Workload("prod", "shop", kind, "fixed")
+    put(context, "pod-changes", pod(WEB, "a", "n1"), pod(fixed, "x", "n1"))
+    usage(context, 1.0)
+    assert list(replicas(context)) == [WEB.key]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["replicas", "--limit", "1"], "--limit is for those requests that save most"),
+        (["nodes", "--limit", "1"], "--limit is for those requests that save most"),
+        (["nodes", "-n", "shop"], "a node is in none"),
+    ],
+)
+def test_a_flag_that_would_do_nothing_is_refused(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["recommendations", "--of", *flags]) != 0
+    assert said in capsys.readouterr().err

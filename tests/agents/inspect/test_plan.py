@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agents.inspect import why_not
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.facts.pods import ContainerSeen, PodChanged
 from schemas.names import Amounts, Workload
@@ -161,3 +162,11 @@ def test_why_not_answers_for_all_pods_of_a_workload(shop: UpdaterLog, capsys: py
     assert [line.split(" of ")[0] for line in lines] == ["1 pod", "1 pod"]
     assert all(line.split(" of ")[1].startswith("demo/shop/Deployment/cart: should be changed") for line in lines)
     assert sum("guard 'tolerance' says" in line for line in lines) == 1
+
+
+def test_why_not_of_a_workload_looks_at_the_cluster_once(shop: UpdaterLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[str]()
+    real = why_not.outlook
+    monkeypatch.setattr(why_not, "outlook", lambda updater, cluster: looks.append(cluster) or real(updater, cluster))
+    assert shop.run("why-not", "workload", "shop/Deployment/cart") == 0
+    assert looks == ["demo"]

@@ -48,14 +48,14 @@ def boost(path: str, spec: StartupBoostSpec | None) -> StartupBoost | None:
     if spec is None or spec.cpu is None:
         return None
     kind = member(f"{path}.cpu.type", spec.cpu.type, BoostKind) or BoostKind.FACTOR
-    quantity = _number(f"{path}.cpu.quantity", spec.cpu.quantity)
+    quantity = at_least(f"{path}.cpu.quantity", _number(f"{path}.cpu.quantity", spec.cpu.quantity), 0, bounds.MOST_CORES)
     missing = {BoostKind.FACTOR: ("factor", spec.cpu.factor), BoostKind.QUANTITY: ("quantity", quantity)}[kind]
     if missing[1] is None:
         raise ValueError(f"{path}.cpu.{missing[0]} is missing, and the type is '{kind}'")
-    duration = at_least(f"{path}.cpu.durationSeconds", spec.cpu.duration_seconds, 0)
+    duration = at_least(f"{path}.cpu.durationSeconds", spec.cpu.duration_seconds, 0, bounds.MOST_INT32)
     return StartupBoost(
         kind=kind,
-        factor=at_least(f"{path}.cpu.factor", spec.cpu.factor, 1),
+        factor=at_least(f"{path}.cpu.factor", spec.cpu.factor, 1, bounds.MOST_INT32),
         quantity=None if quantity is None else Cores(quantity),
         duration=Seconds(duration or 0.0),
     )

@@ -1,5 +1,6 @@
 """Pods with a startup boost: left alone while it lasts, given less CPU in place when it has ended, and evicted for it never."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -138,3 +139,32 @@ def test_why_not_says_how_long_a_boost_lasts(ready: datetime | None, until: str)
     stage = stage_of(*three(ready))
     at_once(stage)
     assert pending_updates.not_wanted(stage, "uid-a") == f"it has a startup boost, which lasts until {until}"
+
+
+def test_the_boost_of_a_container_that_is_not_there_lowers_nothing() -> None:
+    gone = pod("a", START, containers=(RUNNING,), boosted=(BoostedContainer("gone", *TEMPLATE),), ready_since=when(START))
+    assert not [each for each in at_once(stage_of(gone)) if isinstance(each, ResizePlanned)]
+
+
+def test_the_end_of_a_boost_waits_for_no_cool_down_of_another_containers() -> None:
+    two = (RUNNING, replace(RUNNING, name="side"))
+    entries = (ContainerPolicy("side", boost=replace(FACTOR, duration=900.0)),)  # type: ignore[arg-type]  # seconds
+    marks = tuple(BoostedContainer(name, *TEMPLATE) for name in ("app", "side"))
+    ready = when(LATER - 6 * MINUTE)
+    stage = stage_of(pod("a", START, containers=two, boosted=marks, ready_since=ready), containers=entries)
+    [first] = [each for each in at_once(stage) if isinstance(each, ResizePlanned)]
+    assert list(first.requests) == ["app"]
+    look(stage, LATER + MINUTE, outcomes=[finished(first, Result.DONE)])
+    [second] = [each for each in look(stage, LATER + 10 * MINUTE) if isinstance(each, ResizePlanned)]
+    assert "side" in second.requests
+    look(stage, LATER + 11 * MINUTE, outcomes=[finished(second, Result.FAILED)])
+    assert not [each for each in look(stage, LATER + 12 * MINUTE) if isinstance(each, ResizePlanned)]  # it cools down
+
+
+def test_a_stale_recommendation_keeps_no_boost() -> None:
+    stage = stage_of(boosted("a", when(LATER)))
+    assert at_once(stage) == []
+    later = LATER + 600 * MINUTE
+    [plan] = look(stage, later, pod_changes_by_cluster=[boosted("a", when(LATER))])
+    assert isinstance(plan, ResizePlanned)
+    assert plan.void_after > plan.at

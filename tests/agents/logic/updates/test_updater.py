@@ -10,11 +10,13 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
-from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase, ResizeState
+from schemas.facts.hpa_targets import HpaTargetChanged
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted, PodPhase, ResizeState
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
+from schemas.policies.vertical import ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
 from schemas.subjects import Subject
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
 
@@ -550,3 +552,45 @@ def resumed(stage: Any) -> Any:
     for chunk in sorted(stage.chunks()):
         fresh.load(chunk, stage.dump(chunk))
     return fresh
+
+
+def successor(cpu: float, limit: float, *boosted: BoostedContainer) -> Any:
+    seen = ContainerSeen("app", Amounts(cpu, GIB), Amounts(limit, 2 * GIB), ready=True)  # type: ignore[arg-type]  # units
+    return pod("new", LATER, containers=(seen,), boosted=boosted)
+
+
+OLD = ContainerSeen("app", Amounts(1.0, 4 * GIB), Amounts(2.0, 8 * GIB), ready=True)
+HPA = HpaTargetChanged(when(START), "demo", "web", "api", "Deployment", "api", ("cpu",))
+CAP = LimitRangeChanged(when(START), "demo", "web", "range", (Limit(LimitType.CONTAINER, most=Amounts(0.16)),))
+ONLY_REQUESTS = VerticalPolicyChanged(
+    when(START), "*", "2", UpdateMode.RECREATE, (ContainerPolicy("app", controlled_values=ControlledValues.REQUESTS_ONLY),)
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "policies", "new"),
+    [
+        ([HPA], [], successor(1.0, 2.0)),
+        ([], [], successor(2.0, 4.0, BoostedContainer("app", Amounts(1.0, GIB), Amounts(2.0, 2 * GIB)))),
+        ([], [CAP], successor(0.08, 0.16)),
+        ([], [ONLY_REQUESTS], successor(0.05, 0.05)),
+    ],
+    ids=["CPU left to an HPA", "a startup boost", "a LimitRange", "limits that stay"],
+)
+def test_a_successor_as_admission_makes_it_is_no_fault(facts: Any, policies: Any, new: Any) -> None:
+    stage = open_stage(*[pod(name, START, containers=(OLD,)) for name in "abc"], mode=UpdateMode.RECREATE)
+    known = {"pod_changes_by_cluster": facts, "policies": policies}
+    [plan, *_] = look(stage, LATER, recommendations_by_cluster=[recommend(LATER)], **known)
+    look(stage, LATER + MINUTE, outcomes=[finished(plan, Result.DONE, Action.EVICT)])
+    look(stage, LATER + 2 * MINUTE, pod_changes_by_cluster=[PodDeleted(when(LATER), API, plan.pod), new])
+    judged = stage.clusters.evictions.get(API.key)
+    assert (judged.judged, judged.fault) == (LATER + 2 * MINUTE, "")
+    later = LATER + 10 * MINUTE
+    assert EvictionPlanned in [type(each) for each in look(stage, later, recommendations_by_cluster=[recommend(later)])]
+
+
+def test_a_limit_range_that_is_stated_again_makes_nobody_look_again() -> None:
+    stage = open_stage()
+    assert stage.clusters.constraints.ingest_policy(CAP) is True
+    assert stage.clusters.constraints.ingest_policy(replace(CAP, at=when(LATER))) is False
+    assert stage.clusters.constraints.ingest_policy(replace(CAP, limits=())) is True

@@ -9,14 +9,15 @@ import pytest
 
 from agents.logic.validation.events import refuse
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.pods import ContainerSeen, PodDeleted
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts, PodName
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vertical import BoostKind, ContainerPolicy, StartupBoost, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef
 from schemas.subjects import Subject
+from schemas.units import Seconds
 from tests.support.cluster_events import API, START, pod, scrape, turn, vpa, when
 
 SUBJECT = Subject.of_node("demo", "node-1")
@@ -52,6 +53,10 @@ def test_good_events_are_taken() -> None:
         (
             pod("a", START, containers=(ContainerSeen("app", limits=Amounts(None, -5)),)),
             "containers[0].limits.memory is -5; an amount cannot be negative",
+        ),
+        (
+            pod("a", START, boosted=(BoostedContainer("gone"),)),
+            "boosted[0] is 'gone', which is none of the pod's containers",
         ),
         (
             ContainerOOMKilled(when(START), API, PodName("w", "a", "u"), "app", 1, -1, None),
@@ -127,6 +132,23 @@ def test_a_vpa_that_cannot_be_meant_is_refused_with_its_value_and_place(changed:
     assert refuse(vpa()) is None
     assert refuse(vpa(annotations={"ullage/*.margin": "0.2", "other": "x"})) is None
     assert refuse(vpa(**changed)) == said
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("duration", 1e306), ("duration", math.nan), ("duration", -1.0), ("factor", math.inf), ("factor", -1.0), ("quantity", 2e6)],
+)
+def test_a_startup_boost_out_of_bounds_is_refused_of_a_vpa_and_of_a_policy(field: str, value: float) -> None:
+    good = StartupBoost(BoostKind.FACTOR, 2.0, duration=Seconds(2.0**31 - 1))
+    assert refuse(vpa(boost=good, containers=(ContainerPolicy("app", boost=good),))) is None
+    bad = replace(good, **{field: value})
+    entry = ContainerPolicy("app", boost=bad)
+    for path, event in (
+        ("boost", vpa(boost=bad)),
+        ("containers[0].boost", vpa(containers=(entry,))),
+        ("containers[0].boost", VerticalPolicyChanged(when(START), "*", "1", containers=(entry,))),
+    ):
+        assert (refuse(event) or "").startswith(f"{path}.{field} is {value}")
 
 
 def test_an_annotation_that_sets_what_is_not_there_is_refused_with_the_names_that_are() -> None:

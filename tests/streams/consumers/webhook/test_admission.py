@@ -384,3 +384,15 @@ def test_a_vpa_may_leave_new_pods_as_they_are_by_an_annotation() -> None:
     scene.recommend()
     scene.view.catch_up()
     assert "patch" not in scene.ask()
+
+
+def test_the_oldest_vpa_leaves_new_pods_to_no_younger_one() -> None:
+    scene = AdmissionScene()
+    scene.vpa(annotations={"ullage/patch-new-pods": "false"})
+    scene.vpa("younger", created=START + timedelta(hours=1))
+    scene.recommend()
+    scene.view.catch_up()
+    assert "patch" not in scene.ask()
+    scene.vpa()
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "250m"

@@ -116,6 +116,14 @@ POLICY = "spec.resourcePolicy.containerPolicies[0]"
         ({"updatePolicy": {"minReplicas": 0}}, "spec.updatePolicy.minReplicas is 0; it must be at least 1"),
         ({"recommenders": [{"name": "a"}, {"name": "b"}]}, "spec.recommenders names a, b; there may be one at most"),
         (
+            {"startupBoost": {"cpu": {"type": "Factor", "factor": 2, "durationSeconds": 1e300}}},
+            "spec.startupBoost.cpu.durationSeconds is 1e+300; more than 2.14748e+09 is not possible",
+        ),
+        (
+            {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "-1"}}},
+            "spec.startupBoost.cpu.quantity is -1; it must be at least 0",
+        ),
+        (
             {"startupBoost": {"cpu": {"type": "Factor"}}},
             "spec.startupBoost.cpu.factor is missing, and the type is 'Factor'",
         ),
