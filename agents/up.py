@@ -62,8 +62,7 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         for name, command in PARTS.items():
             children.start(name, command, environment=environment, keep=True)
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
-        where = f"--brokers {brokers} --set cluster.name={settings.cluster.name}"
-        note(f"more in another terminal: ullage why NAMESPACE/WORKLOAD {where}")
+        note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={settings.cluster.name}")
         note(f"watching {cluster_factory.address(settings.cluster)}")
         with log_factory.log(ours) as log:
             for screen in _screens(log, ours, children):
