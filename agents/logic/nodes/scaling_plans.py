@@ -132,36 +132,32 @@ def removal(
 
     `uids` are those of the pods that it has now: such as a simulation put there are not evicted.
     """
-    name, settings = one.node.name, context.settings
-    known, instance = context.view.nodes[name].fact, context.view.instance_of[name]
     reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
-    reason = why or reason
-    return NodeRemovalPlanned(
-        id=context.id("remove", name),
-        at=context.turn.at,
-        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
-        cluster=context.cluster,
-        node=name,
-        node_uid=known.uid,
-        provider_id=known.provider_id,
-        instance=instance.instance,
-        group=one.node.group,
-        reason=reason,
-        evict=_names(one.drained.move, uids),
-        daemons=_names(one.drained.daemons, uids),
-        grace=settings.longest_grace,
-        drain=settings.drain_time,
-        because=_removal_numbers(context, one),
-    )
+    evict, daemons = _names(one.drained.move, uids), _names(one.drained.daemons, uids)
+    return _removal(context, one.node.name, why or reason, (evict, daemons), _removal_numbers(context, one))
 
 
 def interruption(
     context: PlanContext, name: str, notice: InstanceInterruptionNoticed, uids: Mapping[str, str]
 ) -> NodeRemovalPlanned:
     """A node whose instance the cloud takes. Every pod that does not belong to the node is evicted: it would die with it."""
-    settings, known, instance = context.settings, context.view.nodes[name].fact, context.view.instance_of[name]
     pods = [pod for pod in context.view.seen[name].pods if not is_mirror(pod.nature.annotations)]
+    evict = _names([pod for pod in pods if not is_daemon(pod.nature)], uids)
+    daemons = _names([pod for pod in pods if is_daemon(pod.nature)], uids)
     noticed = notice.noticed or notice.at
+    because = {"notice": str(notice.kind), "noticed": times.rfc3339(noticed), "pods": len(pods)}
+    return _removal(context, name, RemovalReason.INTERRUPTED, (evict, daemons), because)
+
+
+def _removal(
+    context: PlanContext,
+    name: str,
+    reason: RemovalReason,
+    pods: tuple[tuple[PodName, ...], tuple[PodName, ...]],
+    because: Because,
+) -> NodeRemovalPlanned:
+    """`pods` are those to evict, and those of DaemonSets."""
+    settings, known, instance = context.settings, context.view.nodes[name].fact, context.view.instance_of[name]
     return NodeRemovalPlanned(
         id=context.id("remove", name),
         at=context.turn.at,
@@ -172,12 +168,12 @@ def interruption(
         provider_id=known.provider_id,
         instance=instance.instance,
         group=instance.group,
-        reason=RemovalReason.INTERRUPTED,
-        evict=_names([pod for pod in pods if not is_daemon(pod.nature)], uids),
-        daemons=_names([pod for pod in pods if is_daemon(pod.nature)], uids),
+        reason=reason,
+        evict=pods[0],
+        daemons=pods[1],
         grace=settings.longest_grace,
         drain=settings.drain_time,
-        because={"notice": str(notice.kind), "noticed": times.rfc3339(noticed), "pods": len(pods)},
+        because=because,
     )
 
 
