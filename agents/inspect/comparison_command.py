@@ -12,6 +12,7 @@ from agents.inspect.comparison_output import ComparisonForm, PrintedComparison
 from agents.inspect.policy_specs import BASELINE, SIDES
 from agents.processes.output import note
 from agents.processes.signals import stoppable
+from agents.settings import setting_texts
 from agents.settings.tree import Settings
 from agents.telemetry import garbage_collector
 from streams.errors import BadInput
@@ -41,7 +42,7 @@ class Gates:
 def regression_of(text: str) -> float:
     """The share that `--max-regression` means: `5%` or `0.05`. Raises BadInput."""
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = setting_texts.share(text)
     except ValueError:
         share = -1.0
     if not 0 <= share < float("inf"):

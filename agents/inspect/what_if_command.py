@@ -17,7 +17,7 @@ from agents.operate import policy_file
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
-from agents.settings import event_times, log_factory
+from agents.settings import event_times, log_factory, setting_texts
 from agents.settings.tree import Settings
 from agents.telemetry import garbage_collector
 from agents.why import describe
@@ -58,7 +58,7 @@ def _setting(item: str) -> str:
     name = _BUDGET[0] if name in _BUDGET else name
     if value.endswith("%"):
         try:
-            value = str(float(value.removesuffix("%")) / 100)
+            value = str(setting_texts.share(value))
         except ValueError:
             raise BadInput(f"--set {item}: '{value}' is no share") from None
     return f"{name}{equals}{value}"

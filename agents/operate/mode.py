@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from agents.operate.operator_session import operator_session
 from agents.processes.output import data
+from agents.settings import setting_texts
 from agents.settings.tree import Settings
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
@@ -41,7 +42,7 @@ def change_control(
 
 def _share(text: str) -> float:
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = setting_texts.share(text)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:

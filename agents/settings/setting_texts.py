@@ -29,6 +29,11 @@ def written(value: object) -> str:
     return str(value)
 
 
+def share(text: str) -> float:
+    """The share that `5%` or `0.05` means, whatever its size. Raises ValueError for what is no number."""
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
 def read(name: str, value: object, defaults: Defaults) -> object:
     """What a setting's type is given for `value`. Only texts of lists and empty texts change. Raises BadInput."""
     if not isinstance(value, str) or name not in defaults:
