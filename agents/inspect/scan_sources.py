@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
@@ -18,7 +18,7 @@ from agents.log_runner import Runner
 from agents.pipeline import stages, ticked_topics
 from agents.processes.output import note
 from agents.processes.source_clock import event_time
-from agents.processes.source_usage import metric_names, prometheus
+from agents.processes.source_usage import history_period, metric_names, prometheus
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
 from agents.telemetry import logging_setup
@@ -36,7 +36,7 @@ from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.sources.traces import Trace, TraceMoments
 from streams.sources.usage.history.exported_pods import ExportedPods
-from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
+from streams.sources.usage.history.history_source import HistorySource, MetricsStore
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.usage_source import UsageOptions, UsageSource
 from streams.topics import TOPICS, Topics
@@ -94,17 +94,16 @@ def _built(found: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRe
 def of_prometheus(settings: Settings, *, from_cluster: bool) -> Scanned:
     """From what a Prometheus server remembers; pods from the cluster's API server or, without one, from kube-state-metrics."""
     context, server = _context(settings), prometheus(settings.prometheus)
-    now = event_time(settings).replace(microsecond=0)
-    length, step = Seconds(settings.history.length_seconds), Seconds(settings.history.resolution_seconds)
+    period = history_period(settings)
     if from_cluster:
         _list_cluster(settings, context)
     else:
-        _publish_exported(context, ExportedPods(server, settings.cluster.name, now, length), now - timedelta(seconds=length))
-    period = HistoryPeriod(now, length, step)
+        exported = ExportedPods(server, settings.cluster.name, period.end, period.length)
+        _publish_exported(context, exported, period.start)
     source = HistorySource(MetricsStore(server, metric_names(settings)), context, period)
     for progress in source.publish(source.begin()):
         note(f"{progress.rows:,} samples of {len(progress.containers):,} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
-    return _recommended(settings, context, now)
+    return _recommended(settings, context, period.end)
 
 
 def of_metrics_api(settings: Settings, samples: int) -> Scanned:

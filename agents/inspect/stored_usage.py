@@ -5,16 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agents.inspect.scan_command import of_context
 from agents.processes.output import note
 from agents.processes.signals import stoppable
-from agents.processes.source_clock import event_time
-from agents.processes.source_usage import metric_names, prometheus
 from agents.settings.loading import LoadedSettings
-from schemas.units import Seconds
 from streams.errors import BadInput, GiveUp, TryAgain
-from streams.sources.usage.history.history_source import HistoryPeriod
-from streams.sources.usage.history.stored_trace import StoredTrace
 
 
 @contextmanager
@@ -37,10 +31,12 @@ def recording(loaded: LoadedSettings, file: Path | None, *, stored: bool, keep: 
 
 
 def _write(loaded: LoadedSettings, to: Path) -> None:
+    from agents.inspect.scan_command import of_context
+    from agents.processes.source_usage import history_period, metric_names, prometheus
+    from streams.sources.usage.history.stored_trace import StoredTrace
+
     settings = of_context(loaded, "")
-    now = event_time(settings).replace(microsecond=0)
-    period = HistoryPeriod(now, Seconds(settings.history.length_seconds), Seconds(settings.history.resolution_seconds))
-    trace = StoredTrace(prometheus(settings.prometheus), metric_names(settings), period)
+    trace = StoredTrace(prometheus(settings.prometheus), metric_names(settings), history_period(settings))
     try:
         for rows in trace.write(to):
             note(f"{rows:,} samples read")

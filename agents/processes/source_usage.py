@@ -129,16 +129,17 @@ def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: Si
         server.seen()
 
 
+def history_period(settings: Settings, until: datetime | None = None) -> HistoryPeriod:
+    """The period that the settings name, up to `until` or else to now."""
+    ours, end = settings.history, (until or event_time(settings)).replace(microsecond=0)
+    return HistoryPeriod(end, Seconds(ours.length_seconds), Seconds(ours.resolution_seconds))
+
+
 def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
     """Publish what the Prometheus server remembers of the time before `until`, and end."""
     if until is not None and until.tzinfo is None:
         raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
-    topics, ours, server = log_factory.topics(settings), settings.history, prometheus(settings.prometheus)
-    period = HistoryPeriod(
-        (until or event_time(settings)).replace(microsecond=0),
-        Seconds(ours.length_seconds),
-        Seconds(ours.resolution_seconds),
-    )
+    topics, server, period = log_factory.topics(settings), prometheus(settings.prometheus), history_period(settings, until)
     with until_stopped(), telemetry_for("history", settings) as telemetry, log_factory.log(settings) as log:
         observed = telemetry.observe(log, SourceMetrics(telemetry.registry, topics, "history"))
         context = LogContext.of(observed, topics, settings.cluster.name)
