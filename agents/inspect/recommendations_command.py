@@ -13,7 +13,7 @@ from schemas.names import Amounts
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
-from streams.publishing.operator_log import OperatorLog
+from streams.publishing.operator_log import NewestTick, OperatorLog
 
 _COLUMNS = (
     "namespace",
@@ -39,9 +39,9 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
         context = LogContext.of(log, topics, settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
-        rows = read(context, settings, namespaces)
+        rows = _rows(context, settings, tick, namespaces)
         if namespaces and not rows:
-            _require_namespace(read(context, settings), namespaces)
+            _require_namespace(_rows(context, settings, tick), namespaces)
     status.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
         data(line)
@@ -55,9 +55,14 @@ def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[
         raise BadInput(f"nothing is recommended in a namespace that matches {', '.join(patterns)}; there are: {there_are}")
 
 
-def read(context: LogContext, settings: Settings, namespaces: Sequence[str] = ()) -> Sequence[RecommendedContainer]:
+def read(context: LogContext, settings: Settings) -> Sequence[RecommendedContainer]:
     """The rows of the context's cluster at the newest tick."""
-    tick = OperatorLog(context).newest_tick()
+    return _rows(context, settings, OperatorLog(context).newest_tick())
+
+
+def _rows(
+    context: LogContext, settings: Settings, tick: NewestTick | None, namespaces: Sequence[str] = ()
+) -> Sequence[RecommendedContainer]:
     if tick is None:
         return []
     return recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)

@@ -65,8 +65,13 @@ def silence(tick: NewestTick, settings: Settings) -> Seconds:
     """For how long no clock has ticked, in real time; 0 while one is at work, and for a log that is a file or of the past."""
     if settings.log.kind != "kafka" or settings.log.at is not None or tick.appended_ms < 0:
         return Seconds(0.0)
-    age = (time.time_ns() / 1e6 - tick.appended_ms) / 1000
+    age = _age(tick)
     return Seconds(age if age > _SILENT else 0.0)
+
+
+def _age(tick: NewestTick) -> float:
+    """Real seconds since the log took a tick; 0 for one that it took later than now, by another machine's time."""
+    return max(0.0, time.time_ns() / 1e6 - tick.appended_ms) / 1000
 
 
 def warn_of_silence(tick: NewestTick | None, settings: Settings) -> None:
@@ -88,6 +93,6 @@ def _clock(tick: NewestTick | None) -> StatusRow:
     at = f"newest tick {tick.at:%Y-%m-%d %H:%M:%S} UTC"
     if tick.appended_ms < 0:
         return StatusRow("clock", "all", "unknown", f"{at}; the log does not say when it was written")
-    age = max(0.0, time.time_ns() / 1e6 - tick.appended_ms) / 1000
+    age = _age(tick)
     silent = age > _SILENT
     return StatusRow("clock", "all", "silent" if silent else "at work", f"{at}, written {length(age)} ago", warns=silent)
