@@ -39,7 +39,7 @@ from tests.torture import faulty_worker, kafka_topics, node_judge, recomputation
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
-from tests.torture.node_cloud import NodeCluster, RecordingAws
+from tests.torture.node_cloud import END, RAISE, NodeCluster, RecordingAws
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.torture_run import say
@@ -77,6 +77,8 @@ class NodeTortureOptions:
     calm: float = 20.0
     """Seconds in which a group must have been changed before the next blow falls; then it falls all the same."""
     longest: float = 600.0
+    late: float = 150.0
+    """Seconds at most for what must have happened at AWS and has not when the last blow has fallen: a slow machine's."""
     settle: float = 120.0
     minimum: Mapping[str, int] = field(
         default_factory=lambda: {"raises": 10, "terminations": 15, "drained": 4, "deaths": 10, "steps": 6, "soft taints done": 5}
@@ -161,6 +163,11 @@ class NodeRun:
         """How often AWS changed a group so far."""
         return len(self.aws.acts)
 
+    def enough(self) -> bool:
+        """Whether AWS raised groups and ended instances as often as a run must show."""
+        done = Counter(act.action for act in self.aws.acts)
+        return all(done[action] >= self.options.minimum.get(what, 0) for what, action in (("raises", RAISE), ("terminations", END)))
+
     def open(self) -> None:
         """Begin."""
         self.aws.reset()
@@ -219,6 +226,7 @@ class NodeRun:
             await self.rest(self.chance.uniform(0.0, self.options.between))
             await blows[name]()
             self.done[name] += 1
+        await self.rest(self.options.late, self.enough)
 
     async def _kill(self, process: Process) -> None:
         process.kill()
