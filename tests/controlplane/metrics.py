@@ -1,15 +1,18 @@
 """metrics.k8s.io as an aggregated API: answers exactly what the test said that pods use, over HTTPS on loopback.
 
 What was not said is not in the answer. Knows nothing of pods: what the test sets is served, whether the pod runs or not.
+Selectors are those of an HPA whose target has `matchLabels` alone: equalities.
 """
 
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"
 Usage = Mapping[str, Mapping[str, str]]
@@ -20,7 +23,7 @@ class MetricsApi:
     """Serves until it is closed."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        self._pods: dict[tuple[str, str], dict[str, object]] = {}
+        self._pods: dict[tuple[str, str], dict[str, Any]] = {}
         self._refusal: int | None = None
         self._lock = Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -31,13 +34,29 @@ class MetricsApi:
         self.port: int = self._server.server_address[1]
         Thread(target=self._server.serve_forever, name="metrics-api", daemon=True).start()
 
-    def serve(self, namespace: str, pod: str, containers: Usage, *, at: datetime, window: str = "30s") -> None:
-        """From now on this is what the pod used in the `window` that ended at `at`."""
+    def serve(
+        self,
+        namespace: str,
+        pod: str,
+        containers: Usage,
+        *,
+        at: datetime,
+        window: str = "30s",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """From now on this is what the pod used in the `window` that ended at `at`; found by a selector of its `labels` alone."""
         used = [{"name": name, "usage": dict(usage)} for name, usage in containers.items()]
         stamp = at.isoformat().replace("+00:00", "Z")
-        metadata = {"name": pod, "namespace": namespace, "creationTimestamp": stamp}
+        metadata = {"name": pod, "namespace": namespace, "creationTimestamp": stamp, "labels": dict(labels or {})}
         with self._lock:
             self._pods[namespace, pod] = {"metadata": metadata, "timestamp": stamp, "window": window, "containers": used}
+
+    def keep(self, namespace: str, labels: Mapping[str, str], pods: Collection[str]) -> None:
+        """Of the pods with these labels these are left; the others are in no answer any more."""
+        with self._lock:
+            for (where, pod), found in list(self._pods.items()):
+                if where == namespace and pod not in pods and _bears(found, labels):
+                    del self._pods[where, pod]
 
     def forget(self, namespace: str, pod: str | None = None) -> None:
         """The pod, or every pod of the namespace, is in no answer any more."""
@@ -53,7 +72,7 @@ class MetricsApi:
         self._server.shutdown()
         self._server.server_close()
 
-    def _answer(self, path: str) -> tuple[int, object]:
+    def _answer(self, path: str, selector: str) -> tuple[int, object]:
         kinds = [
             {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]},
             {"name": "nodes", "singularName": "", "namespaced": False, "kind": "NodeMetrics", "verbs": ["get", "list"]},
@@ -71,9 +90,9 @@ class MetricsApi:
             case ["", "nodes"]:
                 return 200, _list("NodeMetricsList", [])
             case ["", "pods"]:
-                return 200, _list("PodMetricsList", self._found(None))
+                return 200, _list("PodMetricsList", self._found(None, selector))
             case ["", "namespaces", namespace, "pods"]:
-                return 200, _list("PodMetricsList", self._found(namespace))
+                return 200, _list("PodMetricsList", self._found(namespace, selector))
         return 404, {
             "kind": "Status",
             "apiVersion": "v1",
@@ -82,9 +101,11 @@ class MetricsApi:
             "message": f"no '{path}' here",
         }
 
-    def _found(self, namespace: str | None) -> list[dict[str, object]]:
+    def _found(self, namespace: str | None, selector: str) -> list[dict[str, Any]]:
+        wanted = dict(each.split("=", 1) for each in selector.split(",") if each)
         with self._lock:
-            return [pod for key, pod in sorted(self._pods.items()) if namespace in (None, key[0])]
+            found = [pod for key, pod in sorted(self._pods.items()) if namespace in (None, key[0])]
+        return [pod for pod in found if _bears(pod, wanted)]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         answer = self._answer
@@ -93,7 +114,9 @@ class MetricsApi:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                code, said = answer(self.path.partition("?")[0].rstrip("/"))
+                asked = urlsplit(self.path)
+                (selector,) = parse_qs(asked.query).get("labelSelector", [""])
+                code, said = answer(asked.path.rstrip("/"), selector)
                 body = json.dumps(said).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
@@ -107,7 +130,11 @@ class MetricsApi:
         return Handler
 
 
-def _list(kind: str, items: list[dict[str, object]]) -> dict[str, object]:
+def _bears(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    return labels.items() <= pod["metadata"]["labels"].items()
+
+
+def _list(kind: str, items: list[dict[str, Any]]) -> dict[str, object]:
     return {"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items}
 
 

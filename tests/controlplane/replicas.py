@@ -110,7 +110,8 @@ class Replicas:
                 pods = self.world.pods(app)
                 for pod in pods:
                     usage = {"app": {"cpu": f"{round(1000 * total / len(pods))}m"}}
-                    self.plane.metrics.serve(self.world.namespace, pod["metadata"]["name"], usage, at=now)
+                    self.plane.metrics.serve(self.world.namespace, pod["metadata"]["name"], usage, at=now, labels={"app": app})
+                self.plane.metrics.keep(self.world.namespace, {"app": app}, {pod["metadata"]["name"] for pod in pods})
 
     def registered(self) -> None:
         """Wait until the API server passes questions on to us."""
