@@ -21,6 +21,8 @@ from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
 
+_NOBODY_BEHIND = (502, 503, 504)
+"""Without Prometheus' own words: a proxy in front of a dead server, or a server that starts or ends."""
 _FIRST_REFUSAL = 300
 _FORM = "application/x-www-form-urlencoded"
 _SHOWN = 120
@@ -180,6 +182,9 @@ class Prometheus:
             message = f"{refusal.kind}: {refusal.error}"
         except ValueError:
             message = body[:200].decode(errors="replace")
+            if code in _NOBODY_BEHIND:
+                answer = f"{code} {message}".rstrip()
+                return Unreachable(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER)
         return refusals.error_for_status(doing=_doing(query), to=self._url, code=code, message=message)
 
 

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
-from agents.processes.consumer_metrics_api import metrics_api
+from agents.processes.consumer_metrics_api import event_clock, metrics_api
 from agents.processes.replica_objects import ReplicaObjects
-from agents.settings.tree import Settings
+from agents.settings.tree import ClockSettings, Settings
 from agents.telemetry import MetricsApiMetrics
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
@@ -59,8 +59,10 @@ _SERVICE = f"{api_service.PATH}/{EXTERNAL.api_service}"
 class Replicas:
     """The consumers of one file of tests. `home` is the namespace that they run in, `world` that of the workloads."""
 
-    def __init__(self, plane: Plane, home: World, world: World) -> None:
-        self.plane, self.home, self.world = plane, home, world
+    def __init__(self, plane: Plane, home: World, world: World, clock: ClockSettings | None = None) -> None:
+        """With a `clock` that is not real time, its event time is that of the log and of both consumers."""
+        self.plane, self.home, self.world, self._clock = plane, home, world, clock or ClockSettings()
+        self.now, self.ticked = event_clock(self._clock), {"control", "load-forecasts"}
         self.topics, self.log = Topics(partitions=2), MemoryLog()
         self.codec, self._stop = Codec(self.topics), threading.Event()
         for topic in TOPICS:
@@ -208,8 +210,8 @@ class Replicas:
         self.log.append(Codec(self.topics).encode(event, topic=topic, key=key, partition=p, source="/test") for p in places)
 
     def tick(self) -> None:
-        now = int(datetime.now(UTC).timestamp() * 1000)
-        self.log.append(tick(self.topics.wire(name), p, now) for name in ("control", "load-forecasts") for p in range(2))
+        now = int(self.now().timestamp() * 1000)
+        self.log.append(tick(self.topics.wire(name), p, now) for name in sorted(self.ticked) for p in range(2))
 
     def outcomes(self) -> list[ActionFinished | ObjectWritten]:
         places = {(self.topics.wire("outcomes"), p): 0 for p in range(2)}
@@ -249,6 +251,7 @@ class Replicas:
         return Settings(
             cluster={"name": CLUSTER, "kubeconfig": self.accounts[0].kubeconfig(folder)},
             metrics_api={"host": "127.0.0.1", "port": port, "service_port": port, "namespace": self.home.namespace},
+            clock=self._clock,
         )
 
     def _autoscalers(self) -> Any:

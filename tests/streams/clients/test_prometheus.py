@@ -123,3 +123,14 @@ def test_an_answer_that_makes_no_sense_and_none_at_all_are_tried_again(server: A
         Prometheus(server.url).query("up", AT)
     with pytest.raises(Unreachable, match="asking for up of"):
         Prometheus("http://127.0.0.1:9").query("up", AT)
+
+
+@pytest.mark.parametrize("code", [502, 503, 504])
+def test_a_proxy_before_a_dead_server_is_nobody_and_prometheus_own_words_are_of_the_query(server: Answering, code: int) -> None:
+    server.answer = lambda _: (code, b"Service Unavailable")
+    with pytest.raises(Unreachable, match=f"did not work: {code} Service Unavailable"):
+        Prometheus(server.url).query("up", AT)
+    server.answer = lambda _: (code, b'{"status": "error", "errorType": "timeout", "error": "too slow"}')
+    with pytest.raises(TryAgain, match=f"{code} timeout: too slow") as told:
+        Prometheus(server.url).query("up", AT)
+    assert not isinstance(told.value, Unreachable)

@@ -218,7 +218,8 @@ def test_what_a_server_that_was_away_remembers_is_read_when_it_is_back(server: A
     for second in (0, 60):
         source.scrape(at(second))
     server.answer = lambda _: (503, b"")
-    source.scrape(at(120))
+    with pytest.raises(Unreachable):
+        source.scrape(at(120))
     server.answer = good
     for second in (1800, 1860, 1920):
         source.scrape(at(second))
