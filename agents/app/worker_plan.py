@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 
 from agents import pipeline
+from agents.app import supervision
 from agents.engine.stage import Stage
-from agents.settings import loading, log_factory
+from agents.settings import loading, log_factory, policy_limits
+from agents.settings.policy_limits import PolicyWatch
 from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
@@ -69,13 +71,25 @@ def from_settings(settings: Settings | None = None) -> WorkerPlan:
             f"log.kind is '{chosen.log.kind}', but a worker needs 'kafka'; `ullage demo --log memory` and `backtest` need none"
         )
     worker = chosen.worker
+    watch = policy_limits.IN_FORCE.set(PolicyWatch(Seconds(worker.policy_seconds), _end))
+    try:
+        stages = pipeline.stages(chosen)
+    finally:
+        policy_limits.IN_FORCE.reset(watch)
     return WorkerPlan(
         where=log_factory.connection(chosen),
         topics=log_factory.topics(chosen),
-        stages=pipeline.stages(chosen),
+        stages=stages,
         name=worker.name,
         pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
         buffer=worker.buffer,
         metrics=(chosen.metrics.host, chosen.metrics.port),
         behind=chosen.ready_within,
+    )
+
+
+def _end(late: str) -> None:
+    """Nobody can take a turn away from its policy: the process goes, and another worker would end likewise."""
+    supervision.end(
+        BadInput(f"{late} (worker.policy_seconds): try it with `ullage policy test`, or leave it out"), doing="asking a policy"
     )

@@ -1,12 +1,15 @@
-"""Limits that a policy written as code runs under where it is tried: CPU time of each call, and memory beyond what there was.
+"""Limits that a policy written as code runs under: CPU time of each call, and where it is tried memory, too.
 
-The kernel keeps both. A process whose policy takes longer is killed by SIGPROF, whatever the policy does against it, so only a
-process that was started to be lost may hold a policy to limits. Memory is bounded where the system has /proc.
+Where it is tried, the kernel keeps both. A process whose policy takes longer is killed by SIGPROF, whatever the policy does
+against it, so only a process that was started to be lost may hold a policy to limits. Memory is bounded where the system has
+/proc. On a worker a thread looks after each call: a policy that does not come back is named, and its worker ends.
 """
 
 import resource
 import signal
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from agents.logic.vertical.policy_code import EvidenceColumns, Recommend, Recomm
 from schemas.units import Bytes, Seconds
 
 _STATM = Path("/proc/self/statm")
+_LOOK = Seconds(1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +53,59 @@ class PolicyLimits:
         return call
 
 
-IN_FORCE: ContextVar[PolicyLimits | None] = ContextVar("limits of policies", default=None)
-"""The limits that policies are loaded under; None where the process is not to be lost."""
+class PolicyWatch:
+    """Looks after calls of policies in a process that goes on: `late` is called from another thread, once, with a sentence."""
+
+    def __init__(self, cpu: Seconds, late: Callable[[str], object], *, look: Seconds = _LOOK) -> None:
+        """`cpu`: what one call may take of its thread's time. A thread looks each `look` seconds once a policy was called."""
+        self._cpu, self._late, self._look = cpu, late, look
+        self._calls: dict[int, tuple[str, Callable[[], float], float]] = {}
+        self._watcher: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def watched(self, reference: str, recommend: Recommend) -> Recommend:
+        """The same function, each call looked after."""
+
+        def call(usage: EvidenceColumns) -> RecommendedColumns:
+            self._begin()
+            thread, clock = threading.get_ident(), _thread_clock()
+            self._calls[thread] = (reference, clock, clock())
+            try:
+                return recommend(usage)
+            finally:
+                del self._calls[thread]
+
+        return call
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._run, name="policy-watch", daemon=True)
+                self._watcher.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(self._look)
+            for reference, clock, begun in list(self._calls.values()):
+                if clock() - begun > self._cpu:
+                    self._late(f"one call of the policy '{reference}' took more than {self._cpu:g} s of CPU time")
+                    return
+
+
+def _thread_clock() -> Callable[[], float]:
+    """CPU time of this thread in seconds, to be read by any other; real time where the system does not tell."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+
+    def spent() -> float:
+        try:
+            return time.clock_gettime(clock)
+        except OSError:  # the thread has ended since
+            return 0.0
+
+    return spent
+
+
+IN_FORCE: ContextVar[PolicyLimits | PolicyWatch | None] = ContextVar("limits of policies", default=None)
+"""What policies are loaded under; None where nobody looks after them."""

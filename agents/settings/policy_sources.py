@@ -22,6 +22,7 @@ from typing import Any
 from agents.logic.vertical.policy_code import CodePolicy, Recommend
 from agents.logic.vertical.vertical_settings import BUILT_IN, VerticalSettings
 from agents.settings import policy_limits, policy_purity
+from agents.settings.policy_limits import PolicyLimits, PolicyWatch
 from agents.settings.policy_purity import Impurity
 from streams.errors import BadInput
 
@@ -137,16 +138,20 @@ def load(source: PolicySource) -> CodePolicy:
     namespace: dict[str, Any] = {"__builtins__": _guarded_builtins(), "__name__": f"ullage_policy_{source.name}"}
     limits = policy_limits.IN_FORCE.get()
     try:
-        with nullcontext() if limits is None else limits.held():
+        with limits.held() if isinstance(limits, PolicyLimits) else nullcontext():
             exec(_compiled(source), namespace)  # noqa: S102  # a policy is code; it is as trusted as this program
         recommend: Recommend = namespace["recommend"]
     except MemoryError:
         raise
     except Exception as error:
         raise BadInput(f"the policy '{source.where}' cannot be loaded: {type(error).__name__}: {error}") from error
-    if limits is None:
-        return CodePolicy(source.reference, recommend)
-    return CodePolicy(source.reference, limits.limited(recommend), strict=True)
+    match limits:
+        case PolicyLimits():
+            return CodePolicy(source.reference, limits.limited(recommend), strict=True)
+        case PolicyWatch():
+            return CodePolicy(source.reference, limits.watched(source.reference, recommend))
+        case None:
+            return CodePolicy(source.reference, recommend)
 
 
 def _compiled(source: PolicySource) -> CodeType:

@@ -109,6 +109,8 @@ class WorkerSettings(SettingsGroup):
     """Bytes a second that checkpoints may cost, averaged over a round of partitions."""
     buffer: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = 32 << 20
     """Bytes that are buffered at most of one input that is ahead of the others."""
+    policy_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """Seconds of CPU time that one call of a policy as code may take; after that the worker ends and names it."""
 
 
 class MetricsSettings(SettingsGroup):

@@ -1,5 +1,8 @@
 """Policies written as code: what is refused with its line and reason, how one is named, and how limits end one."""
 
+import subprocess
+import sys
+import threading
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -9,11 +12,11 @@ import pytest
 from agents import pipeline
 from agents.inspect.policy_template import TEMPLATE
 from agents.inspect.policy_trial import made_up_usage
-from agents.logic.vertical.policy_code import answer
+from agents.logic.vertical.policy_code import EvidenceColumns, RecommendedColumns, answer
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes import policy_process
 from agents.settings import policy_sources
-from agents.settings.policy_limits import PolicyLimits
+from agents.settings.policy_limits import PolicyLimits, PolicyWatch
 from agents.settings.policy_sources import PolicySource
 from agents.settings.tree import Settings
 from schemas.units import Bytes, Seconds
@@ -161,3 +164,48 @@ def test_a_policy_that_does_not_end_or_fills_memory_is_ended_and_named(tmp_path:
 @pytest.mark.slow
 def test_a_policy_within_its_limits_gives_its_answer(tmp_path: Path) -> None:
     assert policy_process.run("mine", PolicyLimits(), load, written(tmp_path, GOOD)) == "answered"
+
+
+SPIN = "    n = 0\n    while n < 10**12:\n        n += 1\n    return usage.builtin\n"
+WORKER = """
+import sys
+from agents.app import worker_plan
+from agents.inspect.policy_trial import made_up_usage
+from agents.settings.tree import Settings
+settings = Settings(vertical={"policy": sys.argv[1]}, worker={"policy_seconds": 0.5})
+(stage,) = (each for each in worker_plan.from_settings(settings).stages if each.name == "recommender")
+policy = stage.open(0)._policy_of(sys.argv[2])
+policy.recommend(made_up_usage(3))
+print("it came back")
+"""
+
+
+def test_a_policy_that_does_not_come_back_ends_its_worker_and_is_named(tmp_path: Path) -> None:
+    for body, code in (("    return usage.builtin\n", 0), (SPIN, 78)):
+        file = written(tmp_path, f"{HEAD}{DECLARED}{body}")
+        reference = policy_sources.read(file).reference
+        ended = subprocess.run(
+            [sys.executable, "-c", WORKER, file, reference], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.returncode == code, ended.stderr
+    assert f"one call of the policy '{reference}' took more than 0.5 s of CPU time (worker.policy_seconds)" in ended.stderr
+
+
+def test_a_call_that_waits_for_others_is_not_late() -> None:
+    late: list[str] = []
+    watch = PolicyWatch(Seconds(0.3), late.append, look=Seconds(0.05))
+
+    def slow(usage: EvidenceColumns) -> RecommendedColumns:
+        threading.Event().wait(0.6)
+        return usage.builtin
+
+    watch.watched("slow@1", slow)(made_up_usage(3))
+    assert not late
+
+    def busy(usage: EvidenceColumns) -> RecommendedColumns:
+        while not late:
+            pass
+        return usage.builtin
+
+    watch.watched("busy@1", busy)(made_up_usage(3))
+    assert late == ["one call of the policy 'busy@1' took more than 0.3 s of CPU time"]
