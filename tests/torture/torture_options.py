@@ -15,7 +15,9 @@ EXPIRES = lively_stages.UPDATES.expires / (PERIOD / 1000 / TICK)
 STARTING = 180.0
 """Seconds at most until everything is at work, and until a broker is back."""
 SETTLING = 480.0
-"""Seconds at most until the workers have taken the last turn."""
+"""Seconds at most without a new checkpoint, until the workers have taken the last turn ..."""
+LONGEST_SETTLING = 2400.0
+"""... and altogether."""
 SOUND = "west"
 """The cluster whose consumers have nothing wrong with them."""
 CONSUMER_BLOWS = ("away", "frozen_holder", "paused", "pause", "kill")

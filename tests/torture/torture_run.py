@@ -24,7 +24,7 @@ from tests.torture.recomputation import Report
 from tests.torture.torture_cluster import INSTANCES, TortureCluster
 from tests.torture.torture_consumers import TortureConsumers
 from tests.torture.torture_fleet import TortureFleet
-from tests.torture.torture_options import PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
+from tests.torture.torture_options import LONGEST_SETTLING, PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
 from tests.torture.worker_blows import WorkerBlows
 
 UNPROVIDED = "exit 70"
@@ -112,11 +112,15 @@ class Run:
             consumers.be_sound()
             consumers.start()
         self.fleet.begin_anew_without_faults()
-        until = time.monotonic() + SETTLING
-        while time.monotonic() < until:
+        begun, marks = time.monotonic(), list[int | None]()
+        until = begun + SETTLING
+        while time.monotonic() < min(until, begun + LONGEST_SETTLING):
             await self.fleet.rest(2.0)
             self.consumer_blows.revive()
-            if await self._level():
+            before, marks = marks, await self._marks()
+            if marks != before:
+                until = time.monotonic() + SETTLING
+            if set(marks) == {self.last}:
                 if not await self._unanswered():
                     return True
                 await self._clean_ticks(self.last + PERIOD)  # a resize is in force a while after it was accepted
@@ -136,9 +140,6 @@ class Run:
                     r = event_codec.tick(self.topics.wire(name), p, number)
                     await producer.send_and_wait(r.topic, key=r.key, value=r.value, partition=r.partition)
         await producer.stop()
-
-    async def _level(self) -> bool:
-        return set(await self._marks()) == {self.last}
 
     async def _marks(self) -> list[int | None]:
         """The turn of each newest checkpoint, of every partition of every stage; None where there is none yet."""
