@@ -53,11 +53,9 @@ def rights(settings: Settings, component: str) -> Callable[[], None]:
     api, where = Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE), cluster_factory.address(settings.cluster)
 
     def look() -> None:
-        for right in component_rights.RIGHTS[component]:
-            path, doing = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", f"asking whether we may {right}"
-            review = right.review(settings.webhook.namespace)
-            answer = api.read(ApiRequest(path, doing, where, "POST", review), dict)
-            if not answer.get("status", {}).get("allowed"):
-                raise GiveUp(doing=doing, to=where, answer="no: apply deploy/rbac or the chart")
+        rights = component_rights.RIGHTS[component]
+        if missing := component_rights.missing(api, rights, namespace=settings.webhook.namespace):
+            doing = f"asking whether we may {component_rights.listed(missing)}"
+            raise GiveUp(doing=doing, to=where, answer="no: apply deploy/rbac or the chart")
 
     return look

@@ -98,7 +98,10 @@ def test_nodes_without_pods_but_those_of_daemon_sets_may_go(context: LogContext)
     nodes = [NodeChanged(NOW, "prod", name, size) for name in ("n1", "n2", "n3", "n4")]
     put(context, "cluster-changes", *nodes, NodeRemoved(NOW, "prod", "n4"))
     put(context, "pod-changes", pod(WEB, "a", "n1"), pod(AGENT, "x", "n1"), pod(AGENT, "y", "n2"))
-    assert list(replica_and_node_recommendations.idle_nodes(replica_and_node_recommendations.read_fleet(context, NOW))) == [("n2", 1), ("n3", 0)]
+    assert list(replica_and_node_recommendations.idle_nodes(replica_and_node_recommendations.read_fleet(context, NOW))) == [
+        ("n2", 1),
+        ("n3", 0),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Job", "Pod"])

@@ -63,7 +63,7 @@ class StoredTrace:
                 stretch = f"the {duration(self._period.length)} before {self._period.end:%Y-%m-%d %H:%M} UTC"
                 raise BadInput(f"'{self._history.server.url}' has no usage of containers in {stretch}")
             db.register("named", _named(numbers, pods))
-            db.execute(f"insert into names select {_NAMED} from named")
+            db.execute(f"insert into names select {_NAMED} from named")  # noqa: S608  # columns that are named above
             try:
                 db.sql("select * exclude (who) from names join rows using (who) order by timestamp_s").write_parquet(str(to))
             except duckdb.IOException as error:
