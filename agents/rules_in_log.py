@@ -7,11 +7,18 @@ all with `ullage settings apply`. This module compares and appends; stages obey.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from agents.engine.stage import Stage
+from schemas.catalogue import Event
+from schemas.facts.hpa_targets import HpaTargetChanged
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
+from schemas.policies.vertical import VerticalPolicyChanged
+from schemas.policies.vpa import VpaChanged
 from streams import compacted_copy
 from streams.errors import BadInput
 from streams.log.log_port import Record
@@ -22,6 +29,15 @@ _PATIENCE = 5.0
 """Seconds to wait for records that the log says it has."""
 _KEYS = b"stage/"
 _NOT_SET = "not set"
+_PUBLISHED_ONCE = (
+    VerticalPolicyChanged,
+    VpaChanged,
+    LimitRangeChanged,
+    EhpaChanged,
+    TimeSeriesPredictionChanged,
+    HpaTargetChanged,
+)
+"""Policies that stand in the log once, however long they are in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +114,18 @@ def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
     """Append these rules to every partition. Raises LogUnavailable.
 
     Two that do so at the same time may stand in another order in each partition: the last in partition 0 says it again.
+
+    Another version of a program may read policies that the one before passed over, and its state, taken over from a checkpoint,
+    lacks them. Sources publish a policy only when it changes, so all that are in force are put behind such rules once more.
     """
+    known = in_log(context) if new else {}
+    upgraded = any(rules.stage in known and known[rules.stage].program != rules.program for rules in new)
+    _append_rules(context, new)
+    if upgraded:
+        _restate_policies(context, new[0].at)
+
+
+def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
     places = [(context.topics.wire("policies"), partition) for partition in range(context.topics.partitions)]
     begun = {place: context.log.end(*place) for place in places}
     _append_once(context, new)
@@ -107,6 +134,30 @@ def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
         others = [each for rules in by_partition for each in rules if each.stage == ours.stage and each.version != ours.version]
         if others and next(each for each in reversed(by_partition[0]) if each.stage == ours.stage).version == ours.version:
             _append_once(context, [ours])
+
+
+def _restate_policies(context: LogContext, at: datetime) -> None:
+    """Append each policy in force once more. What a source published of it meanwhile is newer, so that goes last."""
+    present = compacted_copy.read_present(context.log, context.topics, "policies", ticks=False)
+    newest = {record.key: event for record in present if (event := context.codec.decode_or_none(record)) is not None}
+    ours = {key: replace(event, at=at) for key, event in newest.items() if isinstance(event, _PUBLISHED_ONCE)}
+    _append_policies(context, ours)
+    since = _after(context, (context.topics.wire("policies"), 0), present.position)
+    news = {
+        record.key: event
+        for record in since
+        if (event := context.codec.decode_or_none(record)) not in (None, ours.get(record.key))
+    }
+    _append_policies(context, {key: event for key, event in news.items() if key in ours})
+
+
+def _append_policies(context: LogContext, found: Mapping[bytes | None, Event]) -> None:
+    records = [
+        record
+        for key, event in found.items()
+        for record in context.codec.encode_for_all(event, topic="policies", key=(key or b"").decode(), source=SOURCE)
+    ]
+    compacted_copy.append_with_copies(context.log, context.topics, records)
 
 
 def _append_once(context: LogContext, new: Sequence[StageRulesChanged]) -> None:

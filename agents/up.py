@@ -64,6 +64,8 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
         note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={settings.cluster.name}")
         note(f"watching {cluster_factory.address(settings.cluster)}")
+        for blindness in dependencies.unseen(settings):
+            note(f"{blindness}; `ullage doctor` says what to do")
         with log_factory.log(ours) as log:
             for screen in _screens(log, ours, children):
                 _show(screen, live=live)

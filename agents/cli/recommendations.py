@@ -35,8 +35,8 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     Reads the log only, and changes nothing. Replicas are Crane's: so many that a pod uses half of its requests at the 95th
     percentile of all pods' usage, forecasts among it. A node may go that has no pods but those of DaemonSets.
     """
-    from agents.inspect import fleet_table
     from agents.inspect import recommendations_command as command
+    from agents.inspect import replica_and_node_recommendations
     from agents.settings import event_times
     from streams.errors import BadInput
 
@@ -48,4 +48,4 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     if of == "requests":
         command.run(settings, namespace, output, limit)
     else:
-        fleet_table.run(settings, of, namespace, output, event_times.duration(since, "--since"))
+        replica_and_node_recommendations.run(settings, of, namespace, output, event_times.duration(since, "--since"))

@@ -9,11 +9,12 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from agents.inspect.doctor_check import DoctorCheck
-from agents.processes.component_rights import RIGHTS, SCALING, WATCHING, AccessRight
+from agents.processes import component_rights
+from agents.processes.component_rights import RIGHTS, SCALING, WATCHING
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds
-from streams.errors import BadInput, EdgeError, UllageError
+from streams.errors import BadInput, EdgeError, GiveUp, UllageError
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 
@@ -85,22 +86,14 @@ def clock_skew(date: str, now: datetime) -> DoctorCheck:
 
 
 def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
-    missing = [right for right in RIGHTS[component] if not _allowed(api, right, namespace)]
+    try:
+        missing = component_rights.missing(api, RIGHTS[component], namespace=namespace)
+    except GiveUp as error:
+        return DoctorCheck("warn", "rights", f"whether this account may do what {component} needs is not said: {error}", _DENIED)
     if not missing:
         return DoctorCheck("ok", "rights", f"this account may do what {component} needs")
-    listed = ", ".join(map(str, missing[:4])) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")  # noqa: PLR2004  # enough to see what is meant
-    finding = f"this account may not do what {component} needs: {listed}"
+    finding = f"this account may not do what {component} needs: {component_rights.listed(missing)}"
     return DoctorCheck("fail" if component in WATCHING else "warn", "rights", finding, _DENIED)
-
-
-def _allowed(api: "Api", right: AccessRight, namespace: str) -> bool:
-    import orjson
-
-    answer = _ask(api, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", right.review(namespace))
-    if answer.code >= 300:  # noqa: PLR2004  # not done
-        return False
-    status = orjson.loads(answer.body).get("status") or {}
-    return status.get("allowed") is True
 
 
 def _served(api: "Api") -> Iterator[DoctorCheck]:

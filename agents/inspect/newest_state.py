@@ -11,9 +11,31 @@ from msgspec import MsgspecError
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
+from agents.inspect import status
 from agents.log_runner import Runner, TaskStart
 from agents.newest_checkpoint import newest_checkpoint
+from agents.pipeline import stages
+from agents.processes.signals import stoppable
+from agents.settings import log_factory
+from agents.settings.tree import Settings
 from streams.log_context import LogContext
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
+
+
+def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tuple[State, int]:
+    """The same of the stage of this name in the cluster's partition. Says with `warn` that no clock ticks, if none does.
+
+    Raises BadInput for a cluster that no source has named, LogUnavailable.
+    """
+    topics, cluster = log_factory.topics(settings), settings.cluster.name
+    [stage] = [each for each in stages(settings) if each.name == name]
+    with stoppable(), log_factory.log(settings) as log:
+        context = LogContext.of(log, topics, cluster)
+        source_reports.require_cluster(context, cluster)
+        if warn:
+            status.warn_of_silence(OperatorLog(context).newest_tick(), settings)
+        return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name)
 
 
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:

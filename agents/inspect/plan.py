@@ -7,16 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from agents.inspect import output_table, status
-from agents.inspect.newest_state import newest_state
+from agents.inspect import output_table
+from agents.inspect.newest_state import newest_of_cluster
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, no_change, outlook
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
-from agents.pipeline import stages
 from agents.processes.output import data
-from agents.processes.signals import stoppable
-from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.why.describe import amount
 from schemas import times
@@ -24,9 +21,6 @@ from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from streams.errors import BadInput
-from streams.log_context import LogContext
-from streams.publishing import source_reports
-from streams.publishing.operator_log import OperatorLog
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
 
@@ -53,16 +47,9 @@ def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Co
     return Counter(no_change(updater, uid) for uid in others)
 
 
-def newest_updater(settings: Settings) -> Updater:
+def newest_updater(settings: Settings, *, warn: bool = True) -> Updater:
     """The updater of the cluster's partition at the end of the log. Raises BadInput for a log that no clock has ticked in."""
-    topics = log_factory.topics(settings)
-    cluster = settings.cluster.name
-    [stage] = [each for each in stages(settings) if each.name == "updater"]
-    with stoppable(), log_factory.log(settings) as log:
-        context = LogContext.of(log, topics, cluster)
-        source_reports.require_cluster(context, cluster)
-        status.warn_of_silence(OperatorLog(context).newest_tick(), settings)
-        state = newest_state(context, stage, topics.partition_of(cluster), settings.worker.name)
+    state, _ = newest_of_cluster(settings, "updater", warn=warn)
     if not isinstance(state, Updater) or state.turn == 0:
         raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
     return state

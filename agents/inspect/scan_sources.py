@@ -4,9 +4,10 @@ The recommender's stage is the one that workers run. A store of metrics is read 
 as `ullage source usage` does, a cluster as `ullage source kube` does; a trace is played as a backtest plays it.
 """
 
+import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, DeferredBatch
 from agents.log_runner import Runner
 from agents.pipeline import stages, ticked_topics
+from agents.processes import component_rights
 from agents.processes.output import note
 from agents.processes.source_clock import event_time
 from agents.processes.source_usage import history_period, metric_names, prometheus
@@ -27,7 +29,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.units import Seconds
 from streams.clients.kube.api import Api, ApiRequest
-from streams.errors import BadInput, Unreachable
+from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.log_range import read_range
@@ -45,6 +47,8 @@ _SCAN = Topics("scan", 1)
 _ANSWER = Seconds(5.0)
 """Seconds in which an API server must answer at all."""
 _OK = 200
+_REFUSED = re.compile(r"\b40[13]\b")
+"""What a watch says that may not see its kind of object."""
 _PATIENCE = 60.0
 """Seconds in which an API server must have listed everything."""
 
@@ -157,15 +161,39 @@ def _list_cluster(settings: Settings, context: LogContext) -> None:
     threads, stop = WatchThreads(api, context, options), threading.Event()
     until, settled = time.monotonic() + _PATIENCE, 0
 
+    _require_rights(api, settings, threads.sync_status.kinds)
+
     def after() -> None:
         nonlocal settled
-        settled = 0 if threads.sync_status.reasons() else settled + 1
-        if settled > 2 or time.monotonic() > until:  # noqa: PLR2004  # rounds in which look-ups came back
+        reasons = threads.sync_status.reasons()
+        settled = 0 if reasons else settled + 1
+        refused = any(_REFUSED.search(reason) for reason in reasons)
+        if refused or settled > 2 or time.monotonic() > until:  # noqa: PLR2004  # rounds in which look-ups came back
             stop.set()
 
     threads.run(stop, after=after)
-    if reasons := threads.sync_status.reasons():
+    reasons = threads.sync_status.reasons()
+    if refused := [reason for reason in reasons if _REFUSED.search(reason)]:
+        raise BadInput(f"'{where}' does not let this account see what a scan needs: {refused[0]}")
+    if reasons:
         raise BadInput(f"'{where}' did not list everything within {_PATIENCE:g} s: {reasons[0]}")
+
+
+def _require_rights(api: Api, settings: Settings, kinds: Collection[str]) -> None:
+    """Raise BadInput where the account may not list what a scan of all namespaces lists; rights in one are not asked for."""
+    if settings.cluster.namespaces:
+        return
+    needed = [right for right in component_rights.RIGHTS["source kube"] if right.resource in kinds]
+    try:
+        missing = component_rights.missing(api, needed, namespace="")
+    except EdgeError:
+        return  # what is refused will be said when it is listed
+    if missing:
+        where = cluster_factory.address(settings.cluster)
+        raise BadInput(
+            f"this account may not {component_rights.listed(missing)} in '{where}': give it the role of "
+            "deploy/rbac/source-kube.yaml, or name the namespaces that it may see in cluster.namespaces"
+        )
 
 
 def _recommended(settings: Settings, context: LogContext, at: datetime) -> Scanned:

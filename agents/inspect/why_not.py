@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.inspect.newest_state import newest_turn
+from agents.inspect.newest_state import newest_of_cluster
 from agents.inspect.plan import newest_updater
 from agents.logic.nodes import scaling_outlook
 from agents.logic.nodes.scaler_stage import Scaler
@@ -11,15 +11,11 @@ from agents.logic.nodes.scaling_outlook import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
-from agents.pipeline import stages
 from agents.processes.output import data
-from agents.processes.signals import stoppable
-from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas.names import PodName
 from schemas.policies import control
 from streams.errors import BadInput
-from streams.log_context import LogContext
 
 KINDS = ("pod", "workload", "node")
 
@@ -42,7 +38,7 @@ def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
         yield f"{waits[0]} waits for a node"
         yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
         return
-    updater = newest_updater(settings)
+    updater = newest_updater(settings, warn=False)
     pod = _named(updater, settings.cluster.name, asked)
     yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
 
@@ -67,11 +63,7 @@ def _objections(found: Sequence[ScalingObstacle], *, otherwise: str) -> Iterator
 
 def _newest_scaler(settings: Settings) -> tuple[Scaler, int]:
     """The scaler of the cluster's partition at the end of the log, and the turn; below 0 if it has taken none."""
-    topics = log_factory.topics(settings)
-    [stage] = [each for each in stages(settings) if each.name == "scaler"]
-    with stoppable(), log_factory.log(settings) as log:
-        partition = topics.partition_of(settings.cluster.name)
-        state, turn = newest_turn(LogContext.of(log, topics), stage, partition, settings.worker.name)
+    state, turn = newest_of_cluster(settings, "scaler")
     assert isinstance(state, Scaler)  # noqa: S101  # the stage opens nothing else
     return state, turn
 

@@ -95,6 +95,16 @@ class Policies:
         self._lengths = self._targeted = None
         self._matches = {}
 
+    def serve(self, recommender: str) -> None:
+        """Serve the VPAs of this name from now on."""
+        if recommender == self.recommender:
+            return
+        self.recommender = recommender
+        for key, held in list(self.vpas.items()):
+            if held.policy.vpa is not None:
+                self.vpas.upsert(key, PolicyRecord(lowered(held.policy.vpa, recommender), held.place))
+        self.loaded()
+
     def of(self, workload: str) -> PolicyRecord | None:
         """The policy of a workload key, or None."""
         if self._lengths is None:

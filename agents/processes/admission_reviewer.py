@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from agents.engine.turn import Recorded
 from agents.logic.admission import admission_review
 from agents.logic.admission.admission_index import AdmissionIndex
 from agents.logic.admission.admission_report import AdmissionAccount, ContainerChange, ReviewStatus
@@ -16,11 +17,13 @@ from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.admission.vpa_matching import Unresolved
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.resource_lists import Resources
+from agents.logic.stage_rules import StageRules
+from agents.logic.updates.update_settings import SettingsCache, UpdateRules
 from agents.processes.review_memo import Question, RememberedReply, ReviewMemo, key_of
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place, PodName, Workload
-from schemas.policies.vpa import DEFAULT_RECOMMENDER
+from schemas.policies.rules import StageRulesChanged
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.review import Review, Topmost, UnknownOwner
 from streams.decision_view import LatestDecision
@@ -32,24 +35,37 @@ _TOLD = 20
 
 
 class AdmissionReviewer:
-    """`latest` gives the newest recommendation of a workload key."""
+    """`latest` gives the newest recommendation of a workload key. `own` holds while the log has no rules of the updater.
+
+    A new pod gets what the updater would change it to, so both obey the same rules.
+    """
 
     def __init__(
         self,
         cluster: str,
         latest: Callable[[str], LatestDecision | None],
         settings: AdmissionSettings,
-        recommender: str = DEFAULT_RECOMMENDER,
+        own: UpdateRules | None = None,
     ) -> None:
         self._cluster, self._latest, self._settings = cluster, latest, settings
         self._lock = threading.Lock()
-        self._index = AdmissionIndex(cluster, self._recommended, recommender, honor_hpas=settings.honor_hpas)
+        self._rules = StageRules("updater", own or UpdateRules())
+        self._guarded = SettingsCache(self._rules.settings)
+        self._index = AdmissionIndex(
+            cluster,
+            self._recommended,
+            self._rules.settings.recommender,
+            lambda guards: self._guarded.of(guards).honor_hpas,
+        )
         self._memo = ReviewMemo()
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
         with self._lock:
-            self._index.apply(event, place)
+            if isinstance(event, StageRulesChanged):
+                self._follow_rules(Recorded(event, place))
+            else:
+                self._index.apply(event, place)
 
     def review(self, body: bytes, topmost: Topmost) -> Review:
         """Judge a review."""
@@ -88,6 +104,13 @@ class AdmissionReviewer:
     def cluster(self) -> str:
         """The cluster's name."""
         return self._cluster
+
+    def _follow_rules(self, recorded: Recorded) -> None:
+        """Decide by the updater's rules as the log has them."""
+        self._rules.ingest([recorded])
+        settings = self._rules.settings
+        self._guarded = SettingsCache(settings)
+        self._index.serve(settings.recommender)
 
     def _decoded(self, body: bytes) -> bytes | Mapping[str, Any]:
         """The fast way, which the few bodies that it cannot take do not get: their answer says what is wrong with them."""

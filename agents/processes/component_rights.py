@@ -1,9 +1,13 @@
 """What each component must be allowed to do in a cluster. A test holds it against deploy/rbac, which grants exactly these."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from streams.clients.kube.api import Api, ApiRequest
+
 _VPA = "autoscaling.k8s.io"
+_LISTED = 4
+"""Rights that are named: enough to see what is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +86,23 @@ SCALING = "consumer asg"
 """The component that changes nodes, where they are ours."""
 WATCHING = ("source kube", "source usage")
 """Components without which nothing is seen."""
+
+
+def missing(api: Api, rights: Iterable[AccessRight], *, namespace: str) -> list[AccessRight]:
+    """Those of these rights that the cluster does not grant to the account that we are. `namespace`: the components' own.
+
+    Raises TryAgain and GiveUp where the cluster does not say.
+    """
+    return [right for right in rights if not _granted(api, right, namespace)]
+
+
+def listed(rights: Sequence[AccessRight]) -> str:
+    """The first of these rights in words, and how many there are more."""
+    more = len(rights) - _LISTED
+    return ", ".join(map(str, rights[:_LISTED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _granted(api: Api, right: AccessRight, namespace: str) -> bool:
+    path, doing = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", f"asking whether we may {right}"
+    answer = api.read(ApiRequest(path, doing, "the API server", "POST", right.review(namespace)), dict)
+    return (answer.get("status") or {}).get("allowed") is True

@@ -4,11 +4,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
 
 from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
@@ -45,8 +47,8 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     make = partial(
         AdmissionReviewer,
         settings.cluster.name,
-        settings=_admission(ours, honor_hpas=settings.updates.in_force.honor_hpas),
-        recommender=settings.vertical.recommender,
+        settings=_admission(ours),
+        own=UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender),
     )  # fmt: skip
     view = AdmissionView(
         context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=garbage_collector.exempt_present_objects
@@ -80,9 +82,9 @@ def real_time() -> datetime:
     return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
 
 
-def _admission(ours: WebhookSettings, *, honor_hpas: bool) -> AdmissionSettings:
+def _admission(ours: WebhookSettings) -> AdmissionSettings:
     most = exact_quantity.ZERO if ours.max_boosted_cpu is None else exact_quantity.parse(ours.max_boosted_cpu)
-    return AdmissionSettings(ours.cpu_startup_boost, ours.per_vpa_config, ours.in_place, most, honor_hpas)
+    return AdmissionSettings(ours.cpu_startup_boost, ours.per_vpa_config, ours.in_place, most)
 
 
 def _names(ours: WebhookSettings) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """How each thing that processes depend on is looked at: Kafka, the API server, AWS, and rights in the cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 
 from agents.processes import component_rights
@@ -9,7 +10,7 @@ from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest
-from streams.errors import GiveUp, TryAgain
+from streams.errors import EdgeError, GiveUp, TryAgain
 
 API_SERVER, AWS, RIGHTS_IN_CLUSTER = "the API server", "AWS", "a right in the cluster"
 _PATIENCE = Seconds(3.0)
@@ -48,16 +49,32 @@ def aws(settings: Settings) -> Callable[[], None]:
     return connect(AwsOptions(settings.aws.region, settings.aws.endpoint, _PATIENCE)).look
 
 
+def unseen(settings: Settings) -> Iterator[str]:
+    """A sentence for each source that the cluster does not let see all that it looks at.
+
+    Nothing where only some namespaces are watched: what is granted in them alone is not asked for.
+    """
+    if settings.cluster.namespaces:
+        return
+    with closing(Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE)) as api:
+        for component in component_rights.WATCHING:
+            try:
+                missing = component_rights.missing(api, component_rights.RIGHTS[component], namespace=settings.webhook.namespace)
+            except EdgeError as error:
+                yield f"what {component} may see is not known: {error}"
+                continue
+            if missing:
+                yield f"{component} cannot see everything: this account may not {component_rights.listed(missing)}"
+
+
 def rights(settings: Settings, component: str) -> Callable[[], None]:
     """Whether the cluster grants all rights of a component (as `component_rights` names it) to the account that we are."""
     api, where = Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE), cluster_factory.address(settings.cluster)
 
     def look() -> None:
-        for right in component_rights.RIGHTS[component]:
-            path, doing = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", f"asking whether we may {right}"
-            review = right.review(settings.webhook.namespace)
-            answer = api.read(ApiRequest(path, doing, where, "POST", review), dict)
-            if not answer.get("status", {}).get("allowed"):
-                raise GiveUp(doing=doing, to=where, answer="no: apply deploy/rbac or the chart")
+        rights = component_rights.RIGHTS[component]
+        if missing := component_rights.missing(api, rights, namespace=settings.webhook.namespace):
+            doing = f"asking whether we may {component_rights.listed(missing)}"
+            raise GiveUp(doing=doing, to=where, answer="no: apply deploy/rbac or the chart")
 
     return look

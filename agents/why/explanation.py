@@ -89,8 +89,13 @@ def explain(context: LogContext, asked: str) -> Explanation:
 
     A pod about which nothing was decided yet is explained by its admission: what gave it the requests that it has.
 
-    Raises BadInput when the log holds nothing about it.
+    Raises BadInput when the log holds nothing about it, and when it has no topics at all.
     """
+    if not any(has_topic(context.log, context.topics.wire(topic.name)) for topic in TOPICS):
+        raise BadInput(
+            f"the log has none of Ullage's topics ('{context.topics.wire('policies')}' and others): make them with "
+            "`ullage topics apply`, or name another log with log.brokers or --log"
+        )
     return _Search(context.log, context.codec, context.topics).explain(asked)
 
 

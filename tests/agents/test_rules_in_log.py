@@ -7,19 +7,24 @@ import pytest
 
 from agents import rules_in_log
 from agents.engine.stage import Stage
+from agents.logic.resources.container_limit_range import NONE
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.updater import Updater
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
 from agents.settings.tree import Settings
-from schemas.names import Place
+from schemas.catalogue import Event
+from schemas.names import Amounts, Place
+from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from schemas.policies.rules import StageRulesChanged
-from schemas.units import Fraction
+from schemas.units import Cores, Fraction
 from streams import compacted_copy
 from streams.errors import BadInput
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support.cluster_events import START, when
+from tests.support.cluster_events import START, turn, when
 
 AT = when(START)
 MORE = Settings(vertical=replace(VerticalSettings(), margin=Fraction(0.5), integer_cpu=True))
@@ -105,6 +110,77 @@ def test_rules_are_found_however_far_back_they_stand_with_and_without_a_copy(cop
     context.log.append(NewRecord(wire, 0, b"tick", b"1") for _ in range(compacted_copy.TAIL + 1))
     with pytest.raises(BadInput, match="margin is"):
         rules_in_log.agree(context, stages(MORE), AT)
+
+
+CAP = LimitRangeChanged(AT, "demo", "web", "range", (Limit(LimitType.CONTAINER, most=Amounts(Cores(0.16))),))
+
+
+def policies(context: LogContext, partition: int, start: int) -> list[Event]:
+    """What a task of this partition reads of policies after `start`, without rules."""
+    records = context.log.poll({(context.topics.wire("policies"), partition): start})
+    events = [context.codec.decode(record) for record in records]
+    return [event for event in events if not isinstance(event, StageRulesChanged)]
+
+
+def publish(context: LogContext, event: LimitRangeChanged | LimitRangeRemoved) -> None:
+    records = context.codec.encode_for_all(event, topic="policies", key=event.key, source="/kube")
+    compacted_copy.append_with_copies(context.log, context.topics, records)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_an_upgrade_puts_the_policies_in_force_behind_its_rules_for_states_that_lack_them(copied: bool) -> None:
+    context = new_log(2)
+    if copied:
+        compacted_copy.complete(context.log, context.topics, "policies")
+    rules_in_log.agree(context, program(4), AT)
+    publish(context, CAP)
+    publish(context, replace(CAP, name="gone"))
+    publish(context, LimitRangeRemoved(AT, "demo", "web", "gone"))
+    ends = [context.log.end(context.topics.wire("policies"), partition) for partition in range(2)]
+    rules_in_log.publish(context, program(5), when(START + 1))
+    older = Updater(UpdateSettings(), 1)  # as from a checkpoint of version 4, which passed LimitRanges over
+    for partition, end in enumerate(ends):
+        assert policies(context, partition, end) == [replace(CAP, at=when(START + 1))]
+    older.step(turn(START + 2, policies=policies(context, 1, ends[1])))
+    assert older.clusters.constraints.ranges_of("demo/web/Deployment/api") != NONE
+
+
+def test_other_settings_of_the_same_program_state_no_policy_again() -> None:
+    context = new_log(1)
+    rules_in_log.agree(context, stages(Settings()), AT)
+    publish(context, CAP)
+    end = context.log.end(context.topics.wire("policies"), 0)
+    rules_in_log.publish(context, stages(MORE), AT)
+    assert policies(context, 0, end) == []
+
+
+class RacingLog(MemoryLog):
+    """A source publishes `others` at the moment in which the LimitRange is stated again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[NewRecord] = []
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        batch = list(records)
+        if self.others and any(record.key == CAP.key.encode() for record in batch):
+            others, self.others = self.others, []
+            super().append(others)
+        return super().append(batch)
+
+
+@pytest.mark.parametrize("news", [replace(CAP, limits=()), LimitRangeRemoved(AT, "demo", "web", "range")])
+def test_what_a_source_publishes_while_policies_are_stated_again_is_the_last_word(
+    news: LimitRangeChanged | LimitRangeRemoved,
+) -> None:
+    log = RacingLog()
+    context = new_log(2, log)
+    rules_in_log.agree(context, program(4), AT)
+    publish(context, CAP)
+    log.others = context.codec.encode_for_all(news, topic="policies", key=news.key, source="/kube")
+    rules_in_log.publish(context, program(5), AT)
+    assert not log.others
+    assert [policies(context, partition, 0)[-1] for partition in range(2)] == [news, news]
 
 
 class ContestedLog(MemoryLog):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -61,11 +62,13 @@ class AwayLog(MemoryLog):
 class AdmissionScene:
     """`ask(pod)` is a review of a pod of ReplicaSet `web-1`, whose topmost controller is Deployment `web`."""
 
-    def __init__(self, settings: AdmissionSettings | None = None, *, mode: Mode | None = Mode.APPLY) -> None:
+    def __init__(
+        self, settings: AdmissionSettings | None = None, own: UpdateRules | None = None, *, mode: Mode | None = Mode.APPLY
+    ) -> None:
         self.log, self.codec = AwayLog(), Codec(NAMES)
         for topic in TOPICS:
             self.log.create(NAMES.wire(topic.name), NAMES.partitions)
-        self.settings, self.now = settings or AdmissionSettings(), 0.0
+        self.settings, self.own, self.now = settings or AdmissionSettings(), own, 0.0
         self.counted: list[tuple[Review, str | None]] = []
         self.tick(START)
         if mode is not None:
@@ -80,7 +83,7 @@ class AdmissionScene:
     def new_view(self) -> AdmissionView:
         return AdmissionView(
             self.context(),
-            lambda latest: AdmissionReviewer(CLUSTER, latest, self.settings),
+            lambda latest: AdmissionReviewer(CLUSTER, latest, self.settings, self.own),
             heartbeat=Seconds(3600.0),
             clock=lambda: self.now,
         )

@@ -18,24 +18,30 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Place, Workload
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
-from schemas.policies.guard_overrides import UPSTREAM_PROFILE
+from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 Recommended = Callable[[str], RequestsRecommended | None]
 """The newest recommendation of a workload key; None when there is none."""
+HonorsHpas = Callable[[GuardOverrides], bool]
+"""Whether a resource that an HPA scales by is left to it, for workloads whose policy says this of the guards."""
 _KEPT = 100_000
 """VPAs put together that are kept at most."""
 
 
 class AdmissionIndex:
-    """`recommender`: the name under which VPAs are served. `honor_hpas` holds where no policy says else."""
+    """`recommender`: the name under which VPAs are served. `honors_hpas` is the updater's own rule."""
 
     def __init__(
-        self, cluster: str, recommended: Recommended, recommender: str = DEFAULT_RECOMMENDER, *, honor_hpas: bool = True
+        self,
+        cluster: str,
+        recommended: Recommended,
+        recommender: str = DEFAULT_RECOMMENDER,
+        honors_hpas: HonorsHpas = lambda _guards: True,
     ) -> None:
-        self._cluster, self._recommended, self._honor_hpas = cluster, recommended, honor_hpas
+        self._cluster, self._recommended, self._honors_hpas = cluster, recommended, honors_hpas
         self._policies = Policies(recommender)
         self._vpas_in: dict[str, set[str]] = {}
         """Keys of VPAs by namespace."""
@@ -48,6 +54,10 @@ class AdmissionIndex:
         self._scaled: dict[str, frozenset[str]] | None = None
         """The resources by which HPAs scale a workload."""
         self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, frozenset[str], Vpa]] = {}
+
+    def serve(self, recommender: str) -> None:
+        """Serve the VPAs of this name from now on."""
+        self._policies.serve(recommender)
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""
@@ -111,9 +121,7 @@ class AdmissionIndex:
 
     def _left(self, held: PolicyRecord, workload: str) -> frozenset[str]:
         """The resources of a workload that are left to HPAs, as the updater leaves them."""
-        guards = held.policy.guards
-        honors = self._honor_hpas if guards.honor_hpas is None else guards.honor_hpas
-        if not honors or guards.profile == UPSTREAM_PROFILE:
+        if not self._honors_hpas(held.policy.guards):
             return frozenset()
         if self._scaled is None:
             self._scaled = {}

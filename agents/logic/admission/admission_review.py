@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from agents.logic.admission import field_errors, pod_patch, pod_spec, vpa_validation
 from agents.logic.admission.admission_report import AdmissionAccount, Op, ReviewStatus
 from agents.logic.admission.admission_settings import AdmissionSettings
@@ -174,7 +176,11 @@ def _response(account: AdmissionAccount, warnings: Sequence[str] = (), status: M
 
 
 def _encoded(ops: Sequence[Op]) -> str:
-    return base64.b64encode(json.dumps(ops, separators=(",", ":")).encode()).decode()
+    try:
+        patch = orjson.dumps(ops)
+    except TypeError:  # half a character of the pod's, say
+        patch = json.dumps(ops, separators=(",", ":")).encode()
+    return base64.b64encode(patch).decode()
 
 
 def _plain(words: str) -> str:

@@ -13,7 +13,5 @@ class AdmissionSettings:
     per_vpa_config: bool = False
     in_place: bool = False
     most_boosted_cpu: Quantity = ZERO
-    honor_hpas: bool = True
-    """A resource that an HPA scales by is left to it; upstream has no such setting."""
     largest: int = 5 * 1024 * 1024
     """Bytes of a review that are read; upstream's bound."""

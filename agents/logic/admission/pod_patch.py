@@ -39,6 +39,8 @@ class _Wanted:
     limits: Resources
     caps: tuple[Cap, ...] = ()
     notes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """Resources that are recommended and left to HPAs."""
     base: Quantity | None = None
 
 
@@ -110,7 +112,8 @@ def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges
             limit=standing.limits, request=standing.requests, recommended=target, default=default
         )  # fmt: skip
         limits = found or {}
-    return _Wanted({name: amount for name, amount in target.items() if name}, limits, caps, notes)
+    left = tuple(sorted(set(advice.target or {}) & vpa.left))
+    return _Wanted({name: amount for name, amount in target.items() if name}, limits, caps, notes, left)
 
 
 def _values(container: str, vpa: Vpa) -> str:
@@ -143,6 +146,7 @@ def _container_ops(index: int, pod: AdmittedPod, wanted: _Wanted) -> tuple[list[
         for resource in sorted(amounts):
             ops.append(_add(f"{path}/{kind}/{escaped(resource)}", amounts[resource].text))
             words.append(f"{resource} {word}")
+    words += [f"{resource} left to a HorizontalPodAutoscaler" for resource in wanted.left if resource not in wanted.requests]
     return ops, words
 
 

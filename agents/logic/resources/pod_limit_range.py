@@ -88,5 +88,7 @@ def _put(member: _Member, kind: str, resource: str, amount: Quantity) -> None:
     found = None if member.lists is None else member.lists[kind]
     if found is None:
         name = member.container.name
-        raise UnscalableError(f"the pod's LimitRange asks to scale {resource} of container '{name}', which has no {kind} list")
+        raise UnscalableError(
+            f"the pod's LimitRange asks to scale {resource} of container '{name}', for which nothing is recommended"
+        )
     found[resource] = amount

@@ -38,11 +38,14 @@ class AlikePods:
 class PodAdvice:
     """What pods of a shape should request, how far they are from that, and what an update would set.
 
-    `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits, by container.
+    `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits, by container. `fault` says why
+    upstream's arithmetic has no answer for such a pod, so that the amounts are not capped and nothing may be set; else empty.
     """
 
-    def __init__(self, shape: AlikePods, recommended: NewestRecommendation, advice: Sequence[Advice], follows: Follows) -> None:
-        self.recommended = recommended
+    def __init__(
+        self, shape: AlikePods, recommended: NewestRecommendation, advice: Sequence[Advice], follows: Follows, fault: str = ""
+    ) -> None:
+        self.recommended, self.fault = recommended, fault
         self.priority = update_priority.priority(_containers(shape), advice, update_priority.observed(shape.observed))
         self._shape, self._follows = shape, follows
 
@@ -83,29 +86,29 @@ class WorkloadAdvice:
             ranges != NONE or any(each.controlled_values is ControlledValues.REQUESTS_ONLY for each in policy.policy.containers)
         )
         self._rules = tuple(_rule(each) for each in policy.policy.containers) if caps else None
-        self._found: dict[AlikePods, PodAdvice | None] = {}
-        self._found_reduced: dict[AlikePods, PodAdvice | None] = {}
+        self._found: dict[AlikePods, PodAdvice] = {}
+        self._found_reduced: dict[AlikePods, PodAdvice] = {}
 
-    def of(self, shape: AlikePods) -> PodAdvice | None:
-        """All that is recommended to pods of a shape; None where upstream's arithmetic has no answer."""
+    def of(self, shape: AlikePods) -> PodAdvice:
+        """All that is recommended to pods of a shape."""
         return _remembered(self._found, shape, lambda: self._made(shape, frozenset()))
 
-    def reduced(self, shape: AlikePods) -> PodAdvice | None:
+    def reduced(self, shape: AlikePods) -> PodAdvice:
         """The same without what HPAs scale by."""
         return _remembered(self._found_reduced, shape, lambda: self._made(shape, self.left))
 
-    def _made(self, shape: AlikePods, left: frozenset[str]) -> PodAdvice | None:
-        recommended, advice = self.recommended, self._advice
+    def _made(self, shape: AlikePods, left: frozenset[str]) -> PodAdvice:
+        recommended, advice, fault = self.recommended, self._advice, ""
         try:
             if self._rules is not None:
                 recommended = self._capped(shape)
-        except UnscalableError:
-            return None
+        except UnscalableError as error:
+            fault = str(error)
         recommended = _without(recommended, left) if left else recommended
         if recommended is not self.recommended:
             advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
         targets = {each.container: each.target for each in recommended.containers}
-        return PodAdvice(shape, recommended, advice, lambda seen: self._limits(seen, targets[seen.name]))
+        return PodAdvice(shape, recommended, advice, lambda seen: self._limits(seen, targets[seen.name]), fault)
 
     def _limits(self, seen: ContainerSeen, target: Amounts) -> Amounts:
         """The limits that go with a target, none where the policy says that they stay; in a revert those that were there."""
@@ -167,9 +170,7 @@ class AdviceCache:
             self._workloads = {workload: cached for workload, cached in self._workloads.items() if workload in workloads}
 
 
-def _remembered(
-    found: dict[AlikePods, PodAdvice | None], shape: AlikePods, make: Callable[[], PodAdvice | None]
-) -> PodAdvice | None:
+def _remembered(found: dict[AlikePods, PodAdvice], shape: AlikePods, make: Callable[[], PodAdvice]) -> PodAdvice:
     if shape not in found:
         found[shape] = make()
     return found[shape]

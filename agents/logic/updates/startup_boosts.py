@@ -42,6 +42,14 @@ def boosted(fact: PodChanged, history: PodHistory, policy: PolicyRecord, now: in
     return BoostedPod(tuple(each for each, end in ends.items() if end <= now), min(ahead, default=None))
 
 
+def ends(fact: PodChanged, history: PodHistory, policy: PolicyRecord) -> Sequence[int]:
+    """The turns in which the boosts of a pod end that nobody has ended; none while it is not ready."""
+    if fact.ready_since is None or policy.policy.foreign:
+        return ()
+    ready = times.to_ms(fact.ready_since)
+    return [ready + _duration_ms(policy, each.name) for each in fact.boosted if each.name not in history.unboosted]
+
+
 def without_boosts(
     over: Sequence[BoostedContainer], pod: PodRecord, policy: PolicyRecord, advice: PodAdvice | None, now: int
 ) -> PodAdvice | None:

@@ -179,6 +179,11 @@ def _hpa(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
     return f"a HorizontalPodAutoscaler scales the workload by {' and '.join(sorted(candidate.left))}, which is left to it"
 
 
+def _limit_range(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    fault = candidate.situation.advice.fault
+    return f"what is recommended cannot be brought within the namespace's LimitRanges: {fault}" if fault else None
+
+
 def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     taken, within = candidate.situation.recommended.turn, cluster.settings.recommendation_within
     return shared_guards.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
@@ -278,6 +283,7 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("blind", _blind),
     ("stale", _stale),
     ("hpa", _hpa),
+    ("limit-range", _limit_range),
     ("webhook", _webhook),
     ("requirements", _requirements),
     ("phase", _phase),

@@ -5,7 +5,7 @@ plan. A refusal is decided for a workload and a guard, and not again in each int
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -16,7 +16,7 @@ from agents.logic.governing_policies import Policies
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import plan_builder
+from agents.logic.updates import plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
 from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
@@ -31,7 +31,7 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 5
+PROGRAM = 6
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -126,10 +126,24 @@ class Updater(PartedState):
         )
         taken = self.turns.get("") or TurnsTaken(turn.number, turn.number)
         self.turns.upsert("", replace(taken, turn=turn.number))
+        due = self.clusters.boost_ends.due(taken.turn, turn.number, self.clusters.pods, self._boost_ends)
         interval = int(self.settings.interval * 1000)
         if turn.number // interval == taken.turn // interval:
-            return []
+            return self._end_boosts(turn, due) if due else []
         return self._decide(turn)
+
+    def _boost_ends(self, uid: str) -> Sequence[int]:
+        """When the startup boosts of a pod end."""
+        pod = self.clusters.pods.get(uid)
+        policy = (
+            None if pod is None or not pod.fact.boosted or pod.fact.phase in ENDED else self.policies.of(pod.fact.workload.key)
+        )
+        return () if pod is None or policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
+
+    def _end_boosts(self, turn: Turn, due: Collection[str]) -> list[Decided]:
+        """Lower pods whose startup boost ends between two intervals. What a guard holds back waits for the next one."""
+        start = turn.number // (interval := int(self.settings.interval * 1000)) * interval
+        return [each for cluster in self.candidates(due=due, since=start) for each in self._plan(turn, cluster, None)]
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on."""
@@ -178,8 +192,14 @@ class Updater(PartedState):
         taken = self.turns.get("")
         return 0 if taken is None else taken.turn
 
-    def candidates(self, *, fresh: bool = False) -> Iterator[ClusterCandidates]:
-        """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet."""
+    def candidates(
+        self, *, fresh: bool = False, due: Collection[str] | None = None, since: int | None = None
+    ) -> Iterator[ClusterCandidates]:
+        """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet.
+
+        With `due` only those of these pods whose startup boost has ended; plans made from the turn `since` on count for the rate.
+        """
+        concerns = None if due is None else {pod.fact.workload.key for uid in due if (pod := self.clusters.pods.get(uid))}
         self._search.quiet.follow(self.clusters.changed)
         taken = self.turns.get("") or TurnsTaken(0, 0)
         workloads: dict[str, list[str]] = {}
@@ -187,8 +207,10 @@ class Updater(PartedState):
             workloads.setdefault(cluster_of(workload), []).append(workload)
         for cluster, names in workloads.items():
             now = taken.turn
-            loud = (workload for workload in names if not self._search.quiet.holds(workload, now))
+            loud = (workload for workload in names if self._is_loud(workload, now, concerns))
             found = [each for workload in loud for each in self._candidates(workload, now, fresh=fresh)]
+            if due is not None:
+                found = [each for each in found if each.situation.unboosts and each.situation.pod.fact.pod.uid in due]
             if found:
                 counts = {workload: self._count(workload) for workload in names}
                 evicting = Counter[str]() if fresh else self._count_plans(counts, now)
@@ -197,7 +219,7 @@ class Updater(PartedState):
                     total.add(count)
                     namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
                 found.sort(key=lambda each: each.order)
-                situation = self._situation(taken, cluster, total)
+                situation = self._situation(taken, cluster, total, planned=self._planned(cluster, since))
                 concerned = {each.situation.workload for each in found}
                 yield ClusterCandidates(
                     cluster,
@@ -211,7 +233,18 @@ class Updater(PartedState):
                     evicting,
                 )
 
-    def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount) -> ClusterSituation:
+    def _is_loud(self, workload: str, now: int, concerns: Collection[str] | None) -> bool:
+        return not self._search.quiet.holds(workload, now) if concerns is None else workload in concerns
+
+    def _planned(self, cluster: str, since: int | None) -> int:
+        """How many pods of a cluster a plan was made for from a turn on."""
+        pods, histories = self.clusters.pods, self.clusters.histories.items()
+        acted = (
+            [] if since is None else [uid for uid, history in histories if history.acted is not None and history.acted >= since]
+        )
+        return sum((pod := pods.get(uid)) is not None and pod.fact.workload.cluster == cluster for uid in acted)
+
+    def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount, *, planned: int) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
         facts = self.clusters.facts.get(cluster)
         return ClusterSituation(
@@ -222,20 +255,20 @@ class Updater(PartedState):
             cluster=total,
             workload=total,
             namespace=total,
-            planned=0,
+            planned=planned,
             settings=self._settings.own,
             rules=self.rules.cited,
             webhook_away=self.clusters.constraints.webhook_away(cluster),
         )
 
-    def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals) -> Iterator[Decided]:
-        """Plan for the pods that no guard holds back."""
+    def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals | None) -> Iterator[Decided]:
+        """Plan for the pods that no guard holds back; those that one does go to the refusals."""
         for each, situation, objection in cluster.judged():
             if objection is None:
                 plan = plan_builder.plan(each, situation, turn, self.partition)
                 self._remember(each, plan)
                 yield plan_builder.decided(plan, each, situation)
-            else:
+            elif refusals is not None:
                 refusals.add(each, situation, objection)
 
     def _candidates(self, workload: str, now: int, *, fresh: bool) -> list[Candidate]:

@@ -12,6 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.updates.boost_ends import BoostEnds
 from agents.logic.updates.update_constraints import UpdateConstraints
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -179,6 +180,7 @@ class UpdaterState:
         self._successors: list[PodRecord] = []
         """New pods of workloads of which one was evicted; judged at the end of the turn in which they came."""
         self.changed = ChangedWorkloads()
+        self.boost_ends = BoostEnds()
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
@@ -188,6 +190,7 @@ class UpdaterState:
     def loaded(self) -> None:
         """A chunk was loaded, so the indexes must be built again."""
         self._pods_of = None
+        self.boost_ends.forget()
         self.constraints.loaded()
         self.changed.all = True
 
@@ -236,6 +239,8 @@ class UpdaterState:
         return self.recommendation(workload) if revert is None else revert.recommendation(now)
 
     def _policy_changed(self, targets: frozenset[str]) -> None:
+        if targets:
+            self.boost_ends.forget()
         if "*" in targets:
             self.changed.all = True
         self.changed.keys |= targets
@@ -270,6 +275,8 @@ class UpdaterState:
         self.pods_of.setdefault(event.workload.key, {})[uid] = pod
         self.changed.keys.add(event.workload.key)
         self.pods.upsert(uid, pod)
+        if event.boosted:
+            self.boost_ends.note(uid)
         history = self.histories.get(uid) or NO_HISTORY
         resizing = None if event.resize is ResizeState.NONE else (history.resizing or now)
         if resizing != history.resizing:

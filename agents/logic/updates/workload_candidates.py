@@ -67,7 +67,7 @@ class CandidateSearch:
         policy = self.clusters.policies.of(key)
         advice = None if policy is None else self._advice(key, self.clusters.recommendation(key), policy, settings)
         found = None if advice is None else advice.reduced(self.advice.shape(pod))
-        return None if found is None else {each.container: each for each in found.recommended.containers}
+        return None if found is None or found.fault else {each.container: each for each in found.recommended.containers}
 
     def _advice(
         self, key: str, recommended: NewestRecommendation | None, policy: PolicyRecord, settings: UpdateSettings
@@ -85,8 +85,6 @@ class CandidateSearch:
             return None, NEVER
         shape = self.advice.shape(pod)
         whole = advice.of(shape)
-        if whole is None:
-            return None, NEVER
         calm = 0 if advice.left else calm_until(pod, whole.recommended, whole.priority, workload.settings)
         history = workload.history(uid) if calm <= workload.now else NO_HISTORY
         if calm > workload.now or history.has_plan(workload.now):
@@ -94,8 +92,7 @@ class CandidateSearch:
         situation = PodSituation(workload.now, workload.key, pod, whole, workload.policy, history, workload.settings)
         if not advice.left:
             return candidate(situation), calm
-        reduced = advice.reduced(shape)
-        return (None if reduced is None else without(situation, reduced, advice.left)), calm
+        return without(situation, advice.reduced(shape), advice.left), calm
 
     def _boosted(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:
         """The same of a pod that was given a startup boost: while it lasts, the pod is left alone."""
@@ -120,4 +117,5 @@ class CandidateSearch:
         if advice is None or advice.recommended.reverted is not None:
             return None
         shape = self.advice.shape(pod)
-        return advice.reduced(shape) if advice.left else advice.of(shape)
+        found = advice.reduced(shape) if advice.left else advice.of(shape)
+        return None if found.fault else found

@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +17,8 @@ import pytest
 from agents import cli
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.scan_table import grade, score
+from agents.processes import dependencies
+from agents.settings.tree import ClusterSettings, Settings
 from schemas.names import Amounts
 from tests.support.answering import Answering, Asked, answering
 
@@ -198,3 +203,39 @@ def test_a_grade_falls_with_risk_and_with_waste() -> None:
     # A quarter of CPU is right, so three quarters of it are waste: half of 40 points times 0.75.
     assert [score(row(1.0, "low")), score(row(4.0, "low")), score(row(1.0, "high"))] == [100.0, 85.0, 40.0]
     assert [grade(points) for points in (100, 85, 75, 65, 55, 40)] == list("ABCDEF")
+
+
+def unprivileged(asked: Asked) -> tuple[int, bytes]:
+    """An API server that answers, and lets this account do nothing."""
+    if "selfsubjectaccessreviews" in asked.path:
+        return 201, b'{"status": {"allowed": false}}'
+    return (200, b"{}") if asked.path.startswith("/version") else (403, b'{"message": "forbidden"}')
+
+
+def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
+    with answering(unprivileged) as server:
+        said = list(dependencies.unseen(Settings(cluster=ClusterSettings(url=server.url))))
+    kube, usage = said
+    denied = "this account may not list events, watch events, list limitranges, watch limitranges and 38 more"
+    assert kube == f"source kube cannot see everything: {denied}"
+    assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
+    with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:
+        assert list(dependencies.unseen(Settings(cluster=ClusterSettings(url=server.url)))) == []
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "says"),
+    [
+        ("", "this account may not list events, watch events, list limitranges, watch limitranges and "),
+        ("shop", "does not let this account see what a scan needs: "),
+    ],
+)
+def test_a_scan_without_rights_says_at_once_which_is_missing(namespaces: str, says: str) -> None:
+    with answering(unprivileged) as server:
+        named = {"ULLAGE_CLUSTER__NAMESPACES": namespaces} if namespaces else {}
+        environment = {**os.environ, "ULLAGE_CLUSTER__URL": server.url, **named}
+        done = subprocess.run(
+            [sys.executable, "-m", "agents", "scan"], env=environment, capture_output=True, text=True, timeout=30, check=False
+        )  # it took a minute before
+    assert says in done.stderr
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)

@@ -90,3 +90,13 @@ def test_looking_writes_nothing(log: UpdaterLog, capsys: pytest.CaptureFixture[s
     before = log.ends()
     says(log, capsys, "node", "n1")
     assert log.ends() == before
+
+
+@pytest.mark.parametrize("asked", [("node", "n1"), ("shop/huge-1",), ("workload", "shop/Deployment/web")])
+def test_a_cluster_that_no_source_has_named_is_refused_with_those_that_one_has(
+    log: UpdaterLog, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ULLAGE_CLUSTER__NAME", "another")
+    capsys.readouterr()
+    assert log.run("why-not", *asked) == 2
+    assert f"no source has named a cluster 'another'; the log has '{CLUSTER}'" in capsys.readouterr().err

@@ -287,3 +287,8 @@ def test_a_log_that_is_older_than_a_topic_is_searched_all_the_same(bench: Pipeli
     assert chain.decision.what == "eviction planned"
     with pytest.raises(BadInput, match="has the id, pod, VPA, node or workload 'nobody'"):
         explain(LogContext(old, bench.topics, bench.codec), "nobody")
+
+
+def test_of_a_log_without_topics_it_is_said_what_to_do(bench: PipelineLog) -> None:
+    with pytest.raises(BadInput, match=r"none of Ullage's topics.*make them with `ullage topics apply`"):
+        explain(LogContext(MemoryLog(), bench.topics, bench.codec), "web-0")

@@ -36,6 +36,11 @@ class SyncStatus:
         self._synced: dict[str, bool] = {}
         self._reasons: dict[str, str] = {}
 
+    @property
+    def kinds(self) -> Collection[str]:
+        """The kinds of object that are watched."""
+        return frozenset(self._kinds.values())
+
     def kind_of(self, watch: str) -> str:
         """The kind of object that a watch shows."""
         return self._kinds[watch]

@@ -27,6 +27,9 @@ _NAMES = (
     "cpu_request_cores double, memory_request_bytes double, cpu_limit_cores double, memory_limit_bytes double"
 )
 
+_AMOUNTS = ("cpu_request_cores", "memory_request_bytes", "cpu_limit_cores", "memory_limit_bytes")
+_NAMED = ", ".join(["who", "namespace", "workload", "pod", "container", *(f"nullif({name}, 'nan')" for name in _AMOUNTS)])
+
 
 class StoredTrace:
     """The usage of one period in one server. `names` say what metrics are called there."""
@@ -59,8 +62,8 @@ class StoredTrace:
             if not rows:
                 stretch = f"the {duration(self._period.length)} before {self._period.end:%Y-%m-%d %H:%M} UTC"
                 raise BadInput(f"'{self._history.server.url}' has no usage of containers in {stretch}")
-            named = [_row(name, who, pods) for name, who in numbers.items()]
-            db.executemany("insert into names values (?, ?, ?, ?, ?, ?, ?, ?, ?)", named)
+            db.register("named", _named(numbers, pods))
+            db.execute(f"insert into names select {_NAMED} from named")  # noqa: S608  # columns that are named above
             try:
                 db.sql("select * exclude (who) from names join rows using (who) order by timestamp_s").write_parquet(str(to))
             except duckdb.IOException as error:
@@ -81,6 +84,18 @@ class StoredTrace:
             "memory_bytes_max": peaks[there],
             "oom_kills": kills[there],
         }
+
+
+def _named(numbers: Mapping[Container, int], pods: Mapping[Name, PodChanged]) -> dict[str, Any]:
+    """The names and amounts of all containers, by column; an amount that nobody set is NaN."""
+    whos, *texts, cpu, memory, most_cpu, most_memory = zip(*(_row(name, who, pods) for name, who in numbers.items()), strict=True)
+    amounts = dict(zip(_AMOUNTS, (cpu, memory, most_cpu, most_memory), strict=True))
+    words = dict(zip(("namespace", "workload", "pod", "container"), texts, strict=True))
+    return {
+        "who": np.array(whos, dtype=np.int32),
+        **{name: np.array(column, dtype=object) for name, column in words.items()},
+        **{name: np.array(column, dtype=np.float64) for name, column in amounts.items()},
+    }
 
 
 def _row(name: Container, who: int, pods: Mapping[Name, PodChanged]) -> tuple[str | float | None, ...]:

@@ -118,7 +118,7 @@ def test_shares_of_memory_are_rounded_down(allowed: Json, expected: list[int]) -
 def test_a_container_without_advice_takes_part_with_its_requests() -> None:
     containers = [container("a", {"memory": "1"}, {"memory": "1"}), container("b", {"memory": "50M"}, {"memory": "50M"})]
     bounded = advice("a", {"memory": "200M"}, {"memory": "500M"}, {"memory": "500M"})
-    with pytest.raises(UnscalableError, match="container 'b', which has no upper list"):
+    with pytest.raises(UnscalableError, match="container 'b', for which nothing is recommended"):
         capped(
             [advice("a", {"memory": "200M"}, {}, {"memory": "1M"})],
             containers,

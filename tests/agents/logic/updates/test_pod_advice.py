@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from schemas.decisions.pod_updates import ResizePlanned
+from agents.logic.updates import pending_updates
+from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.facts.pods import ContainerSeen
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
@@ -59,3 +60,27 @@ def test_a_limit_range_is_known_after_a_restart() -> None:
         other.load(chunk, stage.dump(chunk))
     [first, *_] = look(other, LATER, recommendations_by_cluster=[recommend(LATER)])
     assert first.requests == {"app": Amounts(0.8, GIB)}
+
+
+BESIDE = ContainerSeen("side", Amounts(0.1, GIB // 8), Amounts(0.2, GIB // 4), ready=True)
+BOTH = ContainerSeen("app", Amounts(1.0, GIB), Amounts(2.0, 2 * GIB), ready=True), BESIDE
+POD_RANGE = LimitRangeChanged(when(START), "demo", "web", "pods", (Limit(LimitType.POD, most=Amounts(0.3)),))
+
+
+def test_a_pod_whose_limit_range_has_no_answer_is_refused_with_the_reason_and_why_not_says_it() -> None:
+    stage = open_stage(*(pod(name, START, containers=BOTH) for name in "abc"))
+    look(stage, START + MINUTE, policies=[POD_RANGE])
+    [refused] = at_once(stage)
+    assert (type(refused), refused.guard, refused.pods) == (UpdateRefused, "limit-range", 3)
+    assert "the pod's LimitRange asks to scale cpu of container 'side', for which nothing is recommended" in refused.reason
+    [first, *_] = pending_updates.outlook(stage, "demo")
+    assert first.refused is not None
+    assert first.refused.guard == "limit-range"
+    assert look(stage, LATER + MINUTE, recommendations_by_cluster=[recommend(LATER + MINUTE)]) == []
+
+
+def test_a_limit_range_without_an_answer_refuses_no_pod_that_requests_what_is_recommended() -> None:
+    fits = ContainerSeen("app", Amounts(0.2, GIB), Amounts(0.4, 2 * GIB), ready=True)
+    stage = open_stage(*(pod(name, START, containers=(fits, BESIDE)) for name in "abc"))
+    look(stage, START + MINUTE, policies=[POD_RANGE])
+    assert at_once(stage) == []

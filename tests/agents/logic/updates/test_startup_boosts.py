@@ -1,5 +1,6 @@
 """Pods with a startup boost: left alone while it lasts, given less CPU in place when it has ended, and evicted for it never."""
 
+import random
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -168,3 +169,88 @@ def test_a_stale_recommendation_keeps_no_boost() -> None:
     [plan] = look(stage, later, pod_changes_by_cluster=[boosted("a", when(LATER))])
     assert isinstance(plan, ResizePlanned)
     assert plan.void_after > plan.at
+
+
+SECOND = 1000
+MIDDLE = LATER + 20 * SECOND
+"""A turn between two intervals, in which the boosts of pods end that were ready five minutes before."""
+FIRST = LATER + 10 * SECOND
+"""Another one before it."""
+
+
+def test_a_boost_ends_in_its_turn_and_not_in_the_next_interval() -> None:
+    stage = stage_of(boosted("a", when(MIDDLE - 300 * SECOND)))
+    assert at_once(stage) == []
+    assert look(stage, MIDDLE) == []  # it lasts up to and including this turn
+    [plan] = look(stage, MIDDLE + SECOND // 2)
+    assert (type(plan), plan.requests) == (ResizePlanned, {"app": Amounts(cpu=0.2)})
+    assert look(stage, MIDDLE + SECOND) == []
+
+
+def test_a_boost_that_is_known_to_have_ended_only_now_ends_now() -> None:
+    stage = stage_of(boosted("a", None))
+    assert at_once(stage) == []
+    [plan] = look(stage, FIRST, pod_changes_by_cluster=[boosted("a", when(FIRST - 301 * SECOND))])
+    assert isinstance(plan, ResizePlanned)
+
+
+def test_what_a_guard_holds_back_at_the_end_of_a_boost_waits_for_the_interval_and_is_said_there() -> None:
+    stage = stage_of(*three(when(MIDDLE - 301 * SECOND)))
+    assert at_once(stage) == []
+    [plan] = look(stage, MIDDLE)
+    assert isinstance(plan, ResizePlanned)  # of three pods one may be disturbed
+    assert look(stage, MIDDLE + 10 * SECOND) == []
+    [second, refused] = look(stage, LATER + MINUTE)
+    assert isinstance(second, ResizePlanned)
+    assert (refused.guard, refused.pods) == ("tolerance", 1)
+
+
+def test_ends_of_boosts_count_for_the_rate_of_their_interval() -> None:
+    ready = {"a": FIRST, "b": FIRST, "c": MIDDLE}
+    pods = [boosted(name, when(end - 301 * SECOND)) for name, end in ready.items()]
+    stage = open_stage(*pods, mode=UpdateMode.OFF, rate=1, eviction_tolerance=1.0, budget=1.0)
+    look(stage, START + MINUTE, policies=[vpa(boost=FACTOR, update_mode=UpdateMode.RECREATE)])
+    assert at_once(stage) == []
+    assert [each.pod.name for each in look(stage, FIRST)] == ["a"]
+    assert look(stage, MIDDLE) == []
+    plans = [each for each in look(stage, LATER + MINUTE) if isinstance(each, ResizePlanned)]
+    assert [each.pod.name for each in plans] == ["b"]
+
+
+def test_a_policy_that_shortens_a_boost_ends_it_in_the_next_interval() -> None:
+    stage = stage_of(boosted("a", when(LATER - MINUTE)))
+    assert at_once(stage) == []
+    short = replace(FACTOR, duration=30.0)
+    assert look(stage, FIRST, policies=[vpa(boost=short, update_mode=UpdateMode.RECREATE)]) == []
+    [plan] = look(stage, LATER + MINUTE)
+    assert isinstance(plan, ResizePlanned)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ends_of_boosts_are_the_same_however_often_the_stage_is_restarted(seed: int) -> None:
+    chance = random.Random(seed)
+    stage = stage_of(*(boosted(name, None) for name in "abcdef"))
+    restarted, planned = _restarted(stage), 0
+    for number in range(LATER, LATER + 12 * MINUTE, 7 * SECOND):
+        facts, policies = [], []
+        if chance.random() < 0.2:
+            ready = when(number - chance.randrange(400) * SECOND)
+            facts.append(boosted(chance.choice("abcdef"), chance.choice((None, ready, ready))))
+        if chance.random() < 0.05:
+            duration = chance.choice((30.0, 100.0, 300.0))
+            policies.append(vpa(boost=replace(FACTOR, duration=duration), update_mode=UpdateMode.RECREATE))
+        given = {"pod_changes_by_cluster": facts, "policies": policies}
+        if number == LATER or chance.random() < 0.05:
+            given["recommendations_by_cluster"] = [recommend(number)]
+        decided = look(stage, number, **given)
+        assert look(restarted, number, **given) == decided
+        restarted = _restarted(restarted) if chance.random() < 0.5 else restarted
+        planned += sum(isinstance(each, ResizePlanned) for each in decided)
+    assert planned > 2
+
+
+def _restarted(stage: Any) -> Any:
+    other = open_stage()
+    for chunk in stage.chunks():
+        other.load(chunk, stage.dump(chunk))
+    return other

@@ -1,7 +1,7 @@
 """What the webhook answers from the log: under the control record, with an outcome, and without ever waiting."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +9,8 @@ import pytest
 import structlog
 
 from agents.logic.admission.admission_settings import AdmissionSettings
+from agents.logic.updates import updater
+from agents.logic.updates.update_settings import UpdateRules
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, Result
@@ -16,6 +18,7 @@ from schemas.policies.control import Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
+from schemas.policies.rules import StageRulesChanged
 from schemas.policies.scaling import MetricSpec
 from schemas.policies.vertical import (
     BoostKind,
@@ -346,14 +349,57 @@ def test_a_policy_may_have_resources_changed_that_an_hpa_scales_by(guards: dict[
     assert scene.requests()["cpu"] == "250m"
 
 
-def test_the_setting_may_have_all_hpas_passed_over() -> None:
-    scene = AdmissionScene(AdmissionSettings(honor_hpas=False))
+@pytest.mark.parametrize("own", [{"honor_hpas": False}, {"profile": "upstream"}])
+def test_the_setting_may_have_all_hpas_passed_over(own: dict[str, Any]) -> None:
+    scene = AdmissionScene(own=UpdateRules(**own))
     scene.vpa()
     scene.recommend(cpu=0.25)
     hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
     scene.policy(hpa, hpa.key)
     scene.view.catch_up()
     assert scene.requests()["cpu"] == "250m"
+
+
+@pytest.mark.parametrize("rules", [{"honor_hpas": False}, {"profile": "upstream"}])
+def test_the_rules_of_the_log_win_over_the_settings_of_the_webhook_as_with_the_updater(rules: dict[str, Any]) -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend(cpu=0.25)
+    hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
+    scene.policy(hpa, hpa.key)
+    scene.view.catch_up()
+    assert scene.requests()["cpu"] == "100m"
+    for settings, cpu in ((rules, "250m"), ({}, "100m")):
+        event = StageRulesChanged(START, "updater", updater.PROGRAM, {**asdict(UpdateRules()), **settings}, "v")
+        scene.policy(event, event.key)
+        scene.view.catch_up()
+        assert scene.requests()["cpu"] == cpu
+
+
+def test_the_webhook_serves_the_vpas_of_the_recommender_that_the_log_names() -> None:
+    scene = AdmissionScene()
+    scene.vpa(recommenders=("ours",))
+    scene.recommend(cpu=0.25)
+    scene.view.catch_up()
+    assert scene.requests() == ASKED
+    event = StageRulesChanged(START, "updater", updater.PROGRAM, {**asdict(UpdateRules()), "recommender": "ours"}, "v")
+    scene.policy(event, event.key)
+    scene.view.catch_up()
+    assert scene.requests() == GIVEN
+
+
+def test_the_pods_annotation_says_what_is_left_to_an_hpa() -> None:
+    scene = AdmissionScene()
+    scene.vpa()
+    scene.recommend(cpu=0.25)
+    hpa = HpaTargetChanged(START, CLUSTER, "default", "web", "Deployment", "web", ("cpu",))
+    scene.policy(hpa, hpa.key)
+    scene.view.catch_up()
+    pod = scene.pod()
+    done = admitted.applied(pod, admitted.operations({"response": scene.ask(pod)}))
+    updates = done["metadata"]["annotations"]["vpaUpdates"]
+    assert updates == "Pod resources updated by web: container 0: memory request, cpu left to a HorizontalPodAutoscaler"
+    assert scene.ask(done) == {"uid": "u-1", "allowed": True}
 
 
 def test_a_boost_of_cpu_that_an_hpa_scales_by_starts_from_the_template() -> None:

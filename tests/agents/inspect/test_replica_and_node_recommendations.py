@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agents import cli
-from agents.inspect import fleet_table
+from agents.inspect import replica_and_node_recommendations
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -54,8 +54,8 @@ def usage(context: LogContext, *cores: float) -> None:
 
 
 def replicas(context: LogContext, since: timedelta = timedelta(days=1)) -> Any:
-    fleet = fleet_table.read_fleet(context, NOW)
-    return {row.workload: row for row in fleet_table.replica_rows(context, fleet, NOW, since)}
+    fleet = replica_and_node_recommendations.read_fleet(context, NOW)
+    return {row.workload: row for row in replica_and_node_recommendations.replica_rows(context, fleet, NOW, since)}
 
 
 def test_a_workload_gets_so_many_replicas_that_each_uses_half_of_its_request(context: LogContext) -> None:
@@ -98,7 +98,10 @@ def test_nodes_without_pods_but_those_of_daemon_sets_may_go(context: LogContext)
     nodes = [NodeChanged(NOW, "prod", name, size) for name in ("n1", "n2", "n3", "n4")]
     put(context, "cluster-changes", *nodes, NodeRemoved(NOW, "prod", "n4"))
     put(context, "pod-changes", pod(WEB, "a", "n1"), pod(AGENT, "x", "n1"), pod(AGENT, "y", "n2"))
-    assert list(fleet_table.idle_nodes(fleet_table.read_fleet(context, NOW))) == [("n2", 1), ("n3", 0)]
+    assert list(replica_and_node_recommendations.idle_nodes(replica_and_node_recommendations.read_fleet(context, NOW))) == [
+        ("n2", 1),
+        ("n3", 0),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Job", "Pod"])

@@ -1,0 +1,46 @@
+"""When startup boosts end: so that they are ended in that turn, whenever the updater looks at all pods the next time."""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+EndsOf = Callable[[str], Sequence[int]]
+"""The turns in which the boosts of a pod end, by its uid."""
+
+
+class BoostEnds:
+    """The turns in which boosts end, the first one first. They follow from the state, and are found anew after a restart.
+
+    Whether a pod is due in a turn rests on the state before and on the facts of that turn alone, so a restart changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[int, str]] | None = None
+        self._seen: set[str] = set()
+
+    def note(self, uid: str) -> None:
+        """A fact about a boosted pod has come in this turn."""
+        self._seen.add(uid)
+
+    def forget(self) -> None:
+        """Policies have changed, or all of the state."""
+        self._ends = None
+
+    def due(self, after: int, now: int, uids: Iterable[str], ends_of: EndsOf) -> set[str]:
+        """The pods of which a boost ended after the turn `after`, until `now`, or is known only now to have ended.
+
+        `uids` are all pods; it is called once in each turn.
+        """
+        if self._ends is None:
+            self._ends = [(end, uid) for uid in uids for end in ends_of(uid) if end > after]
+            heapq.heapify(self._ends)
+        else:
+            for uid in self._seen:
+                for end in ends_of(uid):
+                    heapq.heappush(self._ends, (end, uid))
+        found = {uid for uid in self._seen if any(end <= now for end in ends_of(uid))}
+        self._seen.clear()
+        while self._ends and self._ends[0][0] <= now:
+            _, uid = heapq.heappop(self._ends)
+            if any(after < end <= now for end in ends_of(uid)):
+                found.add(uid)
+        return found
