@@ -23,6 +23,7 @@ from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
+from agents.decisions_in_flight import DecisionsInFlight
 from agents.partition_task import SharedRecord
 from agents.telemetry import garbage_collector, logging_setup
 from schemas import times
@@ -109,7 +110,11 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     bounds = RecordBounds(plan.topics)
     consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where, bounds), WorkerObserver(plan)
     log = changelog(plan.where)
-    hosts = tuple(StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer) for stage in plan.stages)
+    in_flight = DecisionsInFlight()
+    hosts = tuple(
+        StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer, in_flight=in_flight)
+        for stage in plan.stages
+    )
     generation = Generation(0, asyncio.Lock())
     checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer, producer=producer)
     recovery = Recovery(hosts, consumer, generation=generation, observer=observer)
