@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from agents import garbage_collector
 from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
@@ -23,7 +24,6 @@ from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint_selection, mark_evidence
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.partition_task import evidence
-from agents.telemetry import garbage_collector
 from streams.sources.clock import wall_ms
 
 

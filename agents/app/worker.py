@@ -13,7 +13,7 @@ import faust
 import structlog
 from faust.types import StreamT
 
-from agents import rules_in_log
+from agents import garbage_collector, rules_in_log
 from agents.app import kafka_client_options, stage_host, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
@@ -25,7 +25,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.decisions_in_flight import DecisionsInFlight
 from agents.partition_task import SharedRecord
-from agents.telemetry import garbage_collector, logging_setup
+from agents.telemetry import logging_setup
 from schemas import times
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from agents.inspect import output_table, status
+from agents.inspect import clock_silence, output_table
 from agents.inspect.newest_state import newest_state
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, no_change, outlook
@@ -61,7 +61,7 @@ def newest_updater(settings: Settings) -> Updater:
     with stoppable(), log_factory.log(settings) as log:
         context = LogContext.of(log, topics, cluster)
         source_reports.require_cluster(context, cluster)
-        status.warn_of_silence(OperatorLog(context).newest_tick(), settings)
+        clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
         state = newest_state(context, stage, topics.partition_of(cluster), settings.worker.name)
     if not isinstance(state, Updater) or state.turn == 0:
         raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
