@@ -156,6 +156,25 @@ def test_what_a_reader_would_refuse_is_never_vouched_for(bad: RequestsRecommende
     assert refuse(read) is not None or read != bad
 
 
+LATER = timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    "equal",
+    [
+        replace(GOOD, at=AT.astimezone(LATER)),
+        replace(GOOD, containers=(replace(GOOD.containers[0], lower=Amounts(0, Bytes(5))),)),  # type: ignore[arg-type]  # mypy knows better
+        replace(GOOD, containers=(replace(GOOD.containers[0], lower=Amounts(Cores(0.1), 5.0)),)),  # type: ignore[arg-type]  # as above
+        replace(GOOD, last_oom=LastOomKill(AT.astimezone(LATER), POD, "app", Bytes(9), counted=True, place=Place("t", 0, 3))),
+        replace(GOOD, last_oom=LastOomKill(AT, POD, "app", 9.0, counted=True, place=Place("t", 0, 3))),  # type: ignore[arg-type]  # as above
+        replace(GOOD, oom_source=OomSource(OomSourceState.ALIVE, "kube", AT.astimezone(LATER))),
+    ],
+)
+def test_what_reading_gives_in_another_kind_is_not_vouched_for(equal: RequestsRecommended) -> None:
+    assert vertical_checks.is_surely_good(GOOD)  # so that equal parts have been judged before
+    assert not vertical_checks.is_surely_good(equal)
+
+
 def flying(*published: RequestsRecommended, most: int = 1 << 20) -> DecisionsInFlight:
     found = DecisionsInFlight(most)
     found.follow([(WIRE, 0)])
