@@ -7,10 +7,11 @@ driver feeds it records, and appends the results of its turns.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agents.decisions_in_flight import DecisionsInFlight
 from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.mark_evidence import NO_TICK, InputEvidence
 from agents.engine.stage import Stage
-from agents.engine.turn import Event, Recorded, State, Turn
+from agents.engine.turn import Decided, Event, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
@@ -117,10 +118,14 @@ class Task:
         turn: int = -1,
         state: State | None = None,
         inputs: InputDigests | None = None,
+        in_flight: DecisionsInFlight | None = None,
     ) -> None:
-        """Begin after `turn` with `state`, or with an empty one. `inputs`: digests of what was read up to there, if known."""
+        """Begin after `turn` with `state`, or with an empty one. `inputs`: digests of what was read up to there, if known.
+
+        `in_flight`: what the tasks of this process publish and read back, where that saves reading.
+        """
         self.stage, self.partition = stage, partition
-        self.topics, self.codec = topics, codec
+        self.topics, self.codec, self.in_flight = topics, codec, in_flight
         self.state = stage.open(partition) if state is None else state
         self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
         self.inputs = self._continued(inputs, turn)
@@ -162,20 +167,19 @@ class Task:
         dead: list[NewRecord] = []
         self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
         turn = Turn(cut.number, self._decode(cut, dead))
-        decided = self.state.step(turn)
-        decisions = [
-            self.codec.encode(
-                d.event,
-                topic=d.topic,
-                key=d.key,
-                partition=self.topics.partition_of(d.key),
-                source=self.source,
-                cause=d.cause,
-            )
-            for d in decided
-        ]
+        decisions = [self._encode(each) for each in self.state.step(turn)]
         count = sum(len(records) for records in turn.inputs.values())
         return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn))
+
+    def _encode(self, decided: Decided) -> NewRecord:
+        event, partition = decided.event, self.topics.partition_of(decided.key)
+        record = self.codec.encode(
+            event, topic=decided.topic, key=decided.key, partition=partition, source=self.source, cause=decided.cause
+        )
+        in_flight = self.in_flight
+        if in_flight is not None and in_flight.follows(record) and self.stage.vouches(event):
+            in_flight.publish(record, event, self.stage.refuse)
+        return record
 
     def _rules(self, turn: Turn) -> RecordedRulesChange | None:
         newest = None
@@ -206,6 +210,9 @@ class Task:
         return event
 
     def _accepted(self, record: Record) -> Event:
+        ours = None if self.in_flight is None else self.in_flight.land(record, self.stage.refuse)
+        if ours is not None:
+            return ours
         event = self.codec.decode(record)
         reason = self.stage.refuse(event)
         if reason is not None:

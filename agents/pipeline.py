@@ -17,7 +17,7 @@ from agents.logic.updates import updater
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical import recommender_stage, shadow_comparison
+from agents.logic.vertical import recommender_stage, shadow_comparison, vertical_checks
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings import policy_sources
 from agents.settings.tree import Settings
@@ -41,6 +41,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=lambda partition: recommender_stage.Recommender(vertical, partition, code.policy_of),
             refuse=refuse,
             ahead=ahead,
+            vouches=vertical_checks.is_surely_good,
             program=recommender_stage.PROGRAM,
             rules=asdict(vertical),
             defaults=asdict(VerticalSettings()),

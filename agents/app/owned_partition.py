@@ -65,6 +65,7 @@ class OwnedPartition:
             turn=old.turn,
             state=old.state,
             inputs=old.inputs,
+            in_flight=old.in_flight,
         )
         self.held, self.skimmed = set(), set()
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from agents import garbage_collector
 from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
@@ -23,7 +24,6 @@ from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint_selection, mark_evidence
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.partition_task import evidence
-from agents.telemetry import garbage_collector
 from streams.sources.clock import wall_ms
 
 
@@ -35,11 +35,12 @@ class Recovery:
     ) -> None:
         """`generation` is shared with the checkpoint writer."""
         self.hosts, self.consumer, self.generation, self.observer = hosts, consumer, generation, observer
-        self.plan = hosts[0].plan
+        self.plan, self.in_flight = hosts[0].plan, hosts[0].in_flight
 
     def revoked(self) -> None:
         """A rebalance begins: close all partitions until recovery opens them again."""
         self.generation.number += 1
+        self.in_flight.follow(())
         for host in self.hosts:
             for owned in host.owned.values():
                 owned.open = False
@@ -167,6 +168,7 @@ class Recovery:
             self.observer.state_gone(host.stage.name, partition)
 
     def _open(self, ours: Mapping[StageHost, set[int]], goals: Mapping[TopicAndPartition, int]) -> None:
+        self.in_flight.follow((wire, partition) for host, ps in ours.items() for wire in host.names for partition in ps)
         for host, partitions in ours.items():
             for partition in partitions:
                 owned = host.owned[partition]

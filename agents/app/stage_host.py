@@ -18,6 +18,7 @@ from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
+from agents.decisions_in_flight import DecisionsInFlight
 from agents.engine.stage import Stage
 from agents.partition_task import Task, TurnResult, closes_segment
 from streams.codec.event_codec import Codec
@@ -31,7 +32,7 @@ YIELD_AFTER = 0.03
 class StageHost:
     """One stage in one worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # wired once, by keyword
         self,
         stage: Stage,
         plan: WorkerPlan,
@@ -39,8 +40,10 @@ class StageHost:
         consumer: FaustConsumer,
         producer: DecisionProducer,
         observer: WorkerObserver,
+        in_flight: DecisionsInFlight | None = None,
     ) -> None:
-        """Owns no partition yet."""
+        """Owns no partition yet. `in_flight` is shared by all hosts of a worker."""
+        self.in_flight = in_flight or DecisionsInFlight()
         self.stage, self.plan, self.producer, self.observer = stage, plan, producer, observer
         self.codec = Codec(plan.topics)
         self.wires = {name: plan.topics.wire(name) for name in stage.reads}
@@ -54,7 +57,14 @@ class StageHost:
 
     def task(self, partition: int, *, positions: dict[str, int]) -> Task:
         """A task with an empty state."""
-        return Task(self.stage, partition, topics=self.plan.topics, codec=self.codec, positions=positions)
+        return Task(
+            self.stage,
+            partition,
+            topics=self.plan.topics,
+            codec=self.codec,
+            positions=positions,
+            in_flight=self.in_flight,
+        )
 
     async def handle(self, came: Record) -> None:
         """Handle one record of an input from Faust."""

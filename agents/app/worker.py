@@ -13,7 +13,7 @@ import faust
 import structlog
 from faust.types import StreamT
 
-from agents import rules_in_log
+from agents import garbage_collector, rules_in_log
 from agents.app import kafka_client_options, stage_host, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
@@ -23,8 +23,9 @@ from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
+from agents.decisions_in_flight import DecisionsInFlight
 from agents.partition_task import SharedRecord
-from agents.telemetry import garbage_collector, logging_setup
+from agents.telemetry import logging_setup
 from schemas import times
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection
@@ -109,7 +110,11 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     bounds = RecordBounds(plan.topics)
     consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where, bounds), WorkerObserver(plan)
     log = changelog(plan.where)
-    hosts = tuple(StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer) for stage in plan.stages)
+    in_flight = DecisionsInFlight()
+    hosts = tuple(
+        StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer, in_flight=in_flight)
+        for stage in plan.stages
+    )
     generation = Generation(0, asyncio.Lock())
     checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer, producer=producer)
     recovery = Recovery(hosts, consumer, generation=generation, observer=observer)

@@ -35,8 +35,6 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     Reads the log only, and changes nothing. Replicas are Crane's: so many that a pod uses half of its requests at the 95th
     percentile of all pods' usage, forecasts among it. A node may go that has no pods but those of DaemonSets.
     """
-    from agents.inspect import recommendations_command as command
-    from agents.inspect import replica_and_node_recommendations
     from agents.settings import event_times
     from streams.errors import BadInput
 
@@ -46,6 +44,10 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
         raise BadInput("--namespace is for workloads; a node is in none")
     settings = given(common).settings(cluster__name=cluster, log__at=at)
     if of == "requests":
-        command.run(settings, namespace, output, limit)
+        from agents.inspect import recommendations_command
+
+        recommendations_command.run(settings, namespace, output, limit)
     else:
+        from agents.inspect import replica_and_node_recommendations
+
         replica_and_node_recommendations.run(settings, of, namespace, output, event_times.duration(since, "--since"))

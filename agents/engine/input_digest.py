@@ -67,10 +67,11 @@ def record_digest(record: DigestedRecord) -> bytes:
     Lengths go before what is variable, so that no two different records give the same bytes. A header without content counts as
     an empty one: some clients of Kafka tell the two apart, and some do not.
     """
-    value = record.value
-    parts = [b"%d;" % record.offset, _part(record.key)]
+    value, key = record.value, record.key
+    parts = [b"%d;-;" % record.offset if key is None else b"%d;%d;%b" % (record.offset, len(key), key)]
     for name, content in record.headers:
-        parts += (_part(name.encode()), _part(content or b""))
+        part = _NAMES.get(name) or _name(name)
+        parts.append(b"%b%d;%b" % (part, len(content), content) if content else part + b"0;")
     parts.append(b"-;" if value is None else b"%d;" % len(value))
     digest = sha256(b"".join(parts))
     if value:
@@ -78,5 +79,14 @@ def record_digest(record: DigestedRecord) -> bytes:
     return digest.digest()
 
 
-def _part(part: bytes | None) -> bytes:
-    return b"-;" if part is None else b"%d;%b" % (len(part), part)
+_NAMES: dict[str, bytes] = {}
+"""The parts of headers' names that came: there are few."""
+_MOST_NAMES = 1000
+
+
+def _name(name: str) -> bytes:
+    encoded = name.encode()
+    part = b"%d;%b" % (len(encoded), encoded)
+    if len(_NAMES) < _MOST_NAMES:
+        _NAMES[name] = part
+    return part

@@ -12,6 +12,11 @@ def accept_all(_event: Event) -> str | None:
     return None
 
 
+def vouch_for_none(_event: Event) -> bool:
+    """Of no decision it is known that its record is read as it is."""
+    return False
+
+
 def accept_always(_event: Event, _turn: int) -> str | None:
     """No event comes too early."""
     return None
@@ -23,6 +28,8 @@ class Stage:
 
     `open` makes the empty state of a partition. `refuse` says in a sentence why an event must not be taken in (it goes to
     dead-letters), or None; it is pure and knows only the event. `ahead` is asked next and knows the turn's number as well.
+    `vouches` says of a decision of the stage that its bytes surely give an equal event, which the bounds of all events and
+    `refuse` let pass; a worker then need not read its own record of it.
     `program` counts the changes of the stage's code that change decisions, 0 for a stage that obeys no rules of the log; `rules`
     are the settings that it was made with, and `defaults` what they are where nobody sets them.
     """
@@ -33,6 +40,7 @@ class Stage:
     open: Callable[[int], State]
     refuse: Callable[[Event], str | None] = accept_all
     ahead: Callable[[Event, int], str | None] = accept_always
+    vouches: Callable[[Event], bool] = vouch_for_none
     program: int = 0
     rules: Mapping[str, RuleValue] = field(default_factory=dict)
     defaults: Mapping[str, RuleValue] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Literal
 
 import orjson
 
+from agents import garbage_collector
 from agents.backtest import backtest
 from agents.backtest.backtest import ScoreCard
 from agents.inspect import output_table
@@ -15,7 +16,6 @@ from agents.processes.progress_line import ProgressLine
 from agents.processes.signals import stoppable
 from agents.settings import log_factory, recorded_log
 from agents.settings.tree import Settings
-from agents.telemetry import garbage_collector
 from streams.sources.traces import Trace
 
 GATE = 3

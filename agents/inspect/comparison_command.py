@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents import garbage_collector
 from agents.backtest import price_list, score_card
 from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
@@ -14,7 +15,6 @@ from agents.processes.output import note
 from agents.processes.signals import stoppable
 from agents.settings import setting_texts
 from agents.settings.tree import Settings
-from agents.telemetry import garbage_collector
 from streams.errors import BadInput
 
 GATE = 3

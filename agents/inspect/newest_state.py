@@ -11,7 +11,7 @@ from msgspec import MsgspecError
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
-from agents.inspect import status
+from agents.inspect import clock_silence
 from agents.log_runner import Runner, TaskStart
 from agents.newest_checkpoint import newest_checkpoint
 from agents.pipeline import stages
@@ -34,7 +34,7 @@ def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tu
         context = LogContext.of(log, topics, cluster)
         source_reports.require_cluster(context, cluster)
         if warn:
-            status.warn_of_silence(OperatorLog(context).newest_tick(), settings)
+            clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
         return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name)
 
 

@@ -70,9 +70,10 @@ def _markdown(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
 def _csv(rows: Sequence[Row]) -> Iterator[str]:
     out = io.StringIO()
     if rows:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: "" if value is None else value for name, value in row.items()} for row in rows)
+        names = list(rows[0])
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([row.get(name) for name in names] for row in rows)  # None is written as nothing
     yield from out.getvalue().splitlines()
 
 

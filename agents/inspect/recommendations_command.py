@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents.inspect import output_table, recommendation_table, status
+from agents import garbage_collector
+from agents.inspect import clock_silence, output_table, recommendation_table
 from agents.inspect.output_table import OutputForm, Row
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.processes.output import data, note
@@ -34,6 +35,7 @@ _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: int | None = None) -> None:
     """Print the rows of the settings' cluster. Raises BadInput for a cluster that no source has named."""
+    garbage_collector.relax()
     topics = log_factory.topics(settings)
     with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, topics, settings.cluster.name)
@@ -42,7 +44,7 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
         rows = _rows(context, settings, tick, namespaces)
         if namespaces and not rows:
             _require_namespace(_rows(context, settings, tick), namespaces)
-    status.warn_of_silence(tick, settings)
+    clock_silence.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
         data(line)
     note(summary(rows, settings.cluster.name))

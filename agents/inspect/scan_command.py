@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from agents import garbage_collector
 from agents.inspect import recommendation_table, scan_sources, scan_table
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.scan_sources import Scanned
@@ -15,7 +16,6 @@ from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings.loading import LoadedSettings
 from agents.settings.tree import Settings
-from agents.telemetry import garbage_collector
 from streams.codec.requests_reader import RecommendedRequests, containers_of
 from streams.errors import BadInput
 

@@ -1,25 +1,21 @@
 """Runs `ullage status`. Everything it prints comes from the log, nothing from a process, and only ends of the log are read."""
 
-import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from agents.inspect import output_table, status_rows, waiting_inputs
+from agents.inspect import clock_silence, output_table, status_rows, waiting_inputs
 from agents.inspect.output_table import OutputForm
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
 from agents.pipeline import stages
-from agents.processes.output import data, note
+from agents.processes.output import data
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas.policies.control import ControlChanged, Mode
-from schemas.units import Seconds
 from streams.log_context import LogContext
 from streams.publishing.operator_log import NewestTick, OperatorLog
 
 _COLUMNS = ("what", "name", "state", "says")
-_SILENT = 20.0
-"""Real seconds since the newest tick was written after which the clock counts as silent."""
 
 
 def run(settings: Settings, form: OutputForm = "table") -> None:
@@ -50,7 +46,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
     if tick is None:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode
-    now = tick.at + timedelta(seconds=silence(tick, settings))
+    now = tick.at + timedelta(seconds=clock_silence.silence(tick, settings))
     return [
         *rows,
         *status_rows.sources(context, now),
@@ -59,26 +55,6 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *status_rows.consumers(context, now),
         status_rows.dead_letters(context, now),
     ]
-
-
-def silence(tick: NewestTick, settings: Settings) -> Seconds:
-    """For how long no clock has ticked, in real time; 0 while one is at work, and for a log that is a file or of the past."""
-    if settings.log.kind != "kafka" or settings.log.at is not None or tick.appended_ms < 0:
-        return Seconds(0.0)
-    age = _age(tick)
-    return Seconds(age if age > _SILENT else 0.0)
-
-
-def _age(tick: NewestTick) -> float:
-    """Real seconds since the log took a tick; 0 for one that it took later than now, by another machine's time."""
-    return max(0.0, time.time_ns() / 1e6 - tick.appended_ms) / 1000
-
-
-def warn_of_silence(tick: NewestTick | None, settings: Settings) -> None:
-    """Say on stderr that what is printed is of the past, if no clock is at work."""
-    silent = 0.0 if tick is None else silence(tick, settings)
-    if silent:
-        note(f"ullage: no clock has ticked for {length(silent)}, so this is as it was then; `ullage status` says what is at work")
 
 
 def _allowed(control: ControlChanged | None) -> str:
@@ -93,6 +69,6 @@ def _clock(tick: NewestTick | None) -> StatusRow:
     at = f"newest tick {tick.at:%Y-%m-%d %H:%M:%S} UTC"
     if tick.appended_ms < 0:
         return StatusRow("clock", "all", "unknown", f"{at}; the log does not say when it was written")
-    age = _age(tick)
-    silent = age > _SILENT
+    age = clock_silence.age(tick)
+    silent = age > clock_silence.SILENT
     return StatusRow("clock", "all", "silent" if silent else "at work", f"{at}, written {length(age)} ago", warns=silent)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from agents import rules_in_log
+from agents import garbage_collector, rules_in_log
 from agents.backtest.other_rules import OtherRules
 from agents.backtest.what_if import Container, PlannedUpdate, StretchDecisions, WhatIf, what_if
 from agents.inspect import output_table
@@ -19,7 +19,6 @@ from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory, setting_texts
 from agents.settings.tree import Settings
-from agents.telemetry import garbage_collector
 from agents.why import describe
 from schemas.outcomes import Action
 from schemas.policies.rules import RuleValue

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
 
+from agents import garbage_collector
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
@@ -16,7 +17,6 @@ from agents.processes.server_certificate import certificate_source, service_name
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
 from agents.settings.webhook_settings import WebhookSettings
-from agents.telemetry import garbage_collector
 from agents.telemetry.webhook_metrics import WebhookMetrics
 from schemas import exact_quantity
 from schemas.units import Seconds

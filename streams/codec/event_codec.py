@@ -137,7 +137,11 @@ class Codec:
 
     def _kind(self, record: Record | NewRecord) -> tuple[Kind, int]:
         """Kind and version, remembered for each topic and `ce_type` that was good."""
-        wire = next((value for name, value in record.headers if name == "ce_type"), None)
+        wire = None
+        for name, value in record.headers:
+            if name == "ce_type":
+                wire = value
+                break
         known = self._kinds_found.get((record.topic, wire))
         if known is None:
             known = self._find(record.topic, wire)

@@ -20,8 +20,9 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.log_port import Record
 
-_Number = Annotated[float, Meta(ge=-MOST_NUMBER, le=MOST_NUMBER)]
-_Count = Annotated[int, Meta(ge=-int(MOST_NUMBER), le=int(MOST_NUMBER))]
+_IN_BOUNDS = Meta(ge=-MOST_NUMBER, le=MOST_NUMBER)
+_WHOLE_IN_BOUNDS = Meta(ge=-int(MOST_NUMBER), le=int(MOST_NUMBER))
+_Count = Annotated[int, _WHOLE_IN_BOUNDS]
 _Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 
@@ -64,8 +65,8 @@ class RequestedAmounts:
 
 
 class _Amounts(msgspec.Struct, frozen=True):
-    cpu: _Number | None = None
-    memory: _Count | None = None
+    cpu: Annotated[Cores, _IN_BOUNDS] | None = None
+    memory: Annotated[Bytes, _WHOLE_IN_BOUNDS] | None = None
 
 
 _NONE = _Amounts()
@@ -156,5 +157,4 @@ def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
 
 
 def _amounts(found: _Amounts) -> Amounts:
-    cpu, memory = found.cpu, found.memory
-    return Amounts(None if cpu is None else Cores(cpu), None if memory is None else Bytes(memory))
+    return Amounts(found.cpu, found.memory)

@@ -23,9 +23,10 @@ import psutil
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from agents import garbage_collector
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
-from agents.telemetry import WebhookMetrics, garbage_collector
+from agents.telemetry import WebhookMetrics
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode

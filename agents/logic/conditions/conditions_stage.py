@@ -132,7 +132,7 @@ class VpaConditions(PartedState):
         """Take in a recommendation."""
         event = recorded.event
         if isinstance(event, RequestsRecommended):
-            workload, number = event.workload.key, DecisionId.parse(event.id).turn
+            workload, number = event.workload.key, DecisionId.turn_of(event.id)
             if self.targets.hear(workload, number, targeted=self._by_target, heartbeat=self._settings.heartbeat):
                 self.targets.ingest_requests(event, number, recorded.place)
 

@@ -28,6 +28,10 @@ _MOST_REFERENCE = 31 * 86_400.0
 
 def ahead(event: Event, turn: int) -> str | None:
     """Why this event must not be taken in by the turn of this number; None if it may be."""
+    if type(event) is RequestsRecommended:  # most of what comes in while a worker catches up
+        most = turn / 1000 + MOST_AHEAD
+        if event.at.timestamp() < most and DecisionId.turn_of(event.id) / 1000 < most:
+            return None
     found = (_late_clock(name, at, turn) for name, at in _times(event))
     return next((reason for reason in found if reason is not None), None)
 
@@ -48,7 +52,7 @@ def _times(event: Event) -> list[tuple[str, float]]:
             references = [(_CPU, event.cpu.reference), (_MEMORY, event.memory.reference)]
             found = [("first", event.first), ("last", event.last), *references]
         case RequestsRecommended():
-            found = [("at", event.at.timestamp()), ("the turn in its id", DecisionId.parse(event.id).turn / 1000)]
+            found = [("at", event.at.timestamp()), ("the turn in its id", DecisionId.turn_of(event.id) / 1000)]
     return found
 
 

@@ -65,6 +65,10 @@ class DeferredBecause(Mapping[str, object]):
     _make: Callable[[], Mapping[str, object]]
     _made: Mapping[str, object] | None
 
+    def make_again(self, make: Callable[[], Mapping[str, object]]) -> None:
+        """Forget what was put together, and what from. `make` gives the same once more."""
+        self._make, self._made = make, None
+
     def _body(self) -> Mapping[str, object]:
         if self._made is None:
             self._made = self._make()

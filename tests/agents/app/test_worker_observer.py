@@ -15,7 +15,7 @@ from agents.app.worker_plan import WorkerPlan, from_settings
 from agents.settings.tree import Settings
 from streams.codec.event_codec import tick
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.log_port import Record
+from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
 TASK = {"stage": "recommender", "partition": "0"}
@@ -107,6 +107,16 @@ def test_a_worker_is_not_ready_while_its_partitions_are_taken_from_it() -> None:
     assert not owned.open
     assert observer.metrics.readiness.reasons() == ["recommender/0 is not open: its state is being recovered"]
     assert observer.registry.get_sample_value("ullage_partitions_open", {"stage": "recommender"}) == 0
+
+
+def test_what_is_in_flight_when_partitions_are_taken_away_is_forgotten() -> None:
+    host, _, observer = hosted()
+    recovery = Recovery((host,), None, generation=Generation(0, asyncio.Lock()), observer=observer)  # type: ignore[arg-type]  # as above
+    record = NewRecord("recommendations-by-cluster", 0, b"prod", b"{}")
+    host.in_flight.follow([(record.topic, 0)])
+    assert host.in_flight.follows(record)
+    recovery.revoked()
+    assert not host.in_flight.follows(record)
 
 
 def test_a_worker_with_rare_ticks_is_ready_between_two_of_them() -> None:

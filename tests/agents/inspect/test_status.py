@@ -10,7 +10,7 @@ import pytest
 
 from agents import cli
 from agents.engine.checkpoint_selection import CheckpointMark
-from agents.inspect import status, status_rows
+from agents.inspect import clock_silence, status_rows
 from agents.settings.tree import Settings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.sources import SourceReported
@@ -153,7 +153,7 @@ def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:
 def test_while_no_clock_ticks_ages_count_on_but_not_in_a_file(kind: str, age: float, least: float, most: float) -> None:
     settings = Settings.model_validate({"log": {"kind": kind, "path": "log.jsonl"}})
     tick = NewestTick(NOW, int((time.time() - age) * 1000))
-    assert least <= status.silence(tick, settings) <= most
+    assert least <= clock_silence.silence(tick, settings) <= most
 
 
 def test_a_length_of_time_is_never_below_nothing() -> None:
