@@ -166,7 +166,9 @@ class NodeRun:
     def enough(self) -> bool:
         """Whether AWS raised groups and ended instances as often as a run must show."""
         done = Counter(act.action for act in self.aws.acts)
-        return all(done[action] >= self.options.minimum.get(what, 0) for what, action in (("raises", RAISE), ("terminations", END)))
+        return all(
+            done[action] >= self.options.minimum.get(what, 0) for what, action in (("raises", RAISE), ("terminations", END))
+        )
 
     def open(self) -> None:
         """Begin."""

@@ -4,6 +4,7 @@ It asks nobody: the world comes in as a value, and decisions go out; whether the
 `started` and `failed_to_start`. Source: RunOnce in core/static_autoscaler.go.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, Drai
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.node_replacements import Replacements
+from agents.logic.nodes.node_replacements import ReplacementRequest, Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
 from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
@@ -40,6 +41,7 @@ from agents.logic.nodes.unneeded_nodes import (
     ScaleDownSettings,
 )
 
+NOTHING = ReplacementRequest()
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
 
@@ -184,11 +186,11 @@ class NodeAutoscaler:
         *,
         shrink: bool = True,
         explain: int = 0,
-        replace: Sequence[str] = (),
+        replace: ReplacementRequest = NOTHING,
     ) -> NodeDecisions:
         """Decide on all groups. Without `shrink` no node is looked at: something urgent came between two looks.
 
-        `explain`: of so many natures of pods that no group helps it is found out why. `replace` are nodes that are to go although
+        `explain`: of so many natures of pods that no group helps it is found out why. `replace`: nodes that are to go although
         they are needed, once there is room for their pods.
         """
         found = NodeDecisions()
@@ -286,7 +288,7 @@ class NodeAutoscaler:
         placed: Mapping[Row, list[SchedulablePod]],
         found: NodeDecisions,
         now: float,
-        replace: Sequence[str],
+        replace: ReplacementRequest,
     ) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
@@ -307,20 +309,49 @@ class NodeAutoscaler:
         ]
         scene = DrainContext(now, self.settings.drain, world.workloads, world.budgets)
         self.scale_down.look(cluster, nodes, groups, scene)
+        if replace.names:
+            found.outdated = self._replace(world, cluster, nodes, groups, scene, replace, now)
         if not self._cooling(found, now):
             running = RunningDeletions(
                 sum(one.deleting is not None and not one.draining for one in world.nodes),
                 sum(one.deleting is not None and one.draining for one in world.nodes),
             )
             found.delete = self.scale_down.choose(groups, running, cluster, now)
-        if replace:
-            going = {one.node.name for one in (*found.delete.empty, *found.delete.drain)}
-            wanted = [one for one in nodes if one.name in replace and one.name not in going and one.deleting is None]
-            wanted.sort(key=lambda one: replace.index(one.name))
-            offers = {one.name: node_replacements.offer(one.name, one.template, groups[one.name], nodes) for one in world.groups}
-            found.outdated = node_replacements.find(self.scale_down, cluster, wanted, offers, scene)
+            found.outdated.give_way(found.delete)
         if not found.delete.empty and not found.delete.drain:
             self.soft_taints(world, found)
+
+    def _replace(  # noqa: PLR0913, PLR0917  # what is known, and what is asked
+        self,
+        world: NodeDecisionInputs,
+        cluster: ScheduledCluster,
+        nodes: Sequence[ScaleDownNode],
+        groups: dict[str, GroupSize],
+        scene: DrainContext,
+        asked: ReplacementRequest,
+        now: float,
+    ) -> Replacements:
+        """What becomes of nodes that are to be replaced; nodes that their pods are to move to are no candidates any more."""
+        place = {name: number for number, name in enumerate(asked.names)}
+        wanted = sorted((one for one in nodes if one.name in place and one.deleting is None), key=lambda one: place[one.name])
+        offers = {
+            one.name: node_replacements.offer(
+                one.name,
+                one.template,
+                groups[one.name],
+                nodes,
+                grows=one.target < one.most and not self._backed_off(one, now),
+                coming=bool(self.state.upcoming(one.name, now)),
+            )
+            for one in world.groups
+        }
+        leaving = [one.row for one in nodes if one.name in asked.leaving]
+        found = node_replacements.find(self.scale_down, cluster, wanted, offers, scene, leaving=leaving, room=asked.room)
+        self.scale_down.keep(found.targets, nodes)
+        for one in found.go if asked.room else ():
+            size = groups[one.node.group]
+            groups[one.node.group] = dataclasses.replace(size, deleting=size.deleting + 1)
+        return found
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}

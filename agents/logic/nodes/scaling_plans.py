@@ -48,6 +48,10 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.BLOCKED: "a pod on it must not be moved",
     StayReason.WAITING: "a pod on it must end by itself first",
     StayReason.UNEXPECTED: "its use cannot be told",
+    StayReason.REPLACES: "pods of a node that is replaced are to move to it",
+    StayReason.NO_TURN: "it is to be replaced, and other nodes go first",
+    StayReason.NO_GROWTH: "it is to be replaced, and its node group cannot grow for that now",
+    StayReason.COMING: "it is to be replaced, and a new node of its group is not ready yet",
 }
 
 
