@@ -12,8 +12,11 @@ from agents.engine.turn import Event
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
+from streams.clients.kube.scheduling_objects import ClaimObject, VolumeObject
+from streams.sources.kube.publish.pod_volumes import VolumeIndex
 from tests.bench.node_scaling import Put, SteadyCluster, timed
 from tests.support.cluster_events import START, when
+from tests.support.kube_objects import decoded, meta
 from tests.support.node_scene import CLUSTER, controller, group, pod, shape
 
 GOAL = "<= 1"
@@ -65,8 +68,20 @@ def groups(count: int) -> float:
     return worst(cluster, [made, waiting])
 
 
+def volumes(count: int) -> float:
+    """Volumes, each with its claim, that the kube source hears of one after the other."""
+    index = VolumeIndex()
+    body = {"metadata": {"name": "v", "uid": "v"}, "spec": {"storageClassName": "gp3"}, "status": {"phase": "Bound"}}
+    for number in range(count):
+        spec = {"storageClassName": "gp3", "volumeName": f"v{number}"}
+        index.see(decoded(ClaimObject, {"metadata": meta(f"c{number}"), "spec": spec}))
+    seen = [decoded(VolumeObject, {**body, "metadata": {"name": f"v{number}", "uid": "v"}}) for number in range(count)]
+    return timed(lambda: [index.see(one) for one in seen])
+
+
 def measure(put: Put) -> None:
     """All rows."""
+    put("nodes: 10,000 volumes with their claims: the source's time", volumes(10_000), "s", GOAL)
     put("nodes: 5,000 pods with 500 affinity terms of their own each: the worst turn", affinity(5000, 500), "s", GOAL)
     put("nodes: 10,000 disruption budgets: the worst turn", budgets(10_000), "s", GOAL)
     put("nodes: 2,000 groups: the worst turn", groups(2000), "s", GOAL)
