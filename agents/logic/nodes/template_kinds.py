@@ -24,7 +24,8 @@ def _keys(shape: PodShape) -> Iterator[str]:
     yield from (key for key, _value in shape.node_selector)
     for term in (*(shape.node_terms or ()), *(term for volume in shape.volumes for term in volume.terms)):
         yield from (one.key for one in term.expressions)
-    yield from (one.key for one in (*shape.affinity, *shape.anti_affinity, *shape.spread))
+    yield from (one.key for one in (*shape.affinity, *shape.anti_affinity))
+    yield from (one.key for one in shape.spread)
 
 
 def of(template: GroupTemplate, keys: Collection[str]) -> TemplateKind:
