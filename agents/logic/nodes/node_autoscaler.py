@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import node_replacements, pending_pods, rule_bounds
+from agents.logic.nodes import helpless_pods, node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
@@ -23,14 +23,14 @@ from agents.logic.nodes.deletion_budgets import RunningDeletions
 from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.helpless_pods import HelplessPods
 from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.node_replacements import ReplacementRequest, Replacements
+from agents.logic.nodes.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
 from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
-from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
 from agents.logic.nodes.unneeded_nodes import (
     DISABLED,
@@ -41,7 +41,6 @@ from agents.logic.nodes.unneeded_nodes import (
     ScaleDownSettings,
 )
 
-NOTHING = ReplacementRequest()
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
 
@@ -115,15 +114,6 @@ class NodeAutoscalerSettings:
     shrink: bool = True
     from_zero: bool = True
     enforce_minimum: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HelplessPods:
-    """Waiting pods of one nature that no group's new node would take: one of them, how many, and by group what is in the way."""
-
-    pod: SchedulablePod
-    count: int
-    failures: Mapping[str, FilterFailure]
 
 
 @dataclass(slots=True)
@@ -204,7 +194,7 @@ class NodeAutoscaler:
         cluster = _picture(world, self.settings.pending)
         placed = self._grow(world, cluster, found, around, now)
         if found.not_triggered and explain:
-            found.helpless = _explained(cluster, self._groups(world, now), found.not_triggered, explain)
+            found.helpless = helpless_pods.explained(cluster, self._groups(world, now), found.not_triggered, explain)
         if shrink and self.settings.shrink and placed is not None:
             self._shrink(world, cluster, placed, found, now, replace)
         if self.settings.enforce_minimum:
@@ -345,8 +335,8 @@ class NodeAutoscaler:
             )
             for one in world.groups
         }
-        leaving = [one.row for one in nodes if one.name in asked.leaving]
-        found = node_replacements.find(self.scale_down, cluster, wanted, offers, scene, leaving=leaving, room=asked.room)
+        rows = [one.row for one in nodes if one.name in asked.leaving]
+        found = node_replacements.find(self.scale_down, cluster, wanted, offers, scene, leaving=rows, room=asked.room)
         self.scale_down.keep(found.targets, nodes)
         for one in found.go if asked.room else ():
             size = groups[one.node.group]
@@ -383,19 +373,6 @@ class NodeAutoscaler:
         found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
         new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
         found.taint = new[: most - len(found.untaint)]
-
-
-def _explained(
-    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pods: Sequence[SchedulablePod], most: int
-) -> list[HelplessPods]:
-    """The first natures of these pods, with what keeps them off a new node of each group."""
-    alike: dict[PodNature, list[SchedulablePod]] = {}
-    for pod in pods:
-        alike.setdefault(pod.nature, []).append(pod)
-    first = list(alike.items())[:most]
-    return [
-        HelplessPods(some[0], len(some), scaleup.why_not(cluster, groups, cluster.shape(nature.shape))) for nature, some in first
-    ]
 
 
 def _look(world: NodeDecisionInputs) -> RegistrySnapshot:

@@ -28,6 +28,9 @@ class ReplacementRequest:
     room: int = 0
 
 
+NOTHING = ReplacementRequest()
+
+
 @dataclass(slots=True)
 class Replacements:
     """Nodes that can go, groups that must grow by one before one can (with that node), and nodes that cannot, with the reason."""

@@ -41,8 +41,7 @@ SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
 READY = "Ready"
-WEIGHT = {InterruptionKind.REBALANCE: 0, InterruptionKind.MAINTENANCE: 1, InterruptionKind.SPOT: 2}
-"""How urgent a notice is."""
+BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
 SOFT = "soft"
 """The part of a plan's key that says that it is about a node's soft taint."""
 
@@ -266,7 +265,7 @@ class ScalerState:
         """An instance that nobody knows is nobody's business; a weaker notice takes nothing back that was announced."""
         key = f"{event.cluster}/{event.instance}"
         known = self.notices.get(key)
-        weaker = known is not None and WEIGHT[event.kind] < WEIGHT[known.fact.kind]
+        weaker = known is not None and BY_WEIGHT.index(event.kind) < BY_WEIGHT.index(known.fact.kind)
         if key in self.instances and not weaker:
             self.notices.upsert(key, KnownNotice(event, place))
             self.call(event.cluster, now)
