@@ -26,6 +26,7 @@ class RemovalReason(StrEnum):
     DRIFTED = "drifted"
     INTERRUPTED = "interrupted"
     BROKEN = "broken"
+    ADVISED = "advised"
 
 
 @dataclass(frozen=True, slots=True)

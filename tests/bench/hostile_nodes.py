@@ -7,13 +7,17 @@ Pods with affinity terms that no other pod has, thousands of disruption budgets,
 import sys
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from agents.engine.turn import Event
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
+from streams.clients.kube.scheduling_objects import ClaimObject, VolumeObject
+from streams.sources.kube.publish.pod_volumes import VolumeIndex
 from tests.bench.node_scaling import Put, SteadyCluster, timed
 from tests.support.cluster_events import START, when
+from tests.support.kube_objects import decoded, meta
 from tests.support.node_scene import CLUSTER, controller, group, pod, shape
 
 GOAL = "<= 1"
@@ -28,10 +32,11 @@ def worst(cluster: SteadyCluster, news: Iterable[list[Event]]) -> float:
     return max(*took, *(timed(cluster.turn) for _ in range(LOOKS)))
 
 
-def lonely(number: int, terms: int) -> list[Event]:
-    """A waiting pod that keeps away from pods which nobody has seen, by terms of its own."""
-    apart = tuple(RequiredPodAffinity(HOSTNAME, LabelQuery({"app": f"w{number}-{term}"})) for term in range(terms))
-    mine = shape(f"h{number}", cpu=100, anti_affinity=apart, labels={"app": f"w{number}-0"})
+def bound(number: int, terms: int, kind: str = "anti_affinity") -> list[Event]:
+    """A waiting pod that keeps away from, or seeks, pods which nobody has seen, by terms of its own."""
+    mine_alone = tuple(RequiredPodAffinity(HOSTNAME, LabelQuery({"app": f"w{number}-{term}"})) for term in range(terms))
+    rules: dict[str, Any] = {kind: mine_alone}
+    mine = shape(f"h{number}", cpu=100, labels={"app": f"w{number}-0"}, **rules)
     return [mine, controller(f"h{number}"), pod(f"h{number}", f"h{number}")]
 
 
@@ -41,11 +46,11 @@ def budget(number: int) -> Event:
     return PodDisruptionBudgetChanged(when(START), CLUSTER, "shop", f"b{number}", LabelQuery({"app": label}), 1, 1, 1, 1)
 
 
-def affinity(pods: int, terms: int) -> float:
+def affinity(pods: int, terms: int, kind: str = "anti_affinity") -> float:
     """Pods that come a hundred at a time to a hundred nodes."""
     cluster = SteadyCluster(100, 0)
     cluster.fill()
-    batches = ([event for n in range(begin, begin + 100) for event in lonely(n, terms)] for begin in range(0, pods, 100))
+    batches = ([event for n in range(begin, begin + 100) for event in bound(n, terms, kind)] for begin in range(0, pods, 100))
     return worst(cluster, batches)
 
 
@@ -57,7 +62,7 @@ def budgets(count: int) -> float:
 
 
 def groups(count: int) -> float:
-    """Groups of seven kinds, and 300 pods of 300 shapes that wait for one of them."""
+    """Groups of which each has labels of its own, and 300 pods of 300 shapes that wait for one of them."""
     cluster = SteadyCluster(200, 3000)
     cluster.fill()
     made: list[Event] = [group(f"g{number}", 0, 10, 0, zones=(f"z{number % 7}",)) for number in range(count)]
@@ -65,9 +70,22 @@ def groups(count: int) -> float:
     return worst(cluster, [made, waiting])
 
 
+def volumes(count: int) -> float:
+    """Volumes, each with its claim, that the kube source hears of one after the other."""
+    index = VolumeIndex()
+    body = {"metadata": {"name": "v", "uid": "v"}, "spec": {"storageClassName": "gp3"}, "status": {"phase": "Bound"}}
+    for number in range(count):
+        spec = {"storageClassName": "gp3", "volumeName": f"v{number}"}
+        index.see(decoded(ClaimObject, {"metadata": meta(f"c{number}"), "spec": spec}))
+    seen = [decoded(VolumeObject, {**body, "metadata": {"name": f"v{number}", "uid": "v"}}) for number in range(count)]
+    return timed(lambda: [index.see(one) for one in seen])
+
+
 def measure(put: Put) -> None:
     """All rows."""
+    put("nodes: 10,000 volumes with their claims: the source's time", volumes(10_000), "s", GOAL)
     put("nodes: 5,000 pods with 500 affinity terms of their own each: the worst turn", affinity(5000, 500), "s", GOAL)
+    put("nodes: 5,000 pods with 2 affinity terms of their own each: the worst turn", affinity(5000, 2, "affinity"), "s", GOAL)
     put("nodes: 10,000 disruption budgets: the worst turn", budgets(10_000), "s", GOAL)
     put("nodes: 2,000 groups: the worst turn", groups(2000), "s", GOAL)
 

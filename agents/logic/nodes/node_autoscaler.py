@@ -4,11 +4,12 @@ It asks nobody: the world comes in as a value, and decisions go out; whether the
 `started` and `failed_to_start`. Source: RunOnce in core/static_autoscaler.go.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import node_replacements, pending_pods, rule_bounds
+from agents.logic.nodes import helpless_pods, node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
@@ -22,14 +23,14 @@ from agents.logic.nodes.deletion_budgets import RunningDeletions
 from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.helpless_pods import HelplessPods
 from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.node_replacements import Replacements
+from agents.logic.nodes.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
 from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
-from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
 from agents.logic.nodes.unneeded_nodes import (
     DISABLED,
@@ -115,15 +116,6 @@ class NodeAutoscalerSettings:
     enforce_minimum: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HelplessPods:
-    """Waiting pods of one nature that no group's new node would take: one of them, how many, and by group what is in the way."""
-
-    pod: SchedulablePod
-    count: int
-    failures: Mapping[str, FilterFailure]
-
-
 @dataclass(slots=True)
 class NodeDecisions:
     """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
@@ -184,11 +176,11 @@ class NodeAutoscaler:
         *,
         shrink: bool = True,
         explain: int = 0,
-        replace: Sequence[str] = (),
+        replace: ReplacementRequest = NOTHING,
     ) -> NodeDecisions:
         """Decide on all groups. Without `shrink` no node is looked at: something urgent came between two looks.
 
-        `explain`: of so many natures of pods that no group helps it is found out why. `replace` are nodes that are to go although
+        `explain`: of so many natures of pods that no group helps it is found out why. `replace`: nodes that are to go although
         they are needed, once there is room for their pods.
         """
         found = NodeDecisions()
@@ -202,7 +194,7 @@ class NodeAutoscaler:
         cluster = _picture(world, self.settings.pending)
         placed = self._grow(world, cluster, found, around, now)
         if found.not_triggered and explain:
-            found.helpless = _explained(cluster, self._groups(world, now), found.not_triggered, explain)
+            found.helpless = helpless_pods.explained(cluster, self._groups(world, now), found.not_triggered, explain)
         if shrink and self.settings.shrink and placed is not None:
             self._shrink(world, cluster, placed, found, now, replace)
         if self.settings.enforce_minimum:
@@ -286,7 +278,7 @@ class NodeAutoscaler:
         placed: Mapping[Row, list[SchedulablePod]],
         found: NodeDecisions,
         now: float,
-        replace: Sequence[str],
+        replace: ReplacementRequest,
     ) -> None:
         """Look for unneeded nodes, and let those go whose time has come."""
         groups = self._sizes(world)
@@ -307,20 +299,49 @@ class NodeAutoscaler:
         ]
         scene = DrainContext(now, self.settings.drain, world.workloads, world.budgets)
         self.scale_down.look(cluster, nodes, groups, scene)
+        if replace.names:
+            found.outdated = self._replace(world, cluster, nodes, groups, scene, replace, now)
         if not self._cooling(found, now):
             running = RunningDeletions(
                 sum(one.deleting is not None and not one.draining for one in world.nodes),
                 sum(one.deleting is not None and one.draining for one in world.nodes),
             )
             found.delete = self.scale_down.choose(groups, running, cluster, now)
-        if replace:
-            going = {one.node.name for one in (*found.delete.empty, *found.delete.drain)}
-            wanted = [one for one in nodes if one.name in replace and one.name not in going and one.deleting is None]
-            wanted.sort(key=lambda one: replace.index(one.name))
-            offers = {one.name: node_replacements.offer(one.name, one.template, groups[one.name], nodes) for one in world.groups}
-            found.outdated = node_replacements.find(self.scale_down, cluster, wanted, offers, scene)
+            found.outdated.give_way(found.delete)
         if not found.delete.empty and not found.delete.drain:
             self.soft_taints(world, found)
+
+    def _replace(  # noqa: PLR0913, PLR0917  # what is known, and what is asked
+        self,
+        world: NodeDecisionInputs,
+        cluster: ScheduledCluster,
+        nodes: Sequence[ScaleDownNode],
+        groups: dict[str, GroupSize],
+        scene: DrainContext,
+        asked: ReplacementRequest,
+        now: float,
+    ) -> Replacements:
+        """What becomes of nodes that are to be replaced; nodes that their pods are to move to are no candidates any more."""
+        place = {name: number for number, name in enumerate(asked.names)}
+        wanted = sorted((one for one in nodes if one.name in place and one.deleting is None), key=lambda one: place[one.name])
+        offers = {
+            one.name: node_replacements.offer(
+                one.name,
+                one.template,
+                groups[one.name],
+                nodes,
+                grows=one.target < one.most and not self._backed_off(one, now),
+                coming=bool(self.state.upcoming(one.name, now)),
+            )
+            for one in world.groups
+        }
+        rows = [one.row for one in nodes if one.name in asked.leaving]
+        found = node_replacements.find(self.scale_down, cluster, wanted, offers, scene, leaving=rows, room=asked.room)
+        self.scale_down.keep(found.targets, nodes)
+        for one in found.go if asked.room else ():
+            size = groups[one.node.group]
+            groups[one.node.group] = dataclasses.replace(size, deleting=size.deleting + 1)
+        return found
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}
@@ -352,19 +373,6 @@ class NodeAutoscaler:
         found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
         new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
         found.taint = new[: most - len(found.untaint)]
-
-
-def _explained(
-    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pods: Sequence[SchedulablePod], most: int
-) -> list[HelplessPods]:
-    """The first natures of these pods, with what keeps them off a new node of each group."""
-    alike: dict[PodNature, list[SchedulablePod]] = {}
-    for pod in pods:
-        alike.setdefault(pod.nature, []).append(pod)
-    first = list(alike.items())[:most]
-    return [
-        HelplessPods(some[0], len(some), scaleup.why_not(cluster, groups, cluster.shape(nature.shape))) for nature, some in first
-    ]
 
 
 def _look(world: NodeDecisionInputs) -> RegistrySnapshot:

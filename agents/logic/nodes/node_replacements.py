@@ -1,14 +1,34 @@
 """How nodes that are needed are replaced: which of them can go, because their pods find room, and whose group must grow first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.nodes import scale_up
 from agents.logic.nodes.drain_rules import DrainContext
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import recreated
-from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, StayingNode, StayReason, UnneededNode
+from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster
+from agents.logic.nodes.unneeded_nodes import (
+    GroupSize,
+    ScaleDown,
+    ScaleDownChoice,
+    ScaleDownNode,
+    StayingNode,
+    StayReason,
+    UnneededNode,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementRequest:
+    """The nodes that are to be replaced, in this order, such as leave the cluster at once, and how many more drains may begin."""
+
+    names: Sequence[str] = ()
+    leaving: Collection[str] = ()
+    room: int = 0
+
+
+NOTHING = ReplacementRequest()
 
 
 @dataclass(slots=True)
@@ -19,67 +39,132 @@ class Replacements:
     start: dict[str, str] = field(default_factory=dict)
     kept: dict[str, StayingNode] = field(default_factory=dict)
 
+    @property
+    def targets(self) -> set[Row]:
+        """The rows that the pods of the nodes that can go would move to."""
+        return {row for one in self.go for row, _pods in one.moves}
+
+    def give_way(self, chosen: ScaleDownChoice) -> None:
+        """Let what scale-down chose go first: nodes that it chose too, and such as share a node with the pods that it moves."""
+        names = {one.node.name for one in (*chosen.empty, *chosen.drain)}
+        taken = {row for one in chosen.drain for row, _pods in one.moves}
+        later = [one for one in self.go if one.node.row in taken or taken & {row for row, _pods in one.moves}]
+        self.kept |= {one.node.name: StayingNode(StayReason.NO_TURN) for one in later}
+        self.go = [one for one in self.go if one.node.name not in names and one not in later]
+
 
 @dataclass(frozen=True, slots=True)
 class GroupOffer:
-    """How a new node of a group would look, how many of its nodes may go, and whether one is ready and empty."""
+    """How a new node of a group would look, and how many of its nodes may go.
+
+    `idle`: one of its nodes is ready and empty; `grows`: it may grow now; `coming`: a node of it is on its way.
+    """
 
     template: GroupTemplate | None
     spare: int
     idle: bool = False
+    grows: bool = True
+    coming: bool = False
 
 
-def offer(group: str, template: GroupTemplate | None, size: GroupSize, nodes: Sequence[ScaleDownNode]) -> GroupOffer:
+def offer(  # noqa: PLR0913  # what a group is, by keyword
+    group: str,
+    template: GroupTemplate | None,
+    size: GroupSize,
+    nodes: Sequence[ScaleDownNode],
+    *,
+    grows: bool = True,
+    coming: bool = False,
+) -> GroupOffer:
     """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
     ready = [one for one in nodes if one.ready and one.deleting is None and one.group == group]
     idle = any(not any(recreated(pod) for pod in one.pods) for one in ready)
-    return GroupOffer(template, min(size.target - size.deleting, len(ready)) - size.least, idle)
+    spare = min(size.target - size.deleting, len(ready)) - size.least
+    return GroupOffer(template, spare, idle, grows=grows and template is not None, coming=coming)
 
 
-def find(
+class _Search:
+    """Looks at one node after the other, each against what the ones before it left."""
+
+    def __init__(
+        self, down: ScaleDown, cluster: ScheduledCluster, groups: Mapping[str, GroupOffer], scene: DrainContext, room: int
+    ) -> None:
+        self.down, self.cluster, self.groups, self.scene, self.room = down, cluster, groups, scene, room
+        self.spare = {name: group.spare for name, group in groups.items()}
+        self.found = Replacements()
+
+    def look(self, one: ScaleDownNode, coming: int) -> None:
+        """Find out what becomes of a node. `coming`: how many groups have a replacement on its way."""
+        found = self.found
+        if len(found.go) >= max(self.room, 1) or one.row in found.targets or one.group in found.start:
+            found.kept[one.name] = StayingNode(StayReason.NO_TURN)
+            return
+        mark, opened = self.cluster.mark(), self.cluster.open.copy()
+        result = self.down.movable(self.cluster, one, self.scene)
+        if isinstance(result, UnneededNode) and self.spare[one.group] > 0:
+            found.go.append(result)
+            self.spare[one.group] -= 1
+            return
+        fits = isinstance(result, UnneededNode)
+        self.cluster.revert(mark)
+        self.cluster.open[: len(opened)] = opened
+        stay = self._growth(one, result, coming, fits=fits)
+        if stay is None:
+            found.start[one.group] = one.name
+        else:
+            found.kept[one.name] = stay
+
+    def _growth(self, one: ScaleDownNode, result: UnneededNode | StayingNode, coming: int, *, fits: bool) -> StayingNode | None:
+        """Why a node's group does not grow for it; None if it does."""
+        group = self.groups[one.group]
+        if isinstance(result, StayingNode) and (result.reason is not StayReason.NO_PLACE or group.idle):
+            return result
+        if group.coming:
+            return StayingNode(StayReason.COMING)
+        if not fits and not self._would_fit(one):
+            return StayingNode(StayReason.NO_PLACE)
+        if not group.grows:
+            return StayingNode(StayReason.NO_GROWTH)
+        if len(self.found.go) + len(self.found.start) + coming >= self.room:
+            return StayingNode(StayReason.NO_TURN)
+        return None
+
+    def _would_fit(self, one: ScaleDownNode) -> bool:
+        """Whether a node's pods would find room if its group had one new node more."""
+        cluster, template = self.cluster, self.groups[one.group].template
+        if template is None:
+            return False
+        mark, opened = cluster.mark(), cluster.open.copy()
+        scale_up.add(cluster, template)
+        fits = isinstance(self.down.movable(cluster, one, self.scene), UnneededNode)
+        cluster.revert(mark)
+        cluster.open[: len(opened)] = opened[: len(cluster.open)]
+        return fits
+
+
+def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     down: ScaleDown,
     cluster: ScheduledCluster,
     wanted: Sequence[ScaleDownNode],
     groups: Mapping[str, GroupOffer],
     scene: DrainContext,
+    *,
+    leaving: Collection[Row] = (),
+    room: int = 1,
 ) -> Replacements:
     """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was.
 
-    For want of room a group grows only while each of its ready nodes carries something: an empty one does not help, and neither
-    need the next one.
+    No pod moves to a node that leaves or goes, and no node goes that pods moved to. A group grows only if the drain that it
+    grows for could begin now; for want of room only while each of its ready nodes carries something: an empty one does not help,
+    and neither need the next one. Without `room` one node is still looked for, so that what its pods wait for is kept.
     """
-    found = Replacements()
-    spare = {name: group.spare for name, group in groups.items()}
     mark, opened = cluster.mark(), cluster.open.copy()
-    for one in wanted:
-        if one.group not in groups or one.group in found.start:
-            continue
-        result = down.movable(cluster, one, scene)
-        if isinstance(result, UnneededNode) and spare[one.group] > 0:
-            found.go.append(result)
-            spare[one.group] -= 1
-        elif isinstance(result, UnneededNode) or (
-            result.reason is StayReason.NO_PLACE
-            and not groups[one.group].idle
-            and _would_fit(down, cluster, groups[one.group].template, one, scene=scene)
-        ):
-            found.start[one.group] = one.name
-        else:
-            found.kept[one.name] = result
+    cluster.open[list(leaving)] = False
+    search = _Search(down, cluster, groups, scene, room)
+    known = [one for one in wanted if one.group in groups]
+    coming = len({one.group for one in known if groups[one.group].coming})
+    for one in known:
+        search.look(one, coming)
     cluster.revert(mark)
     cluster.open[: len(opened)] = opened[: len(cluster.open)]
-    return found
-
-
-def _would_fit(
-    down: ScaleDown, cluster: ScheduledCluster, template: GroupTemplate | None, one: ScaleDownNode, *, scene: DrainContext
-) -> bool:
-    """Whether a node's pods would find room if its group had one new node more."""
-    if template is None:
-        return False
-    mark, opened = cluster.mark(), cluster.open.copy()
-    scale_up.add(cluster, template)
-    fits = isinstance(down.movable(cluster, one, scene), UnneededNode)
-    cluster.revert(mark)
-    cluster.open[: len(opened)] = opened[: len(cluster.open)]
-    return fits
+    return search.found

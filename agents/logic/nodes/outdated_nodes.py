@@ -1,4 +1,4 @@
-"""Which nodes are to be replaced although they are needed: broken ones, old ones, and such of another launch template.
+"""Which nodes are to be replaced although they are needed: broken ones, such as the cloud advises to leave, old and drifted ones.
 
 It only says which. Whether one may go now is decided as for any other node that is drained.
 """
@@ -14,31 +14,41 @@ from schemas import times
 from schemas.decisions.node_updates import RemovalReason
 from schemas.facts.node_groups import InterruptionKind, NodeGroupSeen, NodeInstanceSeen
 
+NoticeOf = Callable[[str], KnownNotice | None]
+"""The newest notice about an instance, by cluster and instance."""
 
-def find(view: ClusterView, settings: ScalerSettings, now: float) -> Mapping[str, RemovalReason]:
-    """The reason of each such node: broken ones first, then the oldest."""
-    wanted = settings.expire_after or settings.drift or settings.repair_after
-    if settings.profile == ScalerProfile.UPSTREAM or not wanted:
+
+def find(view: ClusterView, settings: ScalerSettings, now: float, notice_of: NoticeOf) -> Mapping[str, RemovalReason]:
+    """The reason of each such node: broken ones first, then those that the cloud advises to leave, then the oldest."""
+    if settings.profile == ScalerProfile.UPSTREAM:
         return {}
     repairable = _repairable(view, settings) if settings.repair_after else frozenset()
-    found: list[tuple[float, str, RemovalReason]] = []
+    advised = {name for name, _notice in _noticed(view, notice_of, settings, at_once=False)}
+    found: list[tuple[int, float, str, RemovalReason]] = []
     for name, instance in view.instance_of.items():
         known = view.nodes[name].fact
         since = times.to_seconds(instance.launched or known.created)
         unready = view.nodes[name].unready
         if unready is not None and instance.group in repairable and now - unready > settings.repair_after:
-            found.append((float("-inf"), name, RemovalReason.BROKEN))
+            found.append((0, unready, name, RemovalReason.BROKEN))
+        elif name in advised:
+            found.append((1, since, name, RemovalReason.ADVISED))
         elif settings.expire_after and now - since > settings.expire_after:
-            found.append((since, name, RemovalReason.EXPIRED))
+            found.append((2, since, name, RemovalReason.EXPIRED))
         elif settings.drift and drifted(view.groups[instance.group].fact, instance):
-            found.append((since, name, RemovalReason.DRIFTED))
-    return {name: reason for _since, name, reason in sorted(found)}
+            found.append((2, since, name, RemovalReason.DRIFTED))
+    return {name: reason for _rank, _since, name, reason in sorted(found)}
 
 
-def interrupted(
-    view: ClusterView, notice_of: Callable[[str], KnownNotice | None], settings: ScalerSettings
+def interrupted(view: ClusterView, notice_of: NoticeOf, settings: ScalerSettings) -> Iterator[tuple[str, KnownNotice]]:
+    """The nodes whose instances the cloud takes within minutes, each with the notice."""
+    return _noticed(view, notice_of, settings, at_once=True)
+
+
+def _noticed(
+    view: ClusterView, notice_of: NoticeOf, settings: ScalerSettings, *, at_once: bool
 ) -> Iterator[tuple[str, KnownNotice]]:
-    """The nodes whose instances the cloud takes, each with the notice. `notice_of` takes cluster and instance."""
+    """The nodes with a notice that is obeyed. Only an interruption has a deadline of minutes; all others are advice."""
     if not settings.interruptions or settings.profile == ScalerProfile.UPSTREAM:
         return
     for name in sorted(view.instance_of):
@@ -46,7 +56,9 @@ def interrupted(
         notice = notice_of(f"{instance.cluster}/{instance.instance}")
         if notice is None or instance.lifecycle in DYING:
             continue
-        if settings.rebalances or notice.fact.kind is not InterruptionKind.REBALANCE:
+        kind = notice.fact.kind
+        wanted = settings.rebalances or kind is not InterruptionKind.REBALANCE
+        if wanted and at_once is (kind is InterruptionKind.SPOT):
             yield name, notice
 
 

@@ -5,19 +5,19 @@ would take, estimate, choose, cap, balance. Beyond upstream, the decision can go
 takes any.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups
+from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups, template_kinds
 from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption
 from agents.logic.nodes.group_balancing import GrowableGroup
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
+from agents.logic.nodes.template_kinds import GroupFamilies, TemplateKind
 from schemas.pod_requests import CPU, MEMORY
 
 MOST_ESTIMATES = 256
@@ -101,6 +101,13 @@ class _Round:
         self.groups = {one.name: one for one in groups}
         self.targets = {one.name: one.target for one in groups}
         self.settings = settings
+        self.kinds: dict[str, TemplateKind] = {}
+
+    def sort(self, shapes: Iterable[ShapeId]) -> None:
+        """Find out of which kind each group is, as far as these pods can tell."""
+        keys = template_kinds.telling(self.cluster, shapes, [one.template for one in self.groups.values()])
+        templates = ((name, one.template) for name, one in self.groups.items())
+        self.kinds = {name: template_kinds.of(template, keys) for name, template in templates if template is not None}
 
     @property
     def capacity(self) -> dict[str, int]:
@@ -143,6 +150,7 @@ def decide(
     mark = cluster.mark()
     found = ScaleUp()
     work = _Round(cluster, groups, settings)
+    work.sort(np.unique(pending).tolist())
     left = np.arange(len(pending))
     for number in range(MOST_ROUNDS if settings.several else 1):
         left = _round(work, pending, left, found, around)
@@ -159,7 +167,8 @@ def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: 
     able = _able(work, capacity, found)
     fits = _fits(work, able, [shape for shape, _places in shapes])
     options, placed = _options(work, able, shapes, fits)
-    found.remaining = [int(left[p]) for shape, places in shapes if not any(shape in fit for fit in fits.values()) for p in places]
+    welcome = set().union(*{id(fit): fit for fit in fits.values()}.values())
+    found.remaining = [int(left[p]) for shape, places in shapes if shape not in welcome for p in places]
     found.awaiting = sorted(set(left.tolist()) - set(found.remaining))
     choice = expanders.choose(work.settings.expanders, options, around)
     if choice.best is None:
@@ -188,23 +197,12 @@ def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[Sca
             found.skipped.setdefault(group.name, reason)
         else:
             able.append(group)
-    kinds = dict.fromkeys(_kind(group) for group in able)
+    kinds = dict.fromkeys(work.kinds[group.name] for group in able)
     if len(kinds) > MOST_ESTIMATES:
         allowed = set(list(kinds)[:MOST_ESTIMATES])
-        found.skipped.update({group.name: TOO_MANY for group in able if _kind(group) not in allowed})
-        able = [group for group in able if _kind(group) in allowed]
+        found.skipped.update({group.name: TOO_MANY for group in able if work.kinds[group.name] not in allowed})
+        able = [group for group in able if work.kinds[group.name] in allowed]
     return able
-
-
-def _kind(group: ScaleUpGroup) -> object:
-    """What two groups must have in common for one simulation to speak for both: all of their template but its name."""
-    template = group.template
-    if template is None:
-        return group.name
-    node = template.node
-    labels = tuple(pair for pair in node.labels if pair[0] != HOSTNAME)
-    amounts = tuple(sorted(node.allocatable.items())), tuple(sorted(node.attachable.items()))
-    return labels, node.taints, node.unschedulable, amounts, template.pods
 
 
 def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
@@ -215,7 +213,7 @@ def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict
     cluster = work.cluster
     kinds: dict[object, list[ScaleUpGroup]] = {}
     for group in able:
-        kinds.setdefault(_kind(group), []).append(group)
+        kinds.setdefault(work.kinds[group.name], []).append(group)
     templates = [alike[0].template for alike in kinds.values()]
     mark = cluster.mark()
     start = cluster.size
@@ -264,59 +262,56 @@ def _options(
     """What each group would add, and how many pods of each shape would run there."""
     options: list[ExpanderOption] = []
     placed: dict[str, list[int]] = {}
-    known: dict[object, tuple[node_estimator.NodeEstimate, list[int]]] = {}
+    known: dict[object, _Estimated] = {}
+    rules = work.settings.likeness
+    families = None if rules is None else GroupFamilies([(one.name, one.template) for one in able], fits, rules)
     for group in able:
         template = group.template
         if template is None or not fits[group.name]:
             continue
-        similar = _similar(work, group, able, fits)
-        rules = EstimatorLimits(_thresholds(work, group, similar), work.settings.fast_path)
-        key = (_kind(group), rules)
+        similar = () if families is None else families.of(group.name)
+        limits = EstimatorLimits(_thresholds(work, group, similar), work.settings.fast_path)
+        key = (work.kinds[group.name], limits)
         if key not in known:
-            mine = [place for place, (shape, _places) in enumerate(shapes) if shape in fits[group.name]]
-            wanted = [PodGroup(work.cluster.shapes[shapes[place][0]], len(shapes[place][1])) for place in mine]
-            known[key] = (node_estimator.estimate(work.cluster, template, wanted, rules), mine)
-        estimate, mine = known[key]
-        counts = [0] * len(shapes)
-        for place, number in zip(mine, estimate.placed, strict=True):
-            counts[place] = number
-        pods = sum(counts)
-        if estimate.nodes and pods:
-            asked = [(work.cluster.shapes[shape], number) for (shape, _places), number in zip(shapes, counts, strict=True)]
-            cpu, memory = (sum(body.request(name) * number for body, number in asked) for name in (CPU, MEMORY))
-            names = tuple(one.name for one in similar)
-            option = ExpanderOption(group.name, estimate.nodes, template.node, pods, cpu, memory, gpu=group.gpu, similar=names)
-            options.append(option)
-            placed[group.name] = counts
+            known[key] = _estimate(work, template, shapes, fits[group.name], limits)
+        one = known[key]
+        if one.nodes and one.pods:
+            options.append(
+                ExpanderOption(
+                    group.name, one.nodes, template.node, one.pods, one.cpu, one.memory, gpu=group.gpu, similar=tuple(similar)
+                )
+            )
+            placed[group.name] = one.counts
     return options, placed
 
 
-def _similar(work: _Round, group: ScaleUpGroup, able: list[ScaleUpGroup], fits: dict[str, set[ShapeId]]) -> list[ScaleUpGroup]:
-    """Groups that can share a group's growth: alike, allowed to grow, and able to run all that it would."""
-    rules = work.settings.likeness
-    if rules is None or group.template is None:
-        return []
-    mine = _empty(group.template)
-    found = []
-    for other in able:
-        able_too = other.name != group.name and fits[group.name] <= fits[other.name]
-        if able_too and other.template is not None and similar_groups.alike(mine, _empty(other.template), rules):
-            found.append(other)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Estimated:
+    """What new nodes of one kind of group come to: how many, how many pods of each shape, and what these ask for."""
+
+    nodes: int
+    counts: list[int]
+    pods: int
+    cpu: int
+    memory: int
 
 
-def _empty(template: GroupTemplate) -> similar_groups.TemplateUsage:
-    used: dict[str, int] = {}
-    for pod in template.pods:
-        for name, amount in pod.requests:
-            used[name] = used.get(name, 0) + amount
-    return similar_groups.TemplateUsage(template.node, used)
+def _estimate(work: _Round, template: GroupTemplate, shapes: Shapes, fits: set[ShapeId], limits: EstimatorLimits) -> _Estimated:
+    mine = [place for place, (shape, _places) in enumerate(shapes) if shape in fits]
+    wanted = [PodGroup(work.cluster.shapes[shapes[place][0]], len(shapes[place][1])) for place in mine]
+    estimate = node_estimator.estimate(work.cluster, template, wanted, limits)
+    counts = [0] * len(shapes)
+    for place, number in zip(mine, estimate.placed, strict=True):
+        counts[place] = number
+    asked = [(work.cluster.shapes[shape], number) for (shape, _places), number in zip(shapes, counts, strict=True)]
+    cpu, memory = (sum(body.request(name) * number for body, number in asked) for name in (CPU, MEMORY))
+    return _Estimated(estimate.nodes, counts, sum(counts), cpu, memory)
 
 
-def _thresholds(work: _Round, group: ScaleUpGroup, similar: list[ScaleUpGroup]) -> tuple[int, ...]:
+def _thresholds(work: _Round, group: ScaleUpGroup, similar: Sequence[str]) -> tuple[int, ...]:
     """The limits of an estimate: of one scale-up, of the groups, and of the cluster."""
     limits = work.settings.limits
-    free = sum(max(one.most - work.targets[one.name], 0) for one in (group, *similar))
+    free = sum(max(work.groups[name].most - work.targets[name], 0) for name in (group.name, *similar))
     left = limits.nodes - work.cluster.size
     return limits.at_once, free or -1, (left if left > 0 else -1) if limits.nodes else 0
 
@@ -367,10 +362,11 @@ def why_not(
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
     found: dict[str, scheduler_filters.FilterFailure] = {}
     known: dict[object, scheduler_filters.FilterFailure | None] = {}
+    keys = template_kinds.telling(cluster, [shape], [one.template for one in groups])
     for group in groups:
         if group.template is None:
             continue
-        kind = _kind(group)
+        kind = template_kinds.of(group.template, keys)
         if kind not in known:
             mark = cluster.mark()
             add(cluster, group.template)

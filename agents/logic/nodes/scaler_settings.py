@@ -129,9 +129,9 @@ class ScalerSettings:
     drift: bool = False
     """Whether nodes are replaced that were started from another version of their group's launch template. Not upstream's."""
     interruptions: bool = True
-    """Whether a node goes at once when its cloud announces that it takes the instance. Not upstream's."""
+    """Whether a node goes at once when its cloud takes it, and is replaced when its cloud plans maintenance. Not upstream's."""
     rebalances: bool = False
-    """Whether it goes, too, when its cloud would rather have it replaced. Not upstream's."""
+    """Whether a node is replaced, too, when its cloud recommends it. Not upstream's."""
     seed: int = 1
     """Decides among groups that are equally good, together with the turn."""
 

@@ -11,10 +11,17 @@ from functools import partial
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
-from agents.logic.guards.budget import Headcount, over_budget
+from agents.logic.guards.budget import over_budget
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, expanders, outdated_nodes, scaling_plans
-from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes import (
+    autoscaler_memory,
+    cluster_view,
+    core_settings,
+    drain_room,
+    expanders,
+    outdated_nodes,
+    scaling_plans,
+)
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
@@ -30,7 +37,7 @@ from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 3
+PROGRAM = 4
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -40,7 +47,7 @@ SEEN_LATE = 300.0
 """Seconds for which a plan that was carried out is believed although no fact shows it."""
 BUDGET = "budget"
 """The code of a refusal whose sentence counts, so that it is news only once."""
-QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER))
+QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
 """Reasons that say nothing new about a node."""
 
 
@@ -140,11 +147,12 @@ class Scaler(PartedState):
     def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
         state, now = self.clusters, turn.number / 1000
         view = cluster_view.view(state, cluster, self.settings)
-        context = PlanContext(turn, self.partition, cluster, self.settings, view, self._headcount(view))
+        context = PlanContext(turn, self.partition, cluster, self.settings, view, drain_room.headcount(view))
         auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
         around = cluster_view.expander_context(view, self.settings, turn.number)
-        outdated = outdated_nodes.find(view, self.settings, now) if look else {}
-        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=list(outdated))
+        outdated = outdated_nodes.find(view, self.settings, now, state.notices.get) if look else {}
+        replace = drain_room.request(view, self.settings, list(outdated), state.notices.get)
+        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=replace)
         control = state.control.get(cluster)
         pause = shared_guards.paused(control)
         decided: list[Decided] = []
@@ -230,7 +238,7 @@ class Scaler(PartedState):
             if self._new(cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield self._removal(context, key, one, now)
                 auto.started([one.node.group], now)
-                context.headcount.acting += 1
+                context.headcount.acting += one.node.ready
 
     def _removal(
         self, context: PlanContext, key: str, one: UnneededNode, now: float, reason: RemovalReason | None = None
@@ -274,33 +282,30 @@ class Scaler(PartedState):
     def _replacements(
         self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
     ) -> Iterator[Decided]:
-        """Plans for nodes that are replaced: their group grows first where it must, and then they go, within the budgets.
+        """Plans for nodes that are replaced: they go within the budgets, and where their group must grow first, it grows.
 
-        A node that is not ready is away already, so no budget holds its repair; `most_broken` and `most_drains` do.
+        Growth takes up room as a drain does: nothing is started whose drain could not begin.
         """
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        for group, name in found.outdated.start.items():
-            key, seen = f"{cluster}/group/{group}", context.view.sized[group]
-            waits = seen.target >= seen.most or auto.state.upcoming(group, now) or auto.state.backoff.of(group, now) is not None
-            if waits or not self._new(cluster, key, SaidLast("grow", f"{seen.target} for {name}")):
+        room = drain_room.of(context.view, self.settings, context.headcount, found, state.control.get(cluster))
+        for one in found.outdated.go:
+            name = one.node.name
+            if room.objection(broken=outdated[name] is RemovalReason.BROKEN) is not None:
                 continue
+            if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
+                room.take(ready=one.node.ready)
+                auto.started([one.node.group], now)
+                yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
+        for group, name in found.outdated.start.items():
+            key, target = f"{cluster}/group/{group}", context.view.sized[group].target
+            held = auto.state.upcoming(group, now) or room.objection(broken=outdated[name] is RemovalReason.BROKEN) is not None
+            if held or not self._new(cluster, key, SaidLast("grow", f"{target} for {name}")):
+                continue
+            room.drains += 1
             plan = scaling_plans.replacement(context, group, name, outdated[name])
             state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), plan.after))
             auto.grew(group, 1, now)
             yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
-        share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
-        going = len(found.delete.empty) + len(found.delete.drain)
-        drains = sum(one.deleting is not None for one in context.view.inputs.nodes) + going
-        for one in found.outdated.go:
-            name = one.node.name
-            broken = outdated[name] is RemovalReason.BROKEN
-            if drains >= self.settings.most_drains or (not broken and over_budget("cluster", context.headcount, share, "nodes")):
-                return
-            if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
-                drains += 1
-                context.headcount.acting += 1
-                auto.started([one.node.group], now)
-                yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
 
     def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
         """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""
@@ -312,14 +317,6 @@ class Scaler(PartedState):
                 group = context.view.seen[name].group
                 state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))
                 yield context.decided(plan, known.place)
-
-    @staticmethod
-    def _headcount(view: ClusterView) -> Headcount:
-        """The nodes of a cluster. One whose removal is planned counts as running until it is gone."""
-        count = Headcount()
-        for one in view.inputs.nodes:
-            count.count(running=one.ready, acting=one.deleting is not None)
-        return count
 
     def _refusals(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, *, look: bool) -> list[ScaleRefused]:
         """Everything that is left alone, and why."""

@@ -41,6 +41,7 @@ SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
 READY = "Ready"
+BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
 SOFT = "soft"
 """The part of a plan's key that says that it is about a node's soft taint."""
 
@@ -261,10 +262,10 @@ class ScalerState:
                 pass
 
     def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
-        """An instance that nobody knows is nobody's business; a recommendation takes nothing back that was announced."""
+        """An instance that nobody knows is nobody's business; a weaker notice takes nothing back that was announced."""
         key = f"{event.cluster}/{event.instance}"
         known = self.notices.get(key)
-        weaker = event.kind is InterruptionKind.REBALANCE and known is not None and known.fact.kind is not event.kind
+        weaker = known is not None and BY_WEIGHT.index(event.kind) < BY_WEIGHT.index(known.fact.kind)
         if key in self.instances and not weaker:
             self.notices.upsert(key, KnownNotice(event, place))
             self.call(event.cluster, now)

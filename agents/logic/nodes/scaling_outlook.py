@@ -5,14 +5,25 @@ from dataclasses import dataclass
 
 from agents.engine.turn import Turn
 from agents.logic.guards import shared_guards
-from agents.logic.nodes import autoscaler_memory, cluster_view, core_settings, pending_pods, scaling_plans
+from agents.logic.guards.budget import over_budget
+from agents.logic.nodes import (
+    autoscaler_memory,
+    cluster_view,
+    core_settings,
+    drain_room,
+    outdated_nodes,
+    pending_pods,
+    scaling_plans,
+)
 from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.drain_room import DrainRoom
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
 from agents.logic.nodes.scaler_stage import Scaler
 from agents.logic.nodes.scaling_plans import PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason
 from schemas import times
+from schemas.decisions.node_updates import RemovalReason
 from schemas.policies.control import Mode
 
 MOST_NATURES = 10_000
@@ -37,6 +48,10 @@ class _Look:
     found: NodeDecisions
     auto: NodeAutoscaler
     now: float
+    outdated: Mapping[str, RemovalReason]
+    taken: frozenset[str]
+    """Nodes whose instances the cloud takes now."""
+    room: DrainRoom
 
     @property
     def view(self) -> ClusterView:
@@ -58,6 +73,46 @@ def node_stays(scaler: Scaler, cluster: str, name: str, turn: int) -> list[Scali
 
 def _of_node(look: _Look, name: str) -> Iterator[ScalingObstacle]:
     going = {one.node.name for one in (*look.found.delete.empty, *look.found.delete.drain)}
+    if name in look.taken:
+        return
+    if not look.context.settings.scale_down:
+        yield ScalingObstacle("ScaleDownOff", "scale-down is switched off: 'nodes.scale_down' is false", {})
+    elif name in going:
+        yield from _over_budget(look, name)
+    elif name in look.outdated:
+        yield from _of_outdated(look, name)
+    else:
+        yield from _of_needed(look, name)
+
+
+def _over_budget(look: _Look, name: str) -> Iterator[ScalingObstacle]:
+    """The budget, where what goes before this node uses it up."""
+    count, share = look.context.headcount, look.room.share
+    for one in (*look.found.delete.empty, *look.found.delete.drain):
+        objection = over_budget("cluster", count, share, "nodes")
+        if objection is not None and one.node.name == name:
+            yield ScalingObstacle("budget", objection, {"budget": share})
+        count.acting += objection is None and one.node.ready
+
+
+def _of_outdated(look: _Look, name: str) -> Iterator[ScalingObstacle]:
+    """Why a node is not replaced yet although it is to be."""
+    found, why = look.found.outdated, look.outdated[name]
+    stay = found.kept.get(name)
+    if stay is not None:
+        told = scaling_plans.stays(look.context, name, stay)
+        yield ScalingObstacle(told.code, told.reason, {"replaced because": why.value, **told.because})
+        return
+    held = look.room.objection(broken=why is RemovalReason.BROKEN)
+    if held is not None:
+        yield ScalingObstacle(held.guard, f"it is to be replaced, and {held.reason}", {"replaced because": why.value})
+    elif name in found.start.values():
+        group = next(group for group, first in found.start.items() if first == name)
+        reason = f"it is to be replaced, and group '{group}' grows by one first"
+        yield ScalingObstacle("ReplacementFirst", reason, {"replaced because": why.value})
+
+
+def _of_needed(look: _Look, name: str) -> Iterator[ScalingObstacle]:
     stay = {**look.auto.scale_down.stays, **look.found.delete.waiting}.get(name)
     if stay is not None and stay.reason is StayReason.RECENT:
         said = look.state.clusters.said.get(f"{look.context.cluster}/said/node/{name}")
@@ -71,7 +126,7 @@ def _of_node(look: _Look, name: str) -> Iterator[ScalingObstacle]:
     elif stay is not None:
         told = scaling_plans.stays(look.context, name, stay)
         yield ScalingObstacle(told.code, told.reason, told.because)
-    elif name not in going:
+    else:
         unneeded = look.auto.scale_down.unneeded.get(name)
         cooling = "no node goes so soon after a group grew, another node went, or a removal failed"
         numbers = scaling_plans.utilization(look.context, name)
@@ -153,5 +208,12 @@ def _look(scaler: Scaler, cluster: str, turn: int) -> _Look:
     view = cluster_view.view(state, cluster, settings)
     auto = autoscaler_memory.recall(state.memory.get(cluster), core_settings.of(settings), now)
     around = cluster_view.expander_context(view, settings, turn)
-    found = auto.step(view.inputs, around, now, explain=MOST_NATURES)
-    return _Look(scaler, PlanContext(Turn(turn, {}), scaler.partition, cluster, settings, view), found, auto, now)
+    notice_of = state.notices.get
+    outdated = outdated_nodes.find(view, settings, now, notice_of)
+    replace = drain_room.request(view, settings, list(outdated), notice_of)
+    found = auto.step(view.inputs, around, now, explain=MOST_NATURES, replace=replace)
+    count = drain_room.headcount(view)
+    context = PlanContext(Turn(turn, {}), scaler.partition, cluster, settings, view, count)
+    taken = frozenset(name for name, _notice in outdated_nodes.interrupted(view, notice_of, settings))
+    room = drain_room.of(view, settings, count, found, state.control.get(cluster))
+    return _Look(scaler, context, found, auto, now, outdated, taken, room)

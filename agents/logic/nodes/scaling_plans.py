@@ -9,7 +9,8 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
-from agents.logic.nodes.node_autoscaler import HelplessPods, NodeDecisions
+from agents.logic.nodes.helpless_pods import HelplessPods
+from agents.logic.nodes.node_autoscaler import NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
@@ -48,6 +49,10 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.BLOCKED: "a pod on it must not be moved",
     StayReason.WAITING: "a pod on it must end by itself first",
     StayReason.UNEXPECTED: "its use cannot be told",
+    StayReason.REPLACES: "pods of a node that is replaced are to move to it",
+    StayReason.NO_TURN: "it is to be replaced, and other nodes go first",
+    StayReason.NO_GROWTH: "it is to be replaced, and its node group cannot grow for that now",
+    StayReason.COMING: "it is to be replaced, and a new node of its group is not ready yet",
 }
 
 

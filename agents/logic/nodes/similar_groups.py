@@ -52,6 +52,14 @@ class TemplateUsage:
     used: Mapping[str, int]
 
 
+def bucket(node: SchedulingNode, rules: SimilarityRules) -> tuple[tuple[str, str], ...] | None:
+    """The labels that two nodes must share to be alike; None for a node that is like no other."""
+    if not rules.labels:
+        return tuple(pair for pair in node.labels if pair[0] not in rules.ignored)
+    mine = dict(node.labels)
+    return tuple((key, mine[key]) for key in rules.labels) if mine.keys() >= set(rules.labels) else None
+
+
 def alike(one: TemplateUsage, other: TemplateUsage, rules: SimilarityRules) -> bool:
     """Whether two templates are similar. Source: IsCloudProviderNodeInfoSimilar in processors/nodegroupset."""
     if rules.labels:

@@ -5,7 +5,7 @@ event time. What is chosen (`choose`) keeps to minima, timers and budgets. Sourc
 unneeded).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby, islice
@@ -49,6 +49,10 @@ class StayReason(StrEnum):
     BLOCKED = "BlockedByPod"
     WAITING = "BlockedByOnCompletionPod"
     UNEXPECTED = "UnexpectedError"
+    REPLACES = "ReplacesAnotherNode"
+    NO_TURN = "ReplacedLater"
+    NO_GROWTH = "ReplacementCannotStart"
+    COMING = "ReplacementComing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,12 @@ class ScaleDown:
     def forget(self) -> None:
         """Start all timers anew: what was seen is no longer to be trusted."""
         self.unneeded.clear()
+
+    def keep(self, rows: Collection[Row], nodes: Iterable[ScaleDownNode]) -> None:
+        """Take nodes for needed: pods of nodes that are replaced are to move to them."""
+        for one in nodes:
+            if one.row in rows and self.unneeded.pop(one.name, None) is not None:
+                self.stays[one.name] = StayingNode(StayReason.REPLACES)
 
     # Looking
 

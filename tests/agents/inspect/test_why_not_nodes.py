@@ -1,14 +1,17 @@
 """`ullage why-not` of nodes that stay, pods that wait for a node, and workloads, from a log alone."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agents.logic.nodes import scaling_outlook
+from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from schemas.facts.sources import SourceReported
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction, Seconds
 from tests.support.cluster_events import START, when
-from tests.support.node_scene import CLUSTER, controller, group, joined, node, pod, shape
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
 from tests.support.updater_log import UpdaterLog
 
 SECOND = 1000
@@ -69,6 +72,61 @@ def test_a_pause_and_sources_that_fell_silent_are_named(log: UpdaterLog, capsys:
     assert "no: paused:" in says(log, capsys, "node", "n2")
     log.turn(START + 10_000_000 * SECOND)
     assert "no: blind: nothing is decided: no source reports facts" in says(log, capsys, "node", "n2")
+
+
+def stays(run: ScalerRun, name: str) -> list[str]:
+    """The codes of what keeps a node."""
+    return [one.code for one in scaling_outlook.node_stays(run.stage, CLUSTER, name, run.now) or ()]
+
+
+LATER = {"interval": 1.0, "unneeded_time": 3.0, "delay_after_add": 0.0}
+
+
+def old(name: str) -> list[Any]:
+    return [instance(name, launched=when(START - 40 * 86_400_000)), node(name)]
+
+
+def test_a_budget_that_is_used_up_is_named() -> None:
+    run = ScalerRun(group(desired=4), *joined("n1"), *joined("n2"), *joined("n3"), *joined("n4"), settings=LATER)
+    run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=Fraction(0.25)))
+    run.run(20.0)
+    assert run.removed == ["n1"]
+    assert stays(run, "n2") == ["budget"]
+
+
+def test_scale_down_that_is_off_is_named() -> None:
+    run = ScalerRun(group(desired=1), *joined("n1"), settings={**LATER, "scale_down": False})
+    run.run(20.0)
+    assert stays(run, "n1") == ["ScaleDownOff"]
+
+
+def test_a_node_that_is_to_be_replaced_says_what_it_waits_for() -> None:
+    first = [*old("n1"), shape(cpu=3500), controller(), pod("p", node="n1")]
+    expiry = {**LATER, "expire_after": 30 * 86_400.0}
+    most = ScalerRun(group(desired=1, most=1), *first, settings=expiry)
+    most.run(5.0)
+    assert stays(most, "n1") == ["ReplacementCannotStart"]
+    paused = ControlChanged(when(START), CLUSTER, Mode.APPLY, paused=True, budget=Fraction(1.0))
+    free = ScalerRun(group(desired=1), *first, paused, settings=expiry)
+    assert stays(free, "n1") == ["paused", "ReplacementFirst"]
+    fits = ScalerRun(group(desired=2), *first, *joined("n2"), paused, settings=expiry)
+    assert stays(fits, "n1") == ["paused"]
+    held = ScalerRun(group(desired=2), *first, *joined("n2"), settings={**expiry, "most_drains": 0})
+    assert stays(held, "n1") == ["drains"]
+    assert stays(held, "n2") == ["ReplacesAnotherNode"]
+
+
+def test_a_node_that_its_cloud_takes_is_held_by_nothing_and_one_with_advice_as_any_other() -> None:
+    def noticed(kind: InterruptionKind, **settings: Any) -> list[str]:
+        first = [*joined("n1"), shape(cpu=3500), controller(), pod("p", node="n1")]
+        run = ScalerRun(group(desired=1, most=1), *first, settings={**LATER, **settings}, mode=Mode.SHADOW)
+        run.step(InstanceInterruptionNoticed(when(START), CLUSTER, "n1", kind, "m", when(START)))
+        run.stage.clusters.plans.remove(f"{CLUSTER}/node/n1")
+        return stays(run, "n1")
+
+    assert noticed(InterruptionKind.SPOT) == ["mode"]
+    assert noticed(InterruptionKind.SPOT, scale_down=False) == ["mode"]
+    assert noticed(InterruptionKind.MAINTENANCE) == ["mode", "ReplacementCannotStart"]
 
 
 @pytest.mark.parametrize(

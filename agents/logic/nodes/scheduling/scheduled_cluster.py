@@ -91,6 +91,8 @@ class ScheduledCluster:
         self._known = ShapesByLabel()
         self._touched: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
         self._feared: dict[ShapeId, tuple[int, list[DomainCounts]]] = {}
+        self._liked: dict[ShapeId, tuple[list[DomainCounts], bool]] = {}
+        self._avoided: dict[ShapeId, list[DomainCounts]] = {}
 
     @property
     def size(self) -> int:
@@ -283,6 +285,25 @@ class ScheduledCluster:
                 if all(hears(one, body, self.namespaces) for one in audience_index.audiences(tally.rule))
             ]
             self._feared[shape] = (self._held.size, found)
+        return found
+
+    def liked(self, shape: ShapeId) -> tuple[list[DomainCounts], bool]:
+        """The counts of pods that a pod of this shape must be near to, one a topology key, and whether it is one of them."""
+        found = self._liked.get(shape)
+        if found is None:
+            body = self.shapes[shape]
+            audiences = tuple(dict.fromkeys(term.audience for term in body.affinity))
+            keys = dict.fromkeys(term.key for term in body.affinity)
+            company = all(hears(one, body, self.namespaces) for one in audiences)
+            found = self._liked[shape] = [self.tally(AllOf(audiences, key)) for key in keys], company
+        return found
+
+    def avoided(self, shape: ShapeId) -> list[DomainCounts]:
+        """The counts of pods that a pod of this shape must keep away from."""
+        found = self._avoided.get(shape)
+        if found is None:
+            terms = dict.fromkeys(self.shapes[shape].anti_affinity)
+            found = self._avoided[shape] = [self.tally(AllOf((term.audience,), term.key)) for term in terms]
         return found
 
     # What depends on the node alone

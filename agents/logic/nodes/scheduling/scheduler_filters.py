@@ -13,7 +13,7 @@ from agents.logic.nodes.scheduling.label_columns import Mask
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, TopologySpread
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
-from agents.logic.nodes.scheduling.topology_counts import AllOf, EligibleNodes, SpreadCounts, hears
+from agents.logic.nodes.scheduling.topology_counts import EligibleNodes, SpreadCounts
 from schemas.pod_requests import PODS
 
 Filter = Callable[[ScheduledCluster, ShapeId, slice], Mask]
@@ -215,15 +215,15 @@ def attracted(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     if not body.affinity:
         return exist
     labelled = exist.copy()
-    audiences = tuple(dict.fromkeys(term.audience for term in body.affinity))
     anybody = False
-    for key in dict.fromkeys(term.key for term in body.affinity):
-        tally = cluster.tally(AllOf(audiences, key))
+    tallies, company = cluster.liked(shape)
+    for tally in tallies:
+        counts = tally.fit().counts
         ids = tally.column.ids[rows]
         labelled &= ids >= 0
-        exist &= tally.counts[ids] > 0
-        anybody = anybody or bool(tally.counts.any())
-    if not anybody and all(hears(one, body, cluster.namespaces) for one in audiences):
+        exist &= counts[ids] > 0
+        anybody = anybody or bool(counts.any())
+    if company and not anybody:
         return labelled
     return labelled & exist
 
@@ -231,9 +231,8 @@ def attracted(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 def unopposed(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """No pod of an anti-affinity term's audience is in the node's domain."""
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
-    for term in dict.fromkeys(cluster.shapes[shape].anti_affinity):
-        tally = cluster.tally(AllOf((term.audience,), term.key))
-        ids = tally.column.ids[rows]
+    for tally in cluster.avoided(shape):
+        ids = tally.fit().column.ids[rows]
         result &= (ids < 0) | (tally.counts[ids] <= 0)
     return result
 

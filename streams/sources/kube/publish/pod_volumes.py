@@ -6,6 +6,7 @@ one will get is left open: it may be wherever one of them is. Source: the schedu
 volumerestrictions and nodevolumelimits.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,8 @@ from streams.clients.kube.scheduling_objects import (
 
 EBS = "ebs.csi.aws.com"
 """What attaches the volumes of EC2 today, also those of the older kind that named no driver."""
+MIGRATED = {"kubernetes.io/aws-ebs": EBS}
+"""Provisioners that stand in classes of old, and the driver that does their work. Source: csi-translation-lib."""
 LATE = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 ZONES = (
@@ -47,15 +50,116 @@ def claims_of(pod: ScheduledPodObject) -> dict[str, str]:
 
 
 @dataclass(slots=True)
+class FreeVolumes:
+    """The volumes of a class that nobody has, in the order of their names; where each can be is read once."""
+
+    names: list[str] = field(default_factory=list)
+    _places: dict[str, tuple[str, tuple[NodeQuery, ...]]] = field(default_factory=dict)
+    _anywhere: int = 0
+
+    def add(self, name: str, volume: VolumeObject) -> None:
+        """A volume that was not there."""
+        insort(self.names, name)
+        self._places[name] = _driver(volume), tuple(_where(volume)[:MOST])
+        self._anywhere += not self._places[name][1]
+
+    def remove(self, name: str) -> None:
+        """A volume is no longer free."""
+        del self.names[bisect_left(self.names, name)]
+        self._anywhere -= not self._places.pop(name)[1]
+
+    @property
+    def look(self) -> tuple[str, tuple[NodeQuery, ...]] | None:
+        """Who attaches one of them, and the first places where one can be, none for everywhere; None without volumes."""
+        if not self.names:
+            return None
+        terms = () if self._anywhere else tuple(term for name in self.names[:MOST] for term in self._places[name][1])
+        return self._places[self.names[0]][0], terms[:MOST]
+
+
+@dataclass(slots=True)
 class VolumeIndex:
     """Claims, volumes and classes by name, and the pods that use each claim."""
 
     claims: dict[str, ClaimObject] = field(default_factory=dict)
     volumes: dict[str, VolumeObject] = field(default_factory=dict)
     classes: dict[str, StorageClassObject] = field(default_factory=dict)
+    free: dict[str, FreeVolumes] = field(default_factory=dict)
+    """Volumes that nobody has, by class."""
     users: dict[str, set[str]] = field(default_factory=dict)
     """Uids of pods, by claim."""
     _claims_of: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _bound_to: dict[str, set[str]] = field(default_factory=dict)
+    """Claims by the volume that they name."""
+    _unbound_of: dict[str, set[str]] = field(default_factory=dict)
+    """Claims that name no volume, by class."""
+
+    # Claims, volumes and classes
+
+    def see(self, found: ClaimObject | VolumeObject | StorageClassObject) -> set[str]:
+        """An object exists; the claims that it has a say in."""
+        meta = found.metadata
+        match found:
+            case ClaimObject():
+                key = f"{meta.namespace}/{meta.name}"
+                self._forget_claim(key)
+                self.claims[key] = found
+                table, name = self._peers(found)
+                table.setdefault(name, set()).add(key)
+                return {key}
+            case VolumeObject():
+                return self._volume_changed(meta.name, found)
+            case StorageClassObject():
+                self.classes[meta.name] = found
+                return set(self._unbound_of.get(meta.name, ()))
+
+    def gone(self, kind: str, namespace: str, name: str) -> set[str]:
+        """An object is gone; the claims that it had a say in. `kind` is that of the watch."""
+        match kind:
+            case "persistentvolumeclaims":
+                self._forget_claim(f"{namespace}/{name}")
+                return {f"{namespace}/{name}"}
+            case "persistentvolumes":
+                return self._volume_changed(name, None)
+            case _:
+                self.classes.pop(name, None)
+                return set(self._unbound_of.get(name, ()))
+
+    def _peers(self, claim: ClaimObject) -> tuple[dict[str, set[str]], str]:
+        """Where claims stand that name the same volume, or none and the same class."""
+        spec = claim.spec
+        return (self._bound_to, spec.volume_name) if spec.volume_name else (self._unbound_of, spec.storage_class_name or "")
+
+    def _forget_claim(self, key: str) -> None:
+        before = self.claims.pop(key, None)
+        if before is not None:
+            table, name = self._peers(before)
+            table[name].discard(key)
+            if not table[name]:
+                del table[name]
+
+    def _volume_changed(self, name: str, found: VolumeObject | None) -> set[str]:
+        """The claims that name a volume, and those that may get it, if what they may get looks different now."""
+        before = self.volumes.pop(name, None)
+        if found is not None:
+            self.volumes[name] = found
+        claims = set(self._bound_to.get(name, ()))
+        classes = dict.fromkeys(one.spec.storage_class_name for one in (before, found) if one is not None and _available(one))
+        looked = {one: self._free(one).look for one in classes}
+        if before is not None and _available(before):
+            self._free(before.spec.storage_class_name).remove(name)
+        if found is not None and _available(found):
+            self._free(found.spec.storage_class_name).add(name, found)
+        for one in classes:
+            made = self.classes.get(one)
+            if made is not None and made.provisioner == NO_PROVISIONER and self._free(one).look != looked[one]:
+                claims |= self._unbound_of.get(one, set())
+        return claims
+
+    def _free(self, storage_class: str) -> FreeVolumes:
+        return self.free.setdefault(storage_class, FreeVolumes())
+
+    # Pods
 
     def use(self, uid: str, pod: ScheduledPodObject | None) -> set[str]:
         """A pod exists, or is gone (None); the uids of other pods whose volumes look different for it."""
@@ -79,18 +183,13 @@ class VolumeIndex:
         """The uids of all pods that use one of these claims."""
         return {uid for claim in claims for uid in self.users.get(claim, ())}
 
-    def claims_with(self, *, volume: str = "", storage_class: str = "") -> list[str]:
-        """The claims that a volume or a class has a say in."""
-        return [
-            name
-            for name, claim in self.claims.items()
-            if (volume and claim.spec.volume_name == volume)
-            or (storage_class and not claim.spec.volume_name and claim.spec.storage_class_name == storage_class)
-        ]
-
     def volumes_of(self, pod: ScheduledPodObject) -> tuple[AttachedVolume, ...]:
-        """The volumes of a pod that scheduling goes by; such as can be anywhere and that nobody counts are left out."""
-        found = [self._volume(name, claim) for name, claim in sorted(claims_of(pod).items())]
+        """The volumes of a pod that scheduling goes by; such as can be anywhere and that nobody counts are left out.
+
+        A claim that several of a pod's volumes name is one volume.
+        """
+        names = {claim: name for name, claim in sorted(claims_of(pod).items(), reverse=True)}
+        found = [self._volume(name, claim) for claim, name in sorted(names.items(), key=lambda one: one[1])]
         return tuple(one for one in found if one.missing or one.terms or one.exclusive or one.driver)
 
     def _volume(self, name: str, key: str) -> AttachedVolume:
@@ -120,19 +219,18 @@ class VolumeIndex:
         if made.provisioner == NO_PROVISIONER:
             return self._found(name, key)
         terms = [NodeQuery(_demands(one.match_label_expressions, "In")) for one in made.allowed_topologies or ()]
-        return made.provisioner, terms, ""
+        return MIGRATED.get(made.provisioner, made.provisioner), terms, ""
 
     def _found(self, name: str, key: str) -> tuple[str, list[NodeQuery], str]:
         """A volume that somebody made and nobody has: any of them will do."""
-        free = [
-            self.volumes[volume]
-            for volume in sorted(self.volumes)
-            if self.volumes[volume].spec.storage_class_name == name and self.volumes[volume].status.phase == "Available"
-        ]
-        if not free:
+        look = self._free(name).look
+        if look is None:
             return "", [], f"persistentvolumeclaim '{key}' has no volume, and there is none of class '{name}' for it"
-        places = [_where(volume) for volume in free]
-        return _driver(free[0]), [term for terms in places for term in terms] if all(places) else [], ""
+        return look[0], list(look[1]), ""
+
+
+def _available(volume: VolumeObject) -> bool:
+    return volume.status.phase == "Available"
 
 
 def _driver(volume: VolumeObject) -> str:

@@ -157,33 +157,7 @@ class SchedulingPublisher:
     def storage(self, found: StorageObject, at: datetime) -> None:
         """A claim, a volume or a class exists: the pods that it concerns may fit elsewhere now."""
         self._at = at
-        index, meta = self._volumes, found.metadata
-        match found:
-            case ClaimObject():
-                claims = [f"{meta.namespace}/{meta.name}"]
-                index.claims[claims[0]] = found
-            case VolumeObject():
-                index.volumes[meta.name] = found
-                free = found.spec.storage_class_name
-                claims = [*index.claims_with(volume=meta.name), *index.claims_with(storage_class=free)]
-            case StorageClassObject():
-                index.classes[meta.name] = found
-                claims = index.claims_with(storage_class=meta.name)
-        self._pods_again(index.users_of(claims))
-
-    def _storage_gone(self, gone: ObjectGone) -> None:
-        index = self._volumes
-        match gone.kind:
-            case "persistentvolumeclaims":
-                claims = [f"{gone.namespace}/{gone.name}"]
-                index.claims.pop(claims[0], None)
-            case "persistentvolumes":
-                claims = index.claims_with(volume=gone.name)
-                index.volumes.pop(gone.name, None)
-            case _:
-                claims = index.claims_with(storage_class=gone.name)
-                index.classes.pop(gone.name, None)
-        self._pods_again(index.users_of(claims))
+        self._pods_again(self._volumes.users_of(self._volumes.see(found)))
 
     def _pods_again(self, uids: Iterable[str]) -> None:
         """Tell pods again whose volumes may look different."""
@@ -256,7 +230,7 @@ class SchedulingPublisher:
                 self._attachable.pop(gone.name, None)
                 self._publish_node(gone.name)
             case kind if kind in STORAGE:
-                self._storage_gone(gone)
+                self._pods_again(self._volumes.users_of(self._volumes.gone(gone.kind, gone.namespace, gone.name)))
             case "poddisruptionbudgets":
                 self._budgets.remove(f"{gone.namespace}/{gone.name}")
             case "configmaps":

@@ -1,15 +1,15 @@
-"""A notice that the cloud takes an instance: its node is emptied at once, whatever it carries, and groups grow for its pods."""
+"""Notices: a node whose instance the cloud takes is emptied at once; advice replaces it as any other node that is needed."""
 
 from typing import Any
 
 import pytest
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
 from schemas.outcomes import Result
 from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, when
-from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, pod, shape
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
 
 
 def notice(name: str = "n1", kind: InterruptionKind = InterruptionKind.SPOT) -> InstanceInterruptionNoticed:
@@ -51,12 +51,60 @@ def test_it_is_planned_once_and_again_when_it_was_refused() -> None:
     assert run.removed == ["n1", "n1"]
 
 
-@pytest.mark.parametrize(("rebalances", "removed"), [(False, []), (True, ["n1"])])
-def test_a_recommendation_counts_only_where_it_is_wanted(rebalances: bool, removed: list[str]) -> None:
-    run = world(rebalances=rebalances)
+def advised(kind: InterruptionKind, *more: Any, **changed: Any) -> ScalerRun:
+    """A node of a group at its minimum, with a pod that fills it, and advice to leave it."""
+    settings = {"interval": 1.0, "delay_after_add": 0.0, "rebalances": True, **changed.pop("settings", {})}
+    first = [*joined("n1"), shape(cpu=3000), controller(), pod("p", node="n1")]
+    run = ScalerRun(group(**{"desired": 1, "least": 1, **changed}), *first, *more, settings=settings)
+    run.run(2.0)
+    run.step(notice(kind=kind))
+    return run
+
+
+ADVICE = [InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE]
+
+
+@pytest.mark.parametrize("kind", ADVICE)
+def test_advice_starts_a_replacement_first_and_the_node_goes_once_that_is_ready(kind: InterruptionKind) -> None:
+    run = advised(kind)
+    run.run(5.0)
+    assert (run.grown, run.removed) == ([("a", 1, 2)], [])
+    run.answer(run.of(ScaleUpPlanned)[0], Result.DONE)
+    run.step(group(desired=2, least=1), *joined("n2"))
+    run.run(2.0)
+    [plan] = run.of(NodeRemovalPlanned)
+    assert (plan.node, plan.reason, [one.name for one in plan.evict]) == ("n1", RemovalReason.ADVISED, ["p"])
+
+
+@pytest.mark.parametrize("kind", ADVICE)
+def test_advice_leaves_nobody_homeless_where_the_group_may_neither_grow_nor_shrink(kind: InterruptionKind) -> None:
+    run = advised(kind, most=1)
+    run.run(60.0)
+    assert (run.grown, run.removed) == ([], [])
+    assert "ReplacementCannotStart" in run.refused("n1")
+
+
+def test_advice_keeps_to_drain_rules_and_the_budget() -> None:
+    run = world(rebalances=True, interval=1.0)
     run.step(notice(kind=InterruptionKind.REBALANCE))
-    run.run(3.0)
-    assert run.removed == removed
+    run.run(5.0)
+    assert (run.grown, run.removed) == ([], [])
+    assert "BlockedByPod" in run.refused("n1")
+    away = node("n9", conditions={"Ready": "False"})
+    held = advised(InterruptionKind.REBALANCE, *joined("n8"), instance("n9"), away, least=0, desired=3)
+    assert held.run(5.0) != []
+    held.decided.clear()
+    budget = ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.3)  # type: ignore[arg-type]  # a unit
+    held = advised(InterruptionKind.REBALANCE, *joined("n8"), instance("n9"), away, budget, least=0, desired=3)
+    held.run(5.0)
+    assert held.removed == []
+
+
+@pytest.mark.parametrize("settings", [{"rebalances": False}, {"interruptions": False}])
+def test_a_recommendation_counts_only_where_it_is_wanted(settings: dict[str, Any]) -> None:
+    run = advised(InterruptionKind.REBALANCE, settings=settings)
+    run.run(5.0)
+    assert (run.grown, run.removed) == ([], [])
 
 
 @pytest.mark.parametrize("settings", [{"interruptions": False}, {"profile": "upstream"}])
@@ -81,6 +129,14 @@ def test_a_pause_holds_it_and_an_instance_that_is_unknown_gone_or_ending_is_nobo
     assert list(other.stage.clusters.notices) == [f"{CLUSTER}/n1"]
     other.step(NodeInstanceGone(when(START), CLUSTER, "a", "n1"))
     assert list(other.stage.clusters.notices) == []
+
+
+def test_maintenance_takes_no_interruption_back() -> None:
+    run = world()
+    run.step(notice())
+    run.step(notice(kind=InterruptionKind.MAINTENANCE))
+    run.run(2.0)
+    assert [one.reason for one in run.of(NodeRemovalPlanned)] == [RemovalReason.INTERRUPTED]
 
 
 @pytest.mark.parametrize("kind", [InterruptionKind.SPOT, InterruptionKind.MAINTENANCE])

@@ -6,7 +6,8 @@ import pytest
 
 from agents.logic.nodes import outdated_nodes
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
-from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
+from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
+from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
 from schemas.outcomes import Result
 from schemas.policies.control import ControlChanged, Mode
@@ -169,3 +170,77 @@ def test_what_the_cloud_takes_in_the_same_turn_counts_in_the_budget() -> None:
     run.step(budget, *drifted, *many, taken)
     run.run(3.0)
     assert [(one.node, one.reason) for one in run.of(NodeRemovalPlanned)] == [("n5", RemovalReason.INTERRUPTED)]
+
+
+def test_pods_are_not_sent_to_a_node_that_goes_itself() -> None:
+    """n1's pod fits on n2 alone, and n2's on n3: only one of the two may go now."""
+    shapes = [shape("big", cpu=2000), shape("three", cpu=3000), controller("big"), controller("three")]
+    pods = [pod("p1", "big", node="n1"), pod("p2", node="n2"), pod("p3", "three", node="n3")]
+    settings = {"expire_after": 30 * 86_400.0, "most_drains": 2}
+    run = world(*aged("n1", 40), *aged("n2", 40), *aged("n3", 1), *shapes, *pods, settings=settings, desired=3)
+    run.run(1.0)
+    assert [one.because["pods go to"] for one in run.of(NodeRemovalPlanned)] == [{"n2": 1}]
+
+
+def test_two_nodes_are_not_emptied_onto_each_other() -> None:
+    pods = [pod("p1", node="n1"), pod("p2", node="n2")]
+    settings = {"expire_after": 30 * 86_400.0, "most_drains": 2}
+    run = world(*aged("n1", 40), *aged("n2", 40), *pods, settings=settings)
+    run.run(3.0)
+    assert run.removed == ["n1"]
+
+
+def test_an_empty_node_that_pods_are_sent_to_does_not_go_in_the_same_look() -> None:
+    settings = {"unneeded_time": 3.0, "expire_after": 40 * 86_400.0 + 4.0, "most_drains": 2}
+    run = world(*aged("n1", 40), *aged("n2", 1), *full("n1", 3), settings=settings)
+    run.run(8.0)
+    assert [(one.node, one.because["pods go to"]) for one in run.of(NodeRemovalPlanned)] == [("n1", {"n2": 3})]
+
+
+def going(name: str) -> list[Any]:
+    """A node that somebody removes for ever."""
+    taint = NodeTaint("ToBeDeletedByClusterAutoscaler", "1767225600", "NoSchedule")
+    return [node(name, "b", taints=(taint,)), instance(name, "b")]
+
+
+def test_no_replacement_is_started_while_its_drain_could_not_begin() -> None:
+    other = [group("b", desired=1), *going("m1")]
+    run = world(*aged("n1", 40), *full("n1"), *other, settings={"expire_after": 30 * 86_400.0}, desired=1)
+    run.run(20.0)
+    assert (run.grown, run.removed) == ([], [])
+    free = world(*aged("n1", 40), *full("n1"), *other, settings={"expire_after": 30 * 86_400.0, "most_drains": 2}, desired=1)
+    free.run(20.0)
+    assert free.grown == [("a", 1, 2)]
+
+
+def test_a_replacement_that_waits_for_its_drain_is_not_scaled_down() -> None:
+    other = [group("b", desired=1), *going("m1")]
+    settings = {"expire_after": 30 * 86_400.0, "unneeded_time": 5.0}
+    run = world(*aged("n1", 40), *aged("n2", 0, "lt-1:7"), *full("n1"), *other, settings=settings)
+    run.run(60.0)
+    assert (run.grown, run.removed) == ([], [])
+    assert "ReplacesAnotherNode" in run.refused("n2")
+    run.step(NodeDetailsRemoved(when(START), CLUSTER, "m1"), NodeInstanceGone(when(START), CLUSTER, "b", "m1"))
+    run.run(3.0)
+    assert run.removed == ["n1"]
+
+
+def test_a_group_that_cannot_grow_keeps_no_other_from_it() -> None:
+    nodes = [*aged("n1", 41), instance("m1", "b", launched=when(START - 40 * DAY)), node("m1", "b")]
+    pods = [*full("n1"), *full("m1")]
+    run = world(*nodes, *pods, group("b", desired=1), settings={"expire_after": 30 * 86_400.0}, desired=1, most=1)
+    run.run(3.0)
+    assert run.grown == [("b", 1, 2)]
+
+
+def test_a_broken_node_that_goes_is_counted_as_away_once() -> None:
+    """Of ten nodes one is broken and one expires in the same look; a budget of two lets both go."""
+    nodes = [event for number in range(10) for event in aged(f"n{number}", 40 if number == 1 else 1)]
+    pods = [one for number in range(10) for one in full(f"n{number}", 2)]
+    settings = {"repair_after": 5.0, "expire_after": 40 * 86_400.0 + 6.0, "most_drains": 5}
+    run = world(*nodes, *pods, settings=settings, desired=10)
+    run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.2), broken("n0"))  # type: ignore[arg-type]  # a unit
+    run.run(4.5)
+    assert run.removed == []
+    run.run(1.0)
+    assert run.removed == ["n0", "n1"]

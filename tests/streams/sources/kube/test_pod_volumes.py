@@ -1,5 +1,6 @@
 """Volumes of pods: where they can be, who attaches them, what they wait for; and how many a node attaches."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from streams.clients.kube.scheduling_objects import (
     StorageClassObject,
     VolumeObject,
 )
+from streams.sources.kube.publish.pod_volumes import VolumeIndex
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from tests.support.kube_objects import decoded, meta, owner
 from tests.support.kube_scene import KubeScene
@@ -154,6 +156,48 @@ def test_volumes_that_are_there_already_may_be_where_any_of_them_is(scene: KubeS
     scene.see("persistentvolumeclaims", claim("data", storage_class="local"))
     scene.see("pods", pod("db-0", {"data": "data"}))
     assert only_volume(scene, "db-0").terms == (zone("a"), zone("b"))
+
+
+def available(name: str, place: str, phase: str = "Available") -> VolumeObject:
+    free = volume(name, place, storageClassName="local", csi=None)
+    return decoded(VolumeObject, {**_body(free), "status": {"phase": phase}})
+
+
+def test_a_volume_that_is_taken_or_gone_is_no_choice_any_more(scene: KubeScene) -> None:
+    scene.see("storageclasses", storage_class("local", provisioner="kubernetes.io/no-provisioner"))
+    scene.see("persistentvolumeclaims", claim("data", storage_class="local"))
+    scene.see("pods", pod("db-0", {"data": "data"}))
+    scene.see("persistentvolumes", available("one", "a"), available("two", "b"), available("three", "c"))
+    scene.see("persistentvolumes", available("one", "a", "Bound"))
+    assert set(only_volume(scene, "db-0").terms) == {zone("b"), zone("c")}
+    scene.lose("persistentvolumes", available("two", "b"))
+    assert only_volume(scene, "db-0").terms == (zone("c"),)
+    scene.lose("persistentvolumes", available("three", "c"))
+    assert "there is none of class 'local'" in only_volume(scene, "db-0").missing
+
+
+def test_a_class_of_the_provisioner_of_old_is_attached_by_the_driver_that_does_its_work(scene: KubeScene) -> None:
+    scene.see("storageclasses", storage_class("gp2", provisioner="kubernetes.io/aws-ebs"))
+    scene.see("persistentvolumeclaims", claim("data", storage_class="gp2"))
+    scene.see("pods", pod("db-0", {"data": "data"}))
+    assert only_volume(scene, "db-0") == AttachedVolume(EBS, "data", own=True)
+
+
+def test_a_claim_that_a_pod_names_twice_is_one_volume(scene: KubeScene) -> None:
+    scene.see("persistentvolumes", volume("pv", "a"))
+    scene.see("persistentvolumeclaims", claim("data", "pv"))
+    scene.see("pods", pod("db-0", {"logs": "data", "data": "data"}))
+    assert only_volume(scene, "db-0") == AttachedVolume(EBS, "data", (zone("a"),), own=True)
+
+
+def test_thousands_of_volumes_take_no_longer_each() -> None:
+    index, count = VolumeIndex(), 5000
+    for number in range(count):
+        index.see(claim(f"c{number}", f"pv{number}"))
+    found = [volume(f"pv{number}", "a") for number in range(count)]
+    began = time.process_time()
+    assert [index.see(one) for one in found] == [{f"shop/c{number}"} for number in range(count)]
+    assert time.process_time() - began < 0.5  # a scan of all claims at each takes seconds
 
 
 def _body(found: VolumeObject) -> dict[str, Any]:
