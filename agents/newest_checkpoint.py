@@ -6,9 +6,9 @@ For readers beside the workers, through the log's port. A worker reads the same 
 import time
 from collections.abc import Callable
 
-from agents.engine import checkpoint_selection, mark_evidence
+from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
-from agents.engine.mark_evidence import InputEvidence
+from agents.engine.checkpoint_validation import InputEvidence
 from agents.engine.stage import Stage
 from agents.partition_task import evidence
 from streams.log_context import LogContext
@@ -44,7 +44,7 @@ def _whole(_: bytes, value: bytes | None) -> bytes | None:
 
 def _objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
     shown = {name: _shown(context, name, partition, mark.positions.get(name, 0)) for name in stage.reads}
-    return mark_evidence.objection(mark, shown, now_ms=time.time_ns() // 1_000_000)
+    return checkpoint_validation.objection(mark, shown, now_ms=time.time_ns() // 1_000_000)
 
 
 def _shown(context: LogContext, name: str, partition: int, position: int) -> InputEvidence:

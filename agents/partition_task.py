@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.decisions_in_flight import DecisionsInFlight
+from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
 from agents.engine.input_digest import InputDigests, record_digest
-from agents.engine.mark_evidence import NO_TICK, InputEvidence
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Event, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords

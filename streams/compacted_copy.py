@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
-from streams import newest_stretches, refused_records
+from streams import refused_records, reverse_log_reader
 from streams.log.log_port import Log, NewRecord, Record
 from streams.log_range import has_topic
 from streams.topics import Topics
@@ -102,7 +102,9 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, tic
     begin, end = log.begin(*place), log.end(*place)
     copied = latest_of_copy(log, topics, name)
     start = begin if copied is None else max(begin, end - TAIL)
-    tail = newest_stretches.all_between(log, place, start, end) if ticks else newest_stretches.between(log, *place, start, end)
+    tail = (
+        reverse_log_reader.all_between(log, place, start, end) if ticks else reverse_log_reader.between(log, *place, start, end)
+    )
     return CompactedState(copied or (), tuple(tail), end)
 
 
@@ -115,7 +117,11 @@ def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:
     for partition in range(log.partitions(wire)):
         place = (wire, partition)
         newest.update(
-            {r.key: r for r in newest_stretches.all_between(log, place, log.begin(*place), log.end(*place)) if r.key is not None}
+            {
+                r.key: r
+                for r in reverse_log_reader.all_between(log, place, log.begin(*place), log.end(*place))
+                if r.key is not None
+            }
         )
     if newest.pop(_COMPLETE, None) is None:
         return None
@@ -132,7 +138,7 @@ def complete(log: Log, topics: Topics, name: str) -> bool:
     place = (topics.wire(name), 0)
     start = log.begin(*place)
     while start < (end := log.end(*place)):
-        read = [NewRecord(r.topic, 0, r.key, r.value, r.headers) for r in newest_stretches.all_between(log, place, start, end)]
+        read = [NewRecord(r.topic, 0, r.key, r.value, r.headers) for r in reverse_log_reader.all_between(log, place, start, end)]
         log.append({copy.key: copy for copy in copies_of(read, topics)}.values())
         start = end
     log.append([NewRecord(topics.wire(COPIES[name]), 0, _COMPLETE, b"{}")])

@@ -21,7 +21,7 @@ from agents.app.log_reader import ChangelogRecords, KeptOffsets, TopicAndPartiti
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
-from agents.engine import checkpoint_selection, mark_evidence
+from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.partition_task import evidence
 from streams.sources.clock import wall_ms
@@ -147,7 +147,7 @@ class Recovery:
         }
         there = await log_reader.records_at(self.plan.where, offsets)
         shown = {name: evidence(stretch.end, there.get((host.wires[name], partition))) for name, stretch in inputs.items()}
-        return mark_evidence.objection(mark, shown, now_ms=wall_ms())
+        return checkpoint_validation.objection(mark, shown, now_ms=wall_ms())
 
     async def _loaded(
         self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]

@@ -13,8 +13,8 @@ from datetime import datetime
 from math import nan
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent, StageTurn
-from agents.backtest.other_rules import OtherRules, RulesInForce
 from agents.backtest.recording import Recording
+from agents.backtest.what_if_rules import OtherRules, RulesInForce
 from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, Event
 from agents.logic.vertical.decision_builder import RecommendationBatch

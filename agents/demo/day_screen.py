@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agents.demo import sentences
+from agents.demo import event_narration
 from agents.demo.day_state import DayState, WorkloadRow
 from agents.demo.usage_curve import SLICE_SECONDS
 from schemas.outcomes import Action
@@ -57,7 +57,7 @@ def plain(state: DayState, story: ScreenFrame) -> str:
     return (
         f"{story.progress:4.0%}, {_when(state)}: "
         f"cpu {now.cpu_requested:.1f} requested {now.cpu_used:.1f} used, "
-        f"memory {sentences.memory(now.memory_requested)} requested {sentences.memory(now.memory_used)} used, "
+        f"memory {event_narration.memory(now.memory_requested)} requested {event_narration.memory(now.memory_used)} used, "
         f"{_nodes(state)}"
         f"{_scaled(state)}"
         f"{_counted(state)}"
@@ -102,7 +102,7 @@ def _curves(state: DayState) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     last = day[-1] if day else now
     cores = (f"{now.cpu_requested:.1f}", f"{now.cpu_used:.1f}", f"{last.cpu_recommended:.1f}")
-    sizes = [sentences.memory(size) for size in (now.memory_requested, now.memory_used, last.memory_recommended)]
+    sizes = [event_narration.memory(size) for size in (now.memory_requested, now.memory_used, last.memory_recommended)]
     _curve(grid, "CPU cores", [m.cpu for m in day], cores)
     _curve(grid, "memory", [m.memory for m in day], sizes)
     groups = state.nodes.by_slice(state.at, [SLICE_SECONDS * number for number in sorted(state.curve.slices)[-_SLICES:]])
@@ -153,13 +153,13 @@ def _workloads(rows: Sequence[WorkloadRow], shown: int) -> RenderableType:
         table.add_row(
             f"{row.workload.namespace}/{row.workload.name}",
             str(row.pods),
-            sentences.cpu(row.cpu_requested),
-            _shade(sentences.cpu(row.cpu_used), row.cpu_used, row.cpu_requested),
-            sentences.memory(row.memory_requested),
-            _shade(sentences.memory(row.memory_used), row.memory_used, row.memory_requested),
+            event_narration.cpu(row.cpu_requested),
+            _shade(event_narration.cpu(row.cpu_used), row.cpu_used, row.cpu_requested),
+            event_narration.memory(row.memory_requested),
+            _shade(event_narration.memory(row.memory_used), row.memory_used, row.memory_requested),
             Text("not yet", style="dim")
             if row.target is None
-            else f"{sentences.cpu(row.target.cpu)} · {sentences.memory(row.target.memory)}",
+            else f"{event_narration.cpu(row.target.cpu)} · {event_narration.memory(row.target.memory)}",
             Text(str(row.ooms), style="bold red" if row.ooms else "dim"),
         )
     if len(rows) > shown:

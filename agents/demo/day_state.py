@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agents.demo import sentences
+from agents.demo import event_narration
 from agents.demo.node_curve import NodeCurve
 from agents.demo.replica_curve import ReplicaCurve
 from agents.demo.usage_curve import UsageCurve, UsageTotals
@@ -93,7 +93,7 @@ class DayState:
     _container_targets: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     _replica_plans: dict[str, ReplicasPlanned] = field(default_factory=dict)
     _node_plans: dict[str, ScaleUpPlanned | NodeRemovalPlanned] = field(default_factory=dict)
-    _planned: dict[str, tuple[sentences.Planned, RequestsRecommended | None]] = field(default_factory=dict)
+    _planned: dict[str, tuple[event_narration.Planned, RequestsRecommended | None]] = field(default_factory=dict)
     """Plans by id, each with the recommendation it rests on."""
     _ooms: Counter[str] = field(default_factory=Counter)
     _restarts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class DayState:
 
     def _target(self, key: str) -> Amounts | None:
         recommended = self._targets.get(key)
-        return None if recommended is None else sentences.together(c.target for c in recommended.containers)
+        return None if recommended is None else event_narration.together(c.target for c in recommended.containers)
 
     def _recommendation(self, recommended: RequestsRecommended) -> None:
         key = recommended.workload.key
@@ -234,7 +234,7 @@ class DayState:
         if self._first((killed.pod.uid, killed.container, killed.restarts)):
             self.ooms += 1
             self._ooms[killed.workload.key] += 1
-            self.actions.append(sentences.oom(killed))
+            self.actions.append(event_narration.oom(killed))
 
     def _decision(self, decision: ResizePlanned | EvictionPlanned | UpdateRefused) -> None:
         if not self._first(decision.id):
@@ -243,7 +243,7 @@ class DayState:
         if isinstance(decision, UpdateRefused):
             self.refusals[decision.guard] += 1
             if self.refusals[decision.guard] == 1:
-                self.actions.append(sentences.refused(decision))
+                self.actions.append(event_narration.refused(decision))
         else:
             lately = self._lately.get(decision.workload.key, ())
             rests_on = max((each for each in lately if each.at < decision.at), key=lambda each: each.at, default=None)
@@ -251,7 +251,7 @@ class DayState:
 
     def _control(self, control: ControlChanged) -> None:
         if control.paused != self.paused:
-            self.actions.append(sentences.paused(control))
+            self.actions.append(event_narration.paused(control))
         self.mode, self.paused = control.mode, control.paused
 
     def _outcome(self, outcome: ActionFinished) -> None:
@@ -263,16 +263,16 @@ class DayState:
         self.done[outcome.action] += 1
         node_plan = self._node_plans.get(outcome.decision)
         if node_plan is not None:
-            self.actions.append(sentences.nodes_changed(outcome, node_plan))
+            self.actions.append(event_narration.nodes_changed(outcome, node_plan))
         replica_plan = self._replica_plans.get(outcome.decision)
         if replica_plan is not None and replica_plan.replicas != replica_plan.current:
-            self.actions.append(sentences.scaled(outcome, replica_plan))
+            self.actions.append(event_narration.scaled(outcome, replica_plan))
         decision, recommended = self._planned.get(outcome.decision, (None, None))
         if decision is not None:
             self.explained[outcome.action] = decision.id
-            if self.after_kill is None and sentences.after_kill(decision, recommended):
+            if self.after_kill is None and event_narration.after_kill(decision, recommended):
                 self.after_kill = decision.id
-            self.actions.append(sentences.done(outcome, decision, recommended))
+            self.actions.append(event_narration.done(outcome, decision, recommended))
 
     def _first(self, name: object) -> bool:
         if name in self._seen:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from agents.demo import sentences
+from agents.demo import event_narration
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
@@ -54,7 +54,7 @@ def compared(state: DayState) -> Table:
         table.add_column(name, justify="right" if name else "left")
     table.add_row("CPU cores", *(f"{whole.cpu[i] / rounds:.2f}" for i in (1, 0, 2)))
     table.add_row("... of them not used", "", *_unused(whole.cpu))
-    table.add_row("memory", *(sentences.memory(whole.memory[i] / rounds) for i in (1, 0, 2)))
+    table.add_row("memory", *(event_narration.memory(whole.memory[i] / rounds) for i in (1, 0, 2)))
     table.add_row("... of it not used", "", *_unused(whole.memory))
     return table
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.demo import sentences
+from agents.demo import event_narration
 from agents.demo.day_state import DayState
 from schemas.outcomes import Action
 
@@ -34,7 +34,7 @@ def compared(console: Console, without: DayState, having: DayState) -> None:
         table.add_row(*row)
     console.print(table)
     for name, day in (("without", without), ("with", having)):
-        remark = sentences.kills_and_restarts(day.ooms, day.restarts)
+        remark = event_narration.kills_and_restarts(day.ooms, day.restarts)
         if remark:
             console.print(Text(f"  {name} Ullage, {remark}", style="dim"), soft_wrap=not console.is_terminal)
 
@@ -47,7 +47,7 @@ def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
         ("CPU requested and not used (slack)", *(f"{day.cpu_slack:.0%}" for day in days)),  # type: ignore[list-item]  # two each
         ("memory requested and not used", *(f"{day.memory_slack:.0%}" for day in days)),  # type: ignore[list-item]
         ("cores requested at the end", *(f"{m[0].cpu_requested:.1f}" if m else "-" for m in last)),  # type: ignore[list-item]
-        ("memory requested at the end", *(sentences.memory(m[0].memory_requested) if m else "-" for m in last)),  # type: ignore[list-item]
+        ("memory requested at the end", *(event_narration.memory(m[0].memory_requested) if m else "-" for m in last)),  # type: ignore[list-item]
         *_nodes(without, having),
         *_replicas(without, having),
         ("containers OOM-killed", str(without.ooms), str(having.ooms)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas.times import to_ms
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.codec.event_codec import header, tick_number
 from streams.log.log_port import Log, Record
 from streams.log_range import event_time_ms, has_topic
@@ -40,7 +40,7 @@ def read(log: Log, wire: str, since: datetime, *, most: int = MOST) -> NewestRec
     found: dict[object, Record] = {}
     complete = True
     places = [(wire, partition) for partition in range(log.partitions(wire))] if has_topic(log, wire) else []
-    for records in newest_stretches.last(log, places, most).values():
+    for records in reverse_log_reader.last(log, places, most).values():
         if records and event_time_ms(records[0]) >= to_ms(since) and records[0].offset > log.begin(wire, records[0].partition):
             complete = False
         for record in records:

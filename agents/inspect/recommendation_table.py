@@ -13,7 +13,7 @@ from itertools import chain
 
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.codec.event_codec import header
 from streams.codec.requests_reader import RecommendedAmounts, RecommendedRequests, RequestedAmounts, RequestsReader
 from streams.log.log_port import Record
@@ -80,7 +80,7 @@ def _recommendations(
 ) -> Iterator[RecommendedRequests]:
     """The newest of each workload: the highest turn, as a worker may have repeated an older one."""
     newest: dict[str, tuple[int, Record]] = {}
-    stretches = newest_stretches.since(context.log, context.topics.wire("recommendations"), since)
+    stretches = reverse_log_reader.since(context.log, context.topics.wire("recommendations"), since)
     for record in chain.from_iterable(stretches):
         ident = (header(record, "ce_id") or "").split("/", 4)
         key = (record.key or b"").decode(errors="replace")
@@ -99,7 +99,7 @@ def _newest_pods(
 ) -> Mapping[str, Sequence[RequestedAmounts]]:
     """The containers of the newest pod of each workload."""
     found: dict[str, Sequence[RequestedAmounts]] = {}
-    for stretch in newest_stretches.since(context.log, context.topics.wire("pod-changes"), now - _POD_REACH):
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _POD_REACH):
         newest: dict[str, Record] = {}
         for record in stretch:
             key = (record.key or b"").decode(errors="replace")

@@ -26,7 +26,7 @@ from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -94,7 +94,7 @@ def run(settings: Settings, of: str, namespaces: Sequence[str], form: OutputForm
 def read_fleet(context: LogContext, now: datetime) -> Fleet:
     """What there is of the context's cluster."""
     fleet, seen = Fleet(), set[str]()
-    for stretch in newest_stretches.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if (
@@ -106,7 +106,7 @@ def read_fleet(context: LogContext, now: datetime) -> Fleet:
                 if isinstance(event, PodChanged):
                     fleet.pods[event.pod.uid] = event
     known = set[str]()
-    for stretch in newest_stretches.since(context.log, context.topics.wire("cluster-changes"), now - _REACH):
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("cluster-changes"), now - _REACH):
         for record in reversed(stretch):
             node = context.codec.decode_or_none(record)
             if isinstance(node, NodeChanged | NodeRemoved) and node.cluster == context.cluster and node.node not in known:
@@ -153,7 +153,7 @@ def _usage(
     cpu: dict[str, list[float]] = {key: [] for key in workloads}
     memory: dict[str, list[float]] = {key: [] for key in workloads}
     minutes: dict[int, tuple[_Seen, _Seen]] = {}
-    for stretch in newest_stretches.since(context.log, context.topics.wire("pod-metrics"), since):
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-metrics"), since):
         oldest: dict[int, int] = {}
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
@@ -184,7 +184,7 @@ def _add_up(seen: tuple[_Seen, _Seen], totals: tuple[dict[str, list[float]], dic
 def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
     """The CPU that is expected of the workloads of which something is forecast."""
     found: dict[str, Sequence[float]] = {}
-    for stretch in newest_stretches.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
         for record in reversed(stretch):
             event = context.codec.decode_or_none(record)
             if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in found:

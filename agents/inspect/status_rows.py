@@ -18,7 +18,7 @@ from schemas.facts.sources import SourceReported
 from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.codec.event_codec import header, latest_tick
 from streams.errors import BadRecord
 from streams.log.log_port import Log
@@ -134,7 +134,7 @@ def _turn(log: Log, topic: str, partition: int) -> int | None:
     if not has_topic(log, topic) or partition >= log.partitions(topic):
         return None
     for count in _TAIL:
-        records = newest_stretches.last(log, [(topic, partition)], count)[topic, partition]
+        records = reverse_log_reader.last(log, [(topic, partition)], count)[topic, partition]
         found = [_decoded(record.value) for record in records if is_mark(record.key or b"")]
         turns = [mark.turn for mark in found if mark is not None]
         if turns:

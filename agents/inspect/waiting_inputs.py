@@ -8,7 +8,7 @@ from agents.pipeline import stages, ticked_topics
 from agents.settings.tree import Settings
 from schemas import times
 from schemas.units import Seconds
-from streams import newest_stretches, newest_ticks
+from streams import newest_ticks, reverse_log_reader
 from streams.codec.event_codec import tick_number
 from streams.log.log_port import Log, Record
 from streams.log_range import has_topic
@@ -37,7 +37,7 @@ def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]
     """The inputs whose newest tick is more than `within` behind another input of a stage that reads both."""
     names = [name for name in ticked_topics() if has_topic(log, topics.wire(name))]
     found = []
-    ends = newest_stretches.last(log, [(topics.wire(n), p) for n in names for p in range(topics.partitions)], _FIRST_LOOK)
+    ends = reverse_log_reader.last(log, [(topics.wire(n), p) for n in names for p in range(topics.partitions)], _FIRST_LOOK)
     for partition in range(topics.partitions):
         newest = {name: _newest(log, (topics.wire(name), partition), ends) for name in names}
         waiting: dict[str, tuple[Seconds, list[str]]] = {}

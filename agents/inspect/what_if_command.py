@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 
 from agents import garbage_collector, rules_in_log
-from agents.backtest.other_rules import OtherRules
 from agents.backtest.what_if import Container, PlannedUpdate, StretchDecisions, WhatIf, what_if
+from agents.backtest.what_if_rules import OtherRules
 from agents.inspect import output_table
 from agents.operate import policy_file
 from agents.pipeline import stages

@@ -16,8 +16,8 @@ from agents.logic.nodes.aws.node_templates import (
     MixedPolicy,
     TemplateSource,
 )
-from agents.processes.holder import Turns, holder_lease
 from agents.processes.output import note
+from agents.processes.process_lease import Turns, holder_lease
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time

@@ -12,8 +12,8 @@ from functools import partial
 from agents.logic.nodes.expanders import Expander
 from agents.processes import dependencies
 from agents.processes.adapter_queries import AdapterQueries
-from agents.processes.holder import holder_lease
 from agents.processes.output import note
+from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from agents.processes.holder import Turns, holder_lease
 from agents.processes.output import note
+from agents.processes.process_lease import Turns, holder_lease
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time

@@ -6,11 +6,11 @@ logging is global. No decision ever depends on anything in here.
 
 from agents.telemetry.clock_metrics import ClockMetrics
 from agents.telemetry.consumer_metrics import ConsumerMetrics
+from agents.telemetry.dependency_health import Reach, Sight
 from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from agents.telemetry.observed_log import ObservedLog
-from agents.telemetry.reach import Reach, Sight
 from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
 from agents.telemetry.webhook_metrics import WebhookMetrics

@@ -24,10 +24,10 @@ from agents.log_runner import Runner, TaskStart
 from agents.partition_task import Task, TurnResult, feed_input
 from agents.verify import published_records, record_digest
 from agents.verify.committed_turns import CommittedTurn
-from agents.verify.foreign_rules import ForeignRules
 from agents.verify.input_comparison import InputComparison
 from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
+from agents.verify.unverifiable_turns import ForeignRules
 from schemas.ids import TaskSource
 from schemas.times import from_ms
 from streams.codec.event_codec import header

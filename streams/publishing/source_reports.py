@@ -7,7 +7,7 @@ long the log is. A source that was silent for longer than that is as good as non
 from collections.abc import Iterator
 
 from schemas.facts.sources import SourceReported
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.log_port import Record
@@ -70,6 +70,6 @@ def _last(context: LogContext, name: str, partition: int, count: int) -> Iterato
     wire = context.topics.wire(name)
     if has_topic(context.log, wire):
         end = context.log.end(wire, partition)
-        yield from newest_stretches.between(
+        yield from reverse_log_reader.between(
             context.log, wire, partition, max(context.log.begin(wire, partition), end - count), end
         )

@@ -23,7 +23,7 @@ from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.replicas import hpa_algorithm, replica_proposals
 from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
 from agents.logic.replicas.hpa_pods import HpaPodPhase, HpaPods, MetricSamples, ReadyCondition
-from agents.logic.replicas.load_rings import LoadRings
+from agents.logic.replicas.load_ring_buffers import LoadRings
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
 from tests.support.metrics_api_scene import AT, ehpa, forecast, scene_in_a_folder
 

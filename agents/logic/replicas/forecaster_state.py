@@ -12,7 +12,7 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.due_queue import DueQueue
 from agents.logic.replicas.load_models import LoadModel
-from agents.logic.replicas.load_rings import LoadRings
+from agents.logic.replicas.load_ring_buffers import LoadRings
 from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import WantedIndex, model_key, ring_key, series_key
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject

@@ -11,7 +11,7 @@ from agents.logic.forecast.forecast_values import Forecast, NoForecast, NoForeca
 from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.replicas.ehpa_objects import dsp_block, percentile_block
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
-from agents.logic.replicas.load_rings import STEP
+from agents.logic.replicas.load_ring_buffers import STEP
 from schemas import times as clock
 from schemas.decisions.forecasts import MetricForecast
 from schemas.policies.scaling import AlgorithmOptions

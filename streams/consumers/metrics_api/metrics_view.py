@@ -13,7 +13,7 @@ from typing import Protocol
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
 from schemas.units import Seconds
-from streams.consumers import forecast_reach
+from streams.consumers import forecast_lookback
 from streams.consumers.executing.log_follower import LogFollower
 from streams.decision_view import DecisionView
 from streams.log.log_port import Record
@@ -53,7 +53,7 @@ class MetricsView(LogFollower):
         if self._forecasts is None:
             self._forecasts = DecisionView(log, self._context.codec, forecasts)
         count = self._read_present("policies", (topics.wire("policies"), 0))
-        return count + self._read_last(forecasts, forecast_reach.span(self._longest))
+        return count + self._read_last(forecasts, forecast_lookback.span(self._longest))
 
     def _apply(self, record: Record) -> None:
         if self._context.topics.short(record.topic) == "load-forecasts":
@@ -62,4 +62,4 @@ class MetricsView(LogFollower):
                     self._forecasts.apply(record)
         elif (event := self._context.codec.decode_or_none(record)) is not None and self._index is not None:
             self._index.apply(event)
-            self._longest = max(self._longest, forecast_reach.window(event))
+            self._longest = max(self._longest, forecast_lookback.window(event))

@@ -27,7 +27,7 @@ from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged,
 from schemas.units import Seconds
 from streams import refused_records
 from streams.compacted_copy import read_present
-from streams.consumers import forecast_reach
+from streams.consumers import forecast_lookback
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
@@ -136,8 +136,8 @@ class AutoscalerConsumer:
         present = read_present(log, topics, "policies", 0)
         for record in present:
             self._apply(record)
-        longest = max(map(forecast_reach.window, self._objects.values()), default=Seconds(0.0))
-        span = forecast_reach.span(longest)
+        longest = max(map(forecast_lookback.window, self._objects.values()), default=Seconds(0.0))
+        span = forecast_lookback.span(longest)
         forecasts = self._context.partitions_with("load-forecasts")
         facts = self._context.cluster_partition("pod-changes-by-cluster")
         return Cursor(

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from agents.demo import sentences
+from agents.demo import event_narration
 from agents.demo.day_screen import ScreenFrame, bars, draw, plain
 from agents.demo.day_state import DayState, state_of
 from agents.demo.progress_display import ProgressDisplay
@@ -89,8 +89,8 @@ def test_a_long_line_of_the_tree_goes_on_below_its_beginning() -> None:
     ],
 )
 def test_why_kills_and_restarts_differ_is_said_where_they_do(kills: int, restarts: int, said: str) -> None:
-    assert sentences.kills_and_restarts(kills, restarts).startswith(said)
-    assert bool(sentences.kills_and_restarts(kills, restarts)) == bool(said)
+    assert event_narration.kills_and_restarts(kills, restarts).startswith(said)
+    assert bool(event_narration.kills_and_restarts(kills, restarts)) == bool(said)
 
 
 def test_a_view_of_nothing_can_be_drawn() -> None:
@@ -134,7 +134,7 @@ def test_the_reason_is_given_in_what_was_requested_and_what_was_recommended(
     recommended = RequestsRecommended("r", START, CART, (ContainerRecommendation("app", *amounts),), {})
     expect = {"app": Amounts(Cores(requested[0]), Bytes(requested[1] * MIB))}
     planned = EvictionPlanned("e", START, START, CART, PodName("shop", "cart-a", "a"), expect, {})
-    assert sentences.reason(planned, recommended) == says
+    assert event_narration.reason(planned, recommended) == says
 
 
 def test_a_pod_that_was_killed_lately_is_changed_because_of_that_and_no_other_pod_is() -> None:
@@ -143,6 +143,6 @@ def test_a_pod_that_was_killed_lately_is_changed_because_of_that_and_no_other_po
     )
     recommended = RequestsRecommended("r", START, CART, (), {}, last_oom=kill)
     planned = EvictionPlanned("e", START, START, CART, kill.pod, {}, {})
-    assert sentences.reason(planned, recommended) == "it was OOM-killed at 06:25"
-    assert sentences.reason(replace(planned, pod=PodName("shop", "cart-b", "b")), recommended) == ""
-    assert sentences.reason(replace(planned, at=START + timedelta(hours=1)), recommended) == ""
+    assert event_narration.reason(planned, recommended) == "it was OOM-killed at 06:25"
+    assert event_narration.reason(replace(planned, pod=PodName("shop", "cart-b", "b")), recommended) == ""
+    assert event_narration.reason(replace(planned, at=START + timedelta(hours=1)), recommended) == ""

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.logic.nodes.scheduling import audience_index
-from agents.logic.nodes.scheduling.audience_index import RulesByAudience, ShapesByLabel
+from agents.logic.nodes.scheduling import selector_index
 from agents.logic.nodes.scheduling.label_columns import Counts, LabelTable, Mask, grown
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
@@ -24,6 +23,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
     Toleration,
 )
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
+from agents.logic.nodes.scheduling.selector_index import RulesByAudience, ShapesByLabel
 from agents.logic.nodes.scheduling.topology_counts import (
     AllOf,
     AntiAffinityHolders,
@@ -282,7 +282,7 @@ class ScheduledCluster:
             found += [
                 tally
                 for tally in self._held.meant(body, seen)
-                if all(hears(one, body, self.namespaces) for one in audience_index.audiences(tally.rule))
+                if all(hears(one, body, self.namespaces) for one in selector_index.audiences(tally.rule))
             ]
             self._feared[shape] = (self._held.size, found)
         return found

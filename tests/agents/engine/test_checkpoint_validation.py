@@ -3,7 +3,7 @@
 import pytest
 
 from agents.engine.checkpoint_selection import CheckpointMark
-from agents.engine.mark_evidence import NO_TICK, InputEvidence, objection
+from agents.engine.checkpoint_validation import NO_TICK, InputEvidence, objection
 
 NOW = 1_800_000_000_000
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.codec import event_codec
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
@@ -18,7 +18,7 @@ WIRE = TOPICS.wire("pod-changes")
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
     """In each of two partitions a tick a second for 100 s, and after each tenth a record of that second."""
-    monkeypatch.setattr(newest_stretches, "_FIRST", 22)
+    monkeypatch.setattr(reverse_log_reader, "_FIRST", 22)
     made = MemoryLog()
     made.create(WIRE, 2)
     for second in range(100):
@@ -35,20 +35,20 @@ def keys(records: object) -> list[int]:
 
 
 def test_the_newest_stretch_comes_first_and_ticks_never(log: MemoryLog) -> None:
-    stretches = [keys(stretch) for stretch in newest_stretches.since(log, WIRE, START)]
+    stretches = [keys(stretch) for stretch in reverse_log_reader.since(log, WIRE, START)]
     assert stretches[0] == [80, 90, 80, 90]
     assert sorted(key for stretch in stretches for key in stretch) == sorted([*range(0, 100, 10)] * 2)
     assert len(stretches) == 3
 
 
 def test_it_ends_with_the_stretch_that_begins_before_the_moment(log: MemoryLog) -> None:
-    stretches = [keys(stretch) for stretch in newest_stretches.since(log, WIRE, START + timedelta(seconds=85))]
+    stretches = [keys(stretch) for stretch in reverse_log_reader.since(log, WIRE, START + timedelta(seconds=85))]
     assert stretches == [[80, 90, 80, 90]]
 
 
 def test_a_topic_that_is_not_there_has_none(log: MemoryLog) -> None:
-    assert list(newest_stretches.since(log, TOPICS.wire("outcomes"), START)) == []
+    assert list(reverse_log_reader.since(log, TOPICS.wire("outcomes"), START)) == []
 
 
 def test_a_range_comes_without_its_ticks(log: MemoryLog) -> None:
-    assert keys(newest_stretches.between(log, WIRE, 1, 0, 13)) == [0, 10]
+    assert keys(reverse_log_reader.between(log, WIRE, 1, 0, 13)) == [0, 10]
