@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from agents.log_runner import Runner
+from agents.logic.updates.updater import PROGRAM
 from agents.pipeline import stages as pipeline
 from agents.settings import loading
 from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
@@ -198,7 +199,7 @@ def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_th
     there = published(log, day.topics)
     assert report.decisions == sum(len(there[name]) for name in there if name != "pod-updates")
     assert [says.split(":")[0] for says in report.foreign] == ["updater, partition 0", "updater, partition 1"]
-    assert "a program of before rules stood in the log decided, and this program has version 5" in report.foreign[0]
+    assert f"a program of before rules stood in the log decided, and this program has version {PROGRAM}" in report.foreign[0]
 
 
 def published(log: MemoryLog, topics: Topics) -> dict[str, set[str | None]]:
