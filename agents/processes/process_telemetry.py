@@ -10,7 +10,6 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry
 
 from agents.processes import dependencies
-from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import HealthServer, ObservedLog, Reach, logging_setup
@@ -102,8 +101,11 @@ def serving(
 def running_source(
     name: str, settings: Settings, metrics_of: Callable[[CollectorRegistry, Topics], Observer]
 ) -> Iterator[tuple[Log, Topics, Observer]]:
-    """Open the log for a source until the process is stopped, with what it appends observed by its metrics."""
+    """Open the log for a source, with what it appends observed by its metrics.
+
+    Callers put `until_stopped` around it: a signal may come before this yields.
+    """
     topics = log_factory.topics(settings)
-    with until_stopped(), telemetry_for(name, settings) as telemetry, log_factory.log(settings) as log:
+    with telemetry_for(name, settings) as telemetry, log_factory.log(settings) as log:
         metrics = metrics_of(telemetry.registry, topics)
         yield telemetry.observe(log, metrics), topics, metrics

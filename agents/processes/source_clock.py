@@ -12,6 +12,7 @@ from functools import partial
 from agents.pipeline import ticked_topics
 from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
+from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ClockMetrics
@@ -28,7 +29,7 @@ PATIENCE = 1.0
 def run(settings: Settings, *, in_step: bool) -> None:
     """Tick until stopped."""
     ours = settings.clock
-    with running_source("clock", settings, partial(ClockMetrics, ticked=ticked_topics())) as (log, topics, _):
+    with until_stopped(), running_source("clock", settings, partial(ClockMetrics, ticked=ticked_topics())) as (log, topics, _):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with log_factory.log(settings) as aside:
             time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)

@@ -6,6 +6,7 @@ from functools import partial
 
 from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
+from agents.processes.signals import until_stopped
 from agents.processes.simulated_cluster import open_shop
 from agents.settings import log_factory
 from agents.settings.tree import Settings
@@ -23,7 +24,10 @@ from streams.topics import Topics
 def run(settings: Settings, port: int) -> None:
     """Live on the log's ticks until stopped, and answer like an API server on `port`."""
     ours = settings.cluster
-    with running_source("simulated", settings, partial(SourceMetrics, source="simulated")) as (log, topics, metrics):
+    with (
+        until_stopped(),
+        running_source("simulated", settings, partial(SourceMetrics, source="simulated")) as (log, topics, metrics),
+    ):
         start = ours.start or _next_tick(log, topics)
         period = timedelta(seconds=ours.period_seconds)
         chosen = ShopSettings(ours.name, ours.seed, start, period)

@@ -7,6 +7,7 @@ from pathlib import Path
 from agents.pipeline import ticked_topics
 from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
+from agents.processes.signals import until_stopped
 from agents.settings.tree import Settings
 from agents.telemetry import SourceMetrics
 from schemas import times
@@ -20,7 +21,11 @@ from streams.topics import Topics
 
 def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> None:
     """Play a trace at `speed`, or so that all of it takes `seconds` of real time."""
-    with running_source("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _), Trace(file) as trace:
+    with (
+        until_stopped(),
+        running_source("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _),
+        Trace(file) as trace,
+    ):
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         context = LogContext.of(log, topics, settings.cluster.name)
