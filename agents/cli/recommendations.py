@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from agents.cli.options import At, CommonOptions, Output, given
 from agents.cli.pause import Cluster
@@ -23,7 +23,9 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
         Parameter(help="What to recommend: requests of containers, replicas of workloads, or nodes that may go."),
     ] = "requests",
     since: Annotated[str, Parameter(help="For replicas: over how much of the past, such as `7d`.")] = "1d",
-    limit: Annotated[int | None, Parameter(help="Only so many rows, those that save most.")] = None,
+    limit: Annotated[
+        int | None, Parameter(help="Only so many rows, those that save most.", validator=validators.Number(gte=1))
+    ] = None,
     output: Output = "table",
     at: At = None,
     cluster: Cluster = None,

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
@@ -10,7 +10,7 @@ from agents.cli.options import CommonOptions, given
 Form = Annotated[
     Literal["table", "json", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
 ]
-Limit = Annotated[int | None, Parameter(help="Only so many lines.")]
+Limit = Annotated[int | None, Parameter(help="Only so many lines.", validator=validators.Number(gte=1))]
 
 
 def timeline(  # noqa: PLR0913  # the flags of a command

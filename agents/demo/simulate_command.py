@@ -58,10 +58,17 @@ def run(file: Path, flags: SimulateFlags) -> None:
     with stoppable():
         state = _played(scenario, day, log, flags)
     if flags.keep is not None:
-        flags.keep.mkdir(parents=True, exist_ok=True)
+        _make_folder(flags.keep)
         kept_log.save(log, day.topics, day.settings(), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
     _print(state, scenario, as_json=flags.as_json)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--keep '{folder}' cannot be made: {error.strerror}; name a folder that you may write to") from error
 
 
 def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) -> DayState:

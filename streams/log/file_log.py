@@ -50,6 +50,8 @@ class FileLog:
         """The partitions of the index by `topic:partition`, as lines spell them."""
         self._lock = threading.RLock()
         self._read_to, self._line = 0, 0
+        if self.path.is_char_device() or self.path.is_fifo() or self.path.is_socket():  # which may be read for ever
+            raise BadInput(f"the log file '{self.path}' cannot be opened: it is a device, a pipe or a socket")
         try:
             self._file = os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)
         except OSError as error:

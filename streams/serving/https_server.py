@@ -9,7 +9,7 @@ import asyncio
 import ssl
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,16 @@ _START = 10.0
 """Seconds until a server that was started must listen."""
 _ACCEPTED = 0.25
 """Seconds for the connections that were accepted last to bring their request, once nothing listens any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateAnswer:
+    """What a handler would rather say than 503 when its time is over; it leaves that in the request."""
+
+    make: Callable[[], web.Response]
+
+
+LATE_ANSWER = web.RequestKey("LATE_ANSWER", LateAnswer)
 
 
 class CertificateHolder:
@@ -222,6 +232,9 @@ def _bounded(deadline: Seconds) -> Middleware:
         except TimeoutError:
             if not request.content.at_eof():
                 return web.Response(status=408, text=f"the request was not there within {deadline:g} s\n")
+            late: LateAnswer | None = request.get(LATE_ANSWER)
+            if late is not None:
+                return late.make()
             return web.Response(status=503, text=f"no answer within {deadline:g} s\n")
 
     return bounded

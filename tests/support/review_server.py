@@ -15,7 +15,7 @@ from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.owner_lookups import OwnerLookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint, WebhookWatcher
 from streams.serving.certificates import self_made
-from streams.serving.https_server import CertificateHolder, HttpsServer
+from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
 _CERTIFICATE = self_made(("127.0.0.1",), datetime.now(UTC))
 
@@ -28,13 +28,13 @@ class ReplicaSets:
 
 
 @contextmanager
-def serving(admission: Admission, watcher: WebhookWatcher) -> Iterator[HttpsServer]:
+def serving(admission: Admission, watcher: WebhookWatcher, limits: ServerLimits | None = None) -> Iterator[HttpsServer]:
     """Listens on loopback while it is entered."""
     holder = CertificateHolder()
     holder.load(_CERTIFICATE.certificate, _CERTIFICATE.key)
     with ThreadPoolExecutor(4) as pool:
         endpoint = ReviewEndpoint(admission, OwnerLookups(ReplicaSets(), pool, watcher, patience=Seconds(1.0)), watcher)
-        with HttpsServer([web.post("/{path:.*}", endpoint.serve)], holder) as server:
+        with HttpsServer([web.post("/{path:.*}", endpoint.serve)], holder, limits=limits) as server:
             yield server
 
 

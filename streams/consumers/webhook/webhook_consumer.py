@@ -29,7 +29,7 @@ from streams.consumers.webhook.review import Found, Review, Topmost, UnknownOwne
 from streams.consumers.webhook.status_lease import StatusLease
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.serving.certificate_keeper import CertificateKeeper
-from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
+from streams.serving.https_server import LATE_ANSWER, CertificateHolder, HttpsServer, LateAnswer, ServerLimits
 
 LARGEST = 5 * 1024 * 1024
 """Bytes of a review that are read; upstream's bound. The rest is not kept, and the review is then let through."""
@@ -154,7 +154,9 @@ class ReviewEndpoint:
         began = time.perf_counter()
         body = await _read(request)
         read = time.perf_counter()
+        request[LATE_ANSWER] = LateAnswer(lambda: web.Response(body=self._late(body, began), content_type="application/json"))
         answer = await self._decided(body, began)
+        del request[LATE_ANSWER]  # from here on an answer is on its way, and a second one would spoil it
         admitted = time.perf_counter()
         response = web.Response(body=answer, content_type="application/json")
         await response.prepare(request)
@@ -171,14 +173,18 @@ class ReviewEndpoint:
 
     async def _decided(self, body: bytes, began: float) -> bytes:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(began + _PATIENCE - time.perf_counter()):  # the time to read it counts, too
                 return await self._answer(body, began)
         except TimeoutError:
-            why = f"its review of {len(body)} bytes took longer than {_PATIENCE:g} s"
+            return self._late(body, began)
         except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
             _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
             why = f"a fault of the webhook's own, {type(fault).__name__}"
         return self._admission.let_through(body, why, time.perf_counter() - began)
+
+    def _late(self, body: bytes, began: float) -> bytes:
+        taken = time.perf_counter() - began
+        return self._admission.let_through(body, f"its review of {len(body)} bytes took longer than {taken:.1f} s", taken)
 
     async def _answer(self, body: bytes, began: float) -> bytes:
         wanted = list[ControllerKey]()

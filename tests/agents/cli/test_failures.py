@@ -13,6 +13,7 @@ from agents import cli
 from tests.support.commands import ROOT
 
 NOWHERE = ("--brokers", "127.0.0.1:1")
+LOG = ("--log", "log.jsonl")
 NO_LOG = ("--set", "log.kind=file", "--set", "log.path=absent.jsonl")
 
 FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
@@ -65,11 +66,73 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("a heap of nothing", ("broker", "--heap", "1"), 2, "Kafka needs at least"),
     ("a form that is none", ("status", "-o", "xml"), 2, "xml"),
     ("a version of nothing", ("why",), 2, ""),
+    ("garbage as a trace", ("backtest", "garbage.parquet"), 2, "reading the trace 'garbage.parquet' did not work"),
+    ("garbage as a CSV trace", ("scan", "--from-file", "garbage.csv"), 2, "reading the trace 'garbage.csv' did not work"),
+    ("an empty trace", ("backtest", "empty.csv"), 2, "'empty.csv' has no column for container"),
+    ("a folder as a trace", ("backtest", "folder"), 2, "there is no trace at 'folder/usage.parquet'"),
+    ("garbage as an incident", ("import", "garbage.parquet"), 2, "'garbage.parquet' cannot be read as Parquet; was it cut off?"),
+    ("garbage as an incident to look at", ("replay", "--log", "garbage.parquet"), 2, "was it cut off?"),
+    ("no incident", ("import", "absent.parquet"), 2, "the incident file 'absent.parquet' does not exist"),
+    ("garbage as a log", ("status", "--log", "garbage.csv"), 2, "'garbage.csv' is not a log file"),
+    ("a pipe of zeros as a log", ("replay", "--export", "/dev/full", *LOG), 2, "'/dev/full' cannot be opened: it is a device"),
+    ("garbage as a policy", ("policy", "apply", "garbage.csv", *LOG), 2, "the policy file 'garbage.csv' is no YAML"),
+    ("a folder as a policy", ("policy", "apply", "folder", *LOG), 2, "the policy file 'folder' cannot be read: Is a directory"),
+    ("garbage as a scenario", ("simulate", "garbage.csv"), 2, "the scenario 'garbage.csv' is no YAML"),
+    ("a folder as a scenario", ("simulate", "folder"), 2, "the scenario 'folder' cannot be read: Is a directory"),
+    ("a scenario kept nowhere", ("simulate", "day.yaml", "--keep", "/proc/ullage"), 2, "--keep '/proc/ullage' cannot be made"),
+    ("a scenario kept in a file", ("simulate", "day.yaml", "--keep", "day.yaml"), 2, "--keep 'day.yaml' cannot be made"),
+    ("garbage as settings", ("status", "--config", "garbage.csv"), 2, "the settings file 'garbage.csv' cannot be read as YAML"),
+    ("a folder as settings", ("status", "--config", "folder"), 2, "the settings file 'folder' cannot be read: Is a directory"),
+    ("no kubeconfig", ("scan", "--kubeconfig", "absent"), 2, "cluster.kubeconfig 'absent' is no file"),
+    ("a kubeconfig without a context", ("up", "--kubeconfig", "bare"), 2, "Expected key current-context"),
+    ("a context that is not there", ("scan", "--kubeconfig", "bare", "-c", "prod"), 2, "cluster.context 'prod' cannot be used"),
+    ("garbage as a kubeconfig", ("source", "kube", "--set", "cluster.kubeconfig=garbage.csv", *LOG), 2, "cannot be used"),
+    ("no Prometheus", ("scan", "-p", "http://127.0.0.1:1"), 1, "nobody answers there: is the address right?"),
+    ("a Prometheus that is no address", ("scan", "-p", "nonsense"), 2, "it must be an address such as"),
+    ("an incident nowhere", ("export", "nowhere/x.parquet", *LOG), 2, "'nowhere/x.parquet' cannot be written"),
+    ("an incident where nobody may write", ("export", "/proc/x.parquet", *LOG), 2, "'/proc/x.parquet' cannot be written"),
+    ("an incident with another ending", ("export", "folder", *LOG), 2, "it must end in .parquet"),
+    ("a topic to export that is none", ("export", "x.parquet", "--topic", "nope", *LOG), 2, "--topic 'nope' is none; there are"),
+    ("a folder as a report", ("report", "folder", *LOG), 2, "the report 'folder' cannot be written: Is a directory"),
+    ("a report nowhere said", ("report", *LOG), 2, "give a file to write, or --live"),
+    ("an unknown cluster to act on", ("mode", "apply", "--cluster", "prod", *LOG), 2, "no source has named a cluster 'prod'"),
+    ("an unknown cluster to pause", ("pause", "--reason", "x", "--cluster", "prod", *LOG), 2, "the log has 'demo'"),
+    ("an unknown cluster to plan for", ("plan", "--cluster", "prod", *LOG), 2, "no source has named a cluster 'prod'"),
+    ("a workload that is none", ("history", "web", *LOG), 2, "nothing was ever recommended for a workload 'web'"),
+    ("a pod that is none", ("why-not", "web", *LOG), 2, "no source has published a pod 'web' of cluster 'demo'"),
+    ("a decision that is none", ("why", "web", *LOG), 2, "no decision in the log has the id"),
+    ("a time for revert that is none", ("revert", "--since", "long", *LOG), 2, "--since 'long' is neither"),
+    ("fewer than no records", ("tap", "pod-updates", "--limit", "-1", *LOG), 2, "--limit"),
+    ("fewer than no rows", ("recommendations", "--limit", "-1", *LOG), 2, "--limit"),
+    ("no lines at all", ("timeline", "--limit", "0", *LOG), 2, "--limit"),
+    ("fewer than no rows of a scan", ("scan", "--from-file", "day.csv", "--limit", "-1"), 2, "--limit"),
+    ("a policy that is none", ("diff", "nope", "upstream", "--data", "absent.csv"), 2, "'nope' is no policy"),
+    ("a demo backwards", ("demo", "--seconds", "-1"), 2, "demo.seconds is '-1.0'"),
 )
 
 
+DAY = """\
+length: 10m
+nodes: {count: 1, cpu: 4, memory: 8Gi}
+workloads:
+- name: shop/cart
+  replicas: 1
+  load: {shape: diurnal, low: 0.05, high: 0.45, memory: 180, swing: 60}
+  requests: {cpu: 500m, memory: 512Mi}
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of a short day of cluster `demo`."""
+    folder = tmp_path_factory.mktemp("day")
+    (folder / "day.yaml").write_text(DAY)
+    assert cli.run(["simulate", str(folder / "day.yaml"), "--keep", str(folder)]) == 0
+    return folder / "log.jsonl"
+
+
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def desk(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """A folder with some files that make no sense; the names that may be in it."""
     monkeypatch.chdir(tmp_path)
     for variable in [name for name in os.environ if name.startswith("ULLAGE_") or name == "KUBECONFIG"]:
@@ -81,10 +144,17 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
         "bad.yaml": "a: [",
         "list.yaml": "- a\n",
         "bad.csv": "no,trace\n1\n",
+        "empty.csv": "",
+        "day.yaml": DAY,
+        "bare": "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n",
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    return set(files)
+    for name in ("garbage.csv", "garbage.parquet"):
+        (tmp_path / name).write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "log.jsonl").write_bytes(recorded.read_bytes())
+    return {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("case", FAILURES, ids=[case[0] for case in FAILURES])
@@ -127,6 +197,20 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
     said = process.stderr.read()
     process.wait(60)
     assert said == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_runs_with_0_and_what_has_an_end_with_its_own_code(number: signal.Signals, desk: set[str]) -> None:
+    endless = (("tap", "pod-updates", "--follow", *LOG), ("source", "clock", *LOG))
+    Path("rush.yaml").write_text((ROOT / "docs/scenarios/rush.yaml").read_text().replace("length: 4h", "length: 4d"))
+    running = [_run(*command, folder=Path.cwd()) for command in (*endless, ("simulate", "rush.yaml"))]
+    time.sleep(6.0)
+    for process in running:
+        process.send_signal(number)
+    said = [process.communicate(timeout=30)[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0, 128 + number]
+    assert not [text for text in said if "Traceback" in text]
+    assert {path.name for path in Path.cwd().iterdir()} == desk | {"rush.yaml"}
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
-from schemas.units import Cores
+from schemas.units import Cores, Seconds
 from streams.consumers.webhook import webhook_consumer
 from streams.consumers.webhook.review import Review
+from streams.serving.https_server import ServerLimits
 from tests.support import admitted
 from tests.support.admission_scene import CLUSTER, START, AdmissionScene
 from tests.support.review_server import ask, connect, serving
@@ -77,6 +79,22 @@ def test_ten_thousand_containers_are_answered(port: int) -> None:
     pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(10_000)))
     status, body = ask(connect(port), json.dumps(admitted.review(pod)).encode())
     assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
+
+
+def test_a_review_that_outlasts_the_servers_deadline_is_let_through_with_words(
+    scene: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object) -> Review:
+        time.sleep(1.0)
+        raise AssertionError
+
+    monkeypatch.setattr(scene.view.reviewer, "review", slow)
+    pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(2_000)))
+    with serving(scene.admission, scene, ServerLimits(deadline=Seconds(0.3))) as server:
+        status, body = ask(connect(server.port), json.dumps(admitted.review(pod)).encode())
+    response = json.loads(body)["response"]
+    assert (status, response["allowed"], response["uid"]) == (200, True, "u-1")
+    assert "took longer than 0." in response["warnings"][0]
 
 
 def test_a_fault_of_ours_lets_the_pod_through(port: int, scene: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
