@@ -7,6 +7,18 @@ from cyclopts import Parameter
 from agents.cli.options import At, CommonOptions, Output, given
 from agents.cli.pause import Cluster
 
+_Since = Annotated[
+    str | None,
+    Parameter(help="Over how much of the past, such as `7d`; if not given, a day for replicas, for workloads as the rules say."),
+]
+_By = Annotated[
+    Literal["recommender", "evpa"],
+    Parameter(help="For workloads: by the rules of Crane's Resource recommender, or of its EVPA."),
+]
+_Sizes = Annotated[
+    str, Parameter(help="For workloads: round up to the smallest of these sizes that fits, such as `0.25c0.25g,1c2g`.")
+]
+
 
 def recommendations(  # noqa: PLR0913  # the flags of a command
     *,
@@ -25,20 +37,9 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
             "replicas of workloads, or nodes that may go."
         ),
     ] = "requests",
-    since: Annotated[
-        str | None,
-        Parameter(
-            help="Over how much of the past, such as `7d`; if not given, a day for replicas, and for workloads what the "
-            "rules say."
-        ),
-    ] = None,
-    by: Annotated[
-        Literal["recommender", "evpa"],
-        Parameter(help="For workloads: by the rules of Crane's Resource recommender, or of its EVPA."),
-    ] = "recommender",
-    sizes: Annotated[
-        str, Parameter(help="For workloads: round up to the smallest of these sizes that fits, such as `0.25c0.25g,1c2g`.")
-    ] = "",
+    since: _Since = None,
+    by: _By = "recommender",
+    sizes: _Sizes = "",
     limit: Annotated[int | None, Parameter(help="Only so many rows, those that save most.")] = None,
     output: Output = "table",
     at: At = None,

@@ -119,7 +119,7 @@ class _Samples:
         self.since, self._rows = since, rows
         self._seen = Percentiles("samples", settings)
         for workload, container in rows:
-            self._seen.rows.add(f"{workload}/{container}")
+            self._seen.rows.add((workload, container))
         self._counts = np.zeros(len(rows), np.int64)
 
     def add(self, event: MetricsScraped, column: Sequence[float]) -> None:

@@ -42,7 +42,7 @@ BY_CPU = ("d3", "h3")
 CRON = 4
 BEGIN = 3
 """Replicas that each deployment asks for at first."""
-PERIOD, STEP, DAYS = 3600.0, 300, 1
+PERIOD, STEP, DAYS = 3600.0, 300, 7
 QUERY = "metric-query.autoscaling.crane.io/pods.http_requests"
 RATE = MetricSpec("Pods", "http_requests", MetricTarget("AverageValue", average_value="10"))
 CPU = MetricSpec("Resource", "cpu", MetricTarget("AverageValue", average_value="500m"))

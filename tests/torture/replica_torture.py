@@ -64,7 +64,7 @@ class ReplicaTortureOptions:
             "worker": 5, "consumer": 6, "view": 6, "api": 4, "pause": 3, "frozen": 2, "log": 3, "no forecasts": 2,
         }
     )  # fmt: skip
-    die: float = 0.01
+    die: float = 0.004
     between: float = 4.0
     """Seconds at most between two blows."""
     acts: int = 3
@@ -87,16 +87,16 @@ class ReplicaTortureOptions:
 
 
 SHORT = ReplicaTortureOptions(
-    blows={"worker": 1, "consumer": 2, "view": 2, "api": 1, "pause": 1, "log": 1, "no forecasts": 1},
-    die=0.006,
-    between=1.0,
+    blows={"consumer": 1, "view": 1, "api": 1, "pause": 1, "log": 1, "no forecasts": 1},
+    die=0.001,
+    between=0.5,
     acts=1,
-    calm=4.0,
+    calm=2.0,
     people=2.0,
-    longest=50.0,
-    late=30.0,
+    longest=25.0,
+    late=20.0,
     settle=45.0,
-    minimum={"scaled": 10, "objects written": 10, "answers": 200, "outdated": 5, "forecasts": 20},
+    minimum={"scaled": 8, "objects written": 10, "answers": 200, "outdated": 5, "forecasts": 20},
 )
 
 
@@ -391,7 +391,8 @@ async def run(options: ReplicaTortureOptions) -> Report:
     if report.exact:
         shutil.rmtree(folder)
     else:
-        say(f"logs in {folder}")
+        texts = Counter(answer.text for answer in made.prober.answers if answer.value is None) if made is not None else Counter()
+        say(f"logs in {folder}; refusals: {texts.most_common(3)}")
     return report
 
 
