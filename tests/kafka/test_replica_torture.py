@@ -9,7 +9,7 @@ from streams.broker import JarsUnavailable
 from tests.torture.recomputation import Report
 from tests.torture.replica_torture import SHORT, ReplicaTortureOptions, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 SAYS = {
     "answers what expired": ("that had expired", {"no forecasts": 1}),
     "says done": ("the API never saw", {"consumer": 1}),
