@@ -171,10 +171,13 @@ def _answers(seen: ReplicaEvidence) -> Iterator[str]:
     for answer in seen.answers:
         if answer.value is None:
             continue
+        held = (forecast for forecast in reversed(of_key[answer.key]) if answer.at <= forecast.expires.timestamp())
+        if any(answer.value in values(forecast, answer.identifier, answer.at) for forecast in held):
+            continue
         fits = [forecast for forecast in of_key[answer.key] if answer.value in values(forecast, answer.identifier, answer.at)]
         if not fits:
             yield f"view {answer.view} said {answer.value} for {answer.key} at {answer.at:.0f}, which no forecast says"
-        elif all(answer.at > forecast.expires.timestamp() for forecast in fits):
+        else:
             late = answer.at - max(forecast.expires for forecast in fits).timestamp()
             yield f"view {answer.view} answered from a forecast of {answer.key} that had expired {late:.0f} s before"
 
