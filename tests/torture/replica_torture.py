@@ -335,9 +335,9 @@ class ReplicaRun:
             dict.fromkeys(ehpas, replica_load.BEGIN),
         )  # fmt: skip
 
-    async def judged(self) -> tuple[Counter[str], list[str]]:
+    def judged(self, seen: replica_judge.ReplicaEvidence) -> tuple[Counter[str], list[str]]:
         """Figures, and what is wrong."""
-        figures, wrong = replica_judge.judge(await self.evidence())
+        figures, wrong = replica_judge.judge(seen)
         deaths = self._died()
         figures["deaths"], figures["steps"], figures["put right"] = len(deaths), len(set(deaths)), self.load.by_hand
         return figures, wrong
@@ -376,8 +376,9 @@ async def run(options: ReplicaTortureOptions) -> Report:
         for process in (made.clock_process, *made.consumers):
             process.kill()
         made.prober.close()
-        figures, wrong = await made.judged()
-        report = await _recomputed(made)
+        seen = await made.evidence()
+        report = await _recomputed(made)  # soon after the clock ended: a tick that is far ahead is none
+        figures, wrong = made.judged(seen)
         report.figures.update(figures)
         report.wrong += [*wrong, *([] if settled else ["it did not come to rest"])]
         report.require(dict(options.minimum))
