@@ -67,6 +67,7 @@ bench: setup ## measurements, as a table and in bench.json
 torture: setup ## kills, zombies and torn checkpoints for some minutes; then all is recomputed from the log
 	$(BIN)/python -m tests.torture
 	$(BIN)/python -m tests.torture --nodes
+	$(BIN)/python -m tests.torture --replicas
 
 images: ## the image for amd64 and arm64, with Docker's buildx; PUSH=--push publishes it, IMAGE names it
 	docker buildx build --platform linux/amd64,linux/arm64 --file deploy/Dockerfile --tag $(or $(IMAGE),ullage:0.1.0) $(PUSH) .

@@ -5,8 +5,9 @@ A kill is an exception that nobody catches: what the server did stands, and the 
 
 import copy
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streams.clients.kube.controllers import ControllerKey
@@ -69,11 +70,13 @@ class DeadlyLog(MemoryLog):
 
 @dataclass(frozen=True)
 class Written:
-    """What the server accepted."""
+    """What the server accepted, and when, in seconds of real time."""
 
     kind: str
     name: str
     version: str
+    gone: bool = False
+    at: float = field(default_factory=time.time, compare=False)
 
 
 class KeptObjects:
@@ -121,7 +124,7 @@ class KeptObjects:
             gone = found is not None and found["metadata"]["uid"] == uid
             if gone and found is not None:
                 del self.held[namespace, name]
-                self._world.written.append(Written(self.kind, name, str(found["metadata"]["resourceVersion"])))
+                self._world.written.append(Written(self.kind, name, str(found["metadata"]["resourceVersion"]), gone=True))
         self._world.switch.step(done=True)
         return gone
 

@@ -15,7 +15,7 @@ import sys
 
 import structlog
 
-from tests.torture import faulty_nodes, node_torture
+from tests.torture import faulty_nodes, faulty_replicas, node_torture, replica_torture
 from tests.torture.mutant_consumers import MUTANTS
 from tests.torture.mutant_runs import survivors
 from tests.torture.mutant_workers import IN_WORKERS
@@ -28,8 +28,10 @@ parser.add_argument("--kills", type=int, default=20)
 parser.add_argument("--short", action="store_true", help="about a minute: 3 kills, one freeze")
 parser.add_argument("--stages", default="pipeline", choices=("pipeline", "sums"))
 parser.add_argument("--nodes", action="store_true", help="node groups instead of pods")
+parser.add_argument("--replicas", action="store_true", help="forecasts and replicas instead of pods")
 parser.add_argument("--mutants", action="store_true", help=f"the short torture of {', '.join((*IN_WORKERS, *MUTANTS))}")
-parser.add_argument("--mutant", default="", choices=("", *faulty_nodes.MUTANTS), help="with --nodes: a consumer that is wrong")
+wrong = ("", *faulty_nodes.MUTANTS, *faulty_replicas.MUTANTS)
+parser.add_argument("--mutant", default="", choices=wrong, help="with --nodes or --replicas: a process that is wrong")
 args = parser.parse_args()
 faulthandler.register(signal.SIGUSR1)  # shows what a run that hangs is waiting for
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a killed broker is part of it
@@ -37,6 +39,9 @@ structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.
 if args.nodes:
     chosen = node_torture.SHORT if args.short else node_torture.NodeTortureOptions()
     sys.exit(asyncio.run(node_torture.run(dataclasses.replace(chosen, seed=args.seed, mutant=args.mutant))).exit_code)
+if args.replicas:
+    wished = replica_torture.SHORT if args.short else replica_torture.ReplicaTortureOptions()
+    sys.exit(asyncio.run(replica_torture.run(dataclasses.replace(wished, seed=args.seed, mutant=args.mutant))).exit_code)
 if args.mutants:
     sys.exit(bool(asyncio.run(survivors(args.seed))))
 if args.short:

@@ -34,6 +34,10 @@ def stages(which: str) -> tuple[Stage, ...]:
         from tests.torture import lively_nodes
 
         return lively_nodes.STAGES
+    if which == "replicas":
+        from tests.torture import lively_replicas
+
+        return lively_replicas.STAGES
     from tests.torture import lively_stages
 
     return lively_stages.STAGES

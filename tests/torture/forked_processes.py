@@ -22,6 +22,7 @@ IMPORTED = (
     "tests.torture.faulty_consumer",
     "tests.torture.faulty_clock",
     "tests.torture.faulty_nodes",
+    "tests.torture.faulty_replicas",
 )
 _FORKS: ForkServerContext = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(list(IMPORTED))

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,14 +14,15 @@ from streams.clients.kube.json_objects import Json
 PATH = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases(?:/(?P<name>[^/]+))?")
 
 
-class LeaseServer:
-    """At work between `open` and `close`."""
+class NoAnswer(Exception):
+    """The caller gets none; his connection ends."""
 
-    def __init__(self) -> None:
-        self._leases: dict[str, Json] = {}
-        self._versions = 0
-        self._lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"answer": staticmethod(self._answer)})
+
+class JsonServer:
+    """Hands method, path and body of each request to `answer`, in threads, and gives back the code and JSON that it says."""
+
+    def __init__(self, answer: Callable[[str, str, Json], tuple[HTTPStatus, Json]]) -> None:
+        handler = type("Handler", (_Handler,), {"answer": staticmethod(answer)})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -31,6 +33,23 @@ class LeaseServer:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class LeaseServer:
+    """At work between `open` and `close`."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, Json] = {}
+        self._versions = 0
+        self._lock = threading.Lock()
+        self._server = JsonServer(self._answer)
+        self.url = self._server.url
+
+    def open(self) -> None:
+        self._server.open()
+
+    def close(self) -> None:
+        self._server.close()
 
     def holder(self, name: str) -> str:
         """Who holds a Lease; empty when nobody does."""
@@ -81,6 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._serve()
 
+    def do_PATCH(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
@@ -89,7 +114,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if len(body) < length:
             return  # the caller was killed
-        code, answer = self.answer(self.command, self.path, json.loads(body or b"{}"))
+        try:
+            code, answer = self.answer(self.command, self.path, json.loads(body or b"{}"))
+        except NoAnswer:
+            self.close_connection = True
+            return
         data = json.dumps(answer).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")

@@ -1,0 +1,142 @@
+"""What the containers of a workload should request, as Crane's Resource recommender and its EVPA have it.
+
+Both take a high percentile of what all pods' containers of one name used, with a margin, and what the last OOM kill asks for. The
+first has that as a floor under the memory, and may round up to a list of sizes; the second gives it priority over the percentile,
+and leaves requests alone that are nearly what is recommended. Sources: `pkg/recommendation/recommender/resource`,
+`pkg/controller/evpa` and `pkg/oom` of Crane, as guide/spec/ehpa.md, 7.1 and 7.3, tells of them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.logic.forecast.percentile_predictor import LinearBuckets, PercentileSettings
+from schemas.names import Amounts
+from schemas.units import Bytes, Cores, Fraction, Seconds
+
+MIB = 1 << 20
+CPU_BUCKETS = LinearBuckets(100.0, 0.1)
+"""In cores."""
+MEMORY_BUCKETS = LinearBuckets(104_857_600_000.0, 104_857_600.0)
+"""In bytes."""
+OOM_REACH = Seconds(7 * 86_400.0)
+"""An OOM kill that is older counts for nothing."""
+OOM_LEAST = Bytes(100 * MIB)
+"""A kill raises memory by this much at least."""
+
+
+class Estimators(StrEnum):
+    """Whose rules: RECOMMENDER: Crane's Resource recommender. EVPA: the estimators of its EffectiveVerticalPodAutoscaler."""
+
+    RECOMMENDER = "recommender"
+    EVPA = "evpa"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNeeds:
+    """Crane's settings. Histories in seconds; `tolerance` is by how much a request may be off and stay (None: by nothing)."""
+
+    cpu_history: Seconds = Seconds(168 * 3600.0)
+    memory_history: Seconds = Seconds(168 * 3600.0)
+    percentile: Fraction = Fraction(0.99)
+    margin: Fraction = Fraction(0.15)
+    utilization: Fraction = Fraction(1.0)
+    oom_ratio: float = 1.2
+    oom_priority: bool = False
+    """Whether a kill's estimate stands instead of the percentile's; else it is its floor."""
+    tolerance: Amounts | None = None
+
+    @property
+    def cpu(self) -> PercentileSettings:
+        """The predictor of CPU, in cores."""
+        return self._predictor(self.cpu_history, CPU_BUCKETS)
+
+    @property
+    def memory(self) -> PercentileSettings:
+        """The predictor of memory, in bytes."""
+        return self._predictor(self.memory_history, MEMORY_BUCKETS)
+
+    def _predictor(self, history: Seconds, buckets: LinearBuckets) -> PercentileSettings:
+        return PercentileSettings(
+            history=history, buckets=buckets, percentile=self.percentile, margin=self.margin, utilization=self.utilization
+        )
+
+
+NEEDS = {
+    Estimators.RECOMMENDER: ResourceNeeds(),
+    Estimators.EVPA: ResourceNeeds(
+        Seconds(24 * 3600.0),
+        Seconds(48 * 3600.0),
+        oom_priority=True,
+        tolerance=Amounts(Cores(0.1), Bytes(100 * MIB)),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedResources:
+    """What a container should request, and whether that is another amount than it requests now."""
+
+    target: Amounts
+    changes: bool
+
+
+def after_oom(requested: Bytes, ratio: float = 1.2) -> Bytes:
+    """The memory, in bytes, that a container gets which was killed at this request: so much more, and 100 MiB at least."""
+    return Bytes(max(requested + OOM_LEAST, math.trunc(requested * ratio)))
+
+
+def recommend(
+    estimates: tuple[float, float],
+    request: Amounts,
+    killed_at: Bytes | None,
+    needs: ResourceNeeds,
+    sizes: Sequence[Amounts] = (),
+) -> RecommendedResources | None:
+    """For estimates of CPU in cores and memory in bytes; None where too little is known.
+
+    `killed_at` is the request at which an OOM kill of the last seven days came. `sizes`: the smallest that holds both is taken.
+    """
+    if not all(math.isfinite(each) for each in estimates):
+        return None
+    cpu, memory = Cores(math.trunc(1000 * estimates[0]) / 1000), math.trunc(estimates[1])
+    if memory <= 0:
+        return None
+    if killed_at is not None:
+        floor = after_oom(killed_at, needs.oom_ratio)
+        memory = floor if needs.oom_priority else max(memory, floor)
+    target = normalised(Amounts(cpu, Bytes(memory)), sizes)
+    if needs.tolerance is not None and _near(target, request, needs.tolerance):
+        target = request
+    return RecommendedResources(target, target != request)
+
+
+def normalised(wanted: Amounts, sizes: Sequence[Amounts]) -> Amounts:
+    """The smallest size, by CPU and then memory, that has at least as much of both; what is wanted itself if none has."""
+    fits = [size for size in sizes if (size.cpu or 0) >= (wanted.cpu or 0) and (size.memory or 0) >= (wanted.memory or 0)]
+    return min(fits, key=lambda size: (size.cpu or 0, size.memory or 0), default=wanted)
+
+
+def sizes_of(text: str) -> tuple[Amounts, ...]:
+    """The sizes in a text such as `0.25c0.25g,1c2g`, in cores and GiB. Raises ValueError for any other text."""
+    return tuple(_size(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _size(text: str) -> Amounts:
+    cpu, c, memory = text.partition("c")
+    try:
+        cores, gib = float(cpu), float(memory.removesuffix("g"))
+    except ValueError:
+        cores = gib = math.nan
+    if not c or not memory.endswith("g") or not (0 < cores < math.inf and 0 < gib < math.inf):
+        raise ValueError(f"'{text}' is no size such as '1c2g', cores and GiB")
+    return Amounts(Cores(cores), Bytes(round(gib * (1 << 30))))
+
+
+def _near(one: Amounts, other: Amounts, tolerance: Amounts) -> bool:
+    """Whether both amounts are there and differ by no more than the tolerance."""
+    if one.cpu is None or other.cpu is None or one.memory is None or other.memory is None:
+        return False
+    cpu, memory = abs(one.cpu - other.cpu), abs(one.memory - other.memory)
+    return round(cpu, 9) <= (tolerance.cpu or 0) and memory <= (tolerance.memory or 0)
