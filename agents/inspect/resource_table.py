@@ -26,7 +26,7 @@ from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts
 from schemas.units import Bytes, Seconds
-from streams import newest_stretches
+from streams import reverse_log_reader
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -164,7 +164,7 @@ def _kills(context: LogContext, containers: Mapping[_Key, object], now: datetime
 
 
 def _events(context: LogContext, topic: str, since: datetime) -> Iterator[object]:
-    for stretch in newest_stretches.since(context.log, context.topics.wire(topic), since):
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire(topic), since):
         for record in stretch:
             yield context.codec.decode_or_none(record)
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -199,13 +200,25 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
     assert said == ""
 
 
+def _await_handler(process: "subprocess.Popen[str]") -> None:
+    """Wait until the process catches SIGTERM, which it does while a command runs."""
+    status, until = Path(f"/proc/{process.pid}/status"), time.monotonic() + 60.0
+    while status.exists() and time.monotonic() < until:
+        caught = next(int(line.split()[1], 16) for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+        if caught >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.1)
+    if not status.exists():
+        time.sleep(6.0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_what_runs_with_0_and_what_has_an_end_with_its_own_code(number: signal.Signals, desk: set[str]) -> None:
     endless = (("tap", "pod-updates", "--follow", *LOG), ("source", "clock", *LOG))
     Path("rush.yaml").write_text((ROOT / "docs/scenarios/rush.yaml").read_text().replace("length: 4h", "length: 4d"))
     running = [_run(*command, folder=Path.cwd()) for command in (*endless, ("simulate", "rush.yaml"))]
-    time.sleep(6.0)
     for process in running:
+        _await_handler(process)
         process.send_signal(number)
     said = [process.communicate(timeout=30)[1] for process in running]
     assert [process.returncode for process in running] == [0, 0, 128 + number]
