@@ -19,6 +19,8 @@ _Sizes = Annotated[
     str, Parameter(help="For workloads: round up to the smallest of these sizes that fits, such as `0.25c0.25g,1c2g`.")
 ]
 
+_Limit = Annotated[int | None, Parameter(help="Only so many rows, those that save most.", validator=validators.Number(gte=1))]
+
 
 def recommendations(  # noqa: PLR0913  # the flags of a command
     *,
@@ -40,9 +42,7 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     since: _Since = None,
     by: _By = "recommender",
     sizes: _Sizes = "",
-    limit: Annotated[
-        int | None, Parameter(help="Only so many rows, those that save most.", validator=validators.Number(gte=1))
-    ] = None,
+    limit: _Limit = None,
     output: Output = "table",
     at: At = None,
     cluster: Cluster = None,
