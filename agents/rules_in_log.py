@@ -20,6 +20,7 @@ from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
 from streams import compacted_copy
+from streams.codec.headers import header
 from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log_context import LogContext
@@ -139,16 +140,19 @@ def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None
 def _restate_policies(context: LogContext, at: datetime) -> None:
     """Append each policy in force once more. What a source published of it meanwhile is newer, so that goes last."""
     present = compacted_copy.read_present(context.log, context.topics, "policies", ticks=False)
-    newest = {record.key: event for record in present if (event := context.codec.decode_or_none(record)) is not None}
-    ours = {key: replace(event, at=at) for key, event in newest.items() if isinstance(event, _PUBLISHED_ONCE)}
-    _append_policies(context, ours)
-    since = _after(context, (context.topics.wire("policies"), 0), present.position)
-    news = {
-        record.key: event
-        for record in since
-        if (event := context.codec.decode_or_none(record)) not in (None, ours.get(record.key))
+    newest = {record.key: context.codec.decode_or_none(record) for record in present}
+    behind: dict[bytes | None, Event] = {
+        key: replace(event, at=at) for key, event in newest.items() if isinstance(event, _PUBLISHED_ONCE)
     }
-    _append_policies(context, {key: event for key, event in news.items() if key in ours})
+    place, position = (context.topics.wire("policies"), 0), present.position
+    while behind:
+        _append_policies(context, behind)
+        news = {}
+        for record in _after(context, place, position):
+            position = record.offset + 1
+            if record.key in behind and header(record, "ce_source") != SOURCE:
+                news[record.key] = context.codec.decode_or_none(record)
+        behind = {key: event for key, event in news.items() if event is not None}
 
 
 def _append_policies(context: LogContext, found: Mapping[bytes | None, Event]) -> None:

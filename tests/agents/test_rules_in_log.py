@@ -155,32 +155,34 @@ def test_other_settings_of_the_same_program_state_no_policy_again() -> None:
 
 
 class RacingLog(MemoryLog):
-    """A source publishes `others` at the moment in which the LimitRange is stated again."""
+    """A source publishes the next of `others` at each moment in which the LimitRange is about to be stated again."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.others: list[NewRecord] = []
+        self.others: list[list[NewRecord]] = []
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         batch = list(records)
         if self.others and any(record.key == CAP.key.encode() for record in batch):
-            others, self.others = self.others, []
-            super().append(others)
+            super().append(self.others.pop(0))
         return super().append(batch)
 
 
-@pytest.mark.parametrize("news", [replace(CAP, limits=()), LimitRangeRemoved(AT, "demo", "web", "range")])
+GONE = LimitRangeRemoved(AT, "demo", "web", "range")
+
+
+@pytest.mark.parametrize("news", [[replace(CAP, limits=())], [GONE], [replace(CAP, limits=()), GONE], [GONE, CAP]])
 def test_what_a_source_publishes_while_policies_are_stated_again_is_the_last_word(
-    news: LimitRangeChanged | LimitRangeRemoved,
+    news: list[LimitRangeChanged | LimitRangeRemoved],
 ) -> None:
     log = RacingLog()
     context = new_log(2, log)
     rules_in_log.agree(context, program(4), AT)
     publish(context, CAP)
-    log.others = context.codec.encode_for_all(news, topic="policies", key=news.key, source="/kube")
+    log.others = [context.codec.encode_for_all(each, topic="policies", key=each.key, source="/kube") for each in news]
     rules_in_log.publish(context, program(5), AT)
     assert not log.others
-    assert [policies(context, partition, 0)[-1] for partition in range(2)] == [news, news]
+    assert [policies(context, partition, 0)[-1] for partition in range(2)] == [news[-1], news[-1]]
 
 
 class ContestedLog(MemoryLog):
