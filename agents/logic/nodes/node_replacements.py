@@ -57,12 +57,12 @@ class Replacements:
 class GroupOffer:
     """How a new node of a group would look, and how many of its nodes may go.
 
-    `idle`: one of its nodes is ready and empty; `grows`: it may grow now; `coming`: a node of it is on its way.
+    `idle`: its ready and empty nodes; `grows`: it may grow now; `coming`: a node of it is on its way.
     """
 
     template: GroupTemplate | None
     spare: int
-    idle: bool = False
+    idle: Sequence[Row] = ()
     grows: bool = True
     coming: bool = False
 
@@ -78,7 +78,7 @@ def offer(  # noqa: PLR0913  # what a group is, by keyword
 ) -> GroupOffer:
     """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
     ready = [one for one in nodes if one.ready and one.deleting is None and one.group == group]
-    idle = any(not any(recreated(pod) for pod in one.pods) for one in ready)
+    idle = [one.row for one in ready if not any(recreated(pod) for pod in one.pods)]
     spare = min(size.target - size.deleting, len(ready)) - size.least
     return GroupOffer(template, spare, idle, grows=grows and template is not None, coming=coming)
 
@@ -91,7 +91,7 @@ class _Search:
     ) -> None:
         self.down, self.cluster, self.groups, self.scene, self.room = down, cluster, groups, scene, room
         self.spare = {name: group.spare for name, group in groups.items()}
-        self.found = Replacements()
+        self.found, self.wanted = Replacements(), frozenset[Row]()
 
     def look(self, one: ScaleDownNode, coming: int) -> None:
         """Find out what becomes of a node. `coming`: how many groups have a replacement on its way."""
@@ -117,7 +117,8 @@ class _Search:
     def _growth(self, one: ScaleDownNode, result: UnneededNode | StayingNode, coming: int, *, fits: bool) -> StayingNode | None:
         """Why a node's group does not grow for it; None if it does."""
         group = self.groups[one.group]
-        if isinstance(result, StayingNode) and (result.reason is not StayReason.NO_PLACE or group.idle):
+        idle = any(self.cluster.open[row] for row in group.idle if row not in self.wanted)
+        if isinstance(result, StayingNode) and (result.reason is not StayReason.NO_PLACE or idle):
             return result
         if group.coming:
             return StayingNode(StayReason.COMING)
@@ -155,13 +156,15 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was.
 
     No pod moves to a node that leaves or goes, and no node goes that pods moved to. A group grows only if the drain that it
-    grows for could begin now; for want of room only while each of its ready nodes carries something: an empty one does not help,
-    and neither need the next one. Without `room` one node is still looked for, so that what its pods wait for is kept.
+    grows for could begin now; for want of room only while each of its ready nodes that take pods and stay carries something:
+    an empty one does not help, and neither need the next one. Without `room` one node is still looked for, so that what its
+    pods wait for is kept.
     """
     mark, opened = cluster.mark(), cluster.open.copy()
     cluster.open[list(leaving)] = False
     search = _Search(down, cluster, groups, scene, room)
     known = [one for one in wanted if one.group in groups]
+    search.wanted = frozenset(one.row for one in known)
     coming = len({one.group for one in known if groups[one.group].coming})
     for one in known:
         search.look(one, coming)
