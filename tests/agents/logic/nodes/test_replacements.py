@@ -248,6 +248,6 @@ def test_a_broken_node_that_goes_is_counted_as_away_once() -> None:
 
 def test_an_empty_node_that_takes_no_pods_is_no_replacement() -> None:
     cordoned = aged("n2", 1, "lt-1:7", unschedulable=True)
-    run = world(*aged("n1", 2), *full("n1"), *cordoned, settings={"drift": True, "scale_down": False}, least=2)
+    run = world(*aged("n1", 2), *full("n1"), *cordoned, settings={"drift": True}, least=2)
     run.run(5.0)
     assert run.grown == [("a", 2, 3)]
