@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from agents.inspect import clock_silence, output_table, status_rows, waiting_inputs
+from agents.inspect import clock_silence, output_table, status_rows, unanswered_plans, waiting_inputs
 from agents.inspect.output_table import OutputForm
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
@@ -53,6 +53,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
         *status_rows.stages(context, stages(settings), settings.worker.name, now, allowed),
         *status_rows.consumers(context, now),
+        *unanswered_plans.rows(context, now, operator.control),
         status_rows.dead_letters(context, now),
     ]
 

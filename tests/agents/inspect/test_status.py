@@ -27,6 +27,7 @@ from tests.support.consumer_scene import resize_of, scene_at_two
 SHOP = Topics("ullage", 1)
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MS = int(NOW.timestamp()) * 1000
+APPLIED = ControlChanged(NOW - timedelta(hours=2), "demo", Mode.APPLY)
 
 
 class Site:
@@ -139,6 +140,34 @@ def test_of_many_decisions_the_newest_are_counted(site: Site, capsys: pytest.Cap
     plan = resize_of(scene_at_two().pod())
     site.append([_decision(site, plan, n) for n in range(600)])
     assert site.rows(capsys)["stage", "updater"][1].endswith("in the last hour: over 500 would resize")
+
+
+@pytest.mark.parametrize(
+    ("control", "expired", "answered", "silent"),
+    [
+        (APPLIED, 15, False, True),
+        (APPLIED, 15, True, False),
+        (APPLIED, 5, False, False),
+        (replace(APPLIED, paused=True), 15, False, False),
+        (replace(APPLIED, mode=Mode.PLAN), 15, False, False),
+        (replace(APPLIED, at=NOW - timedelta(minutes=20)), 15, False, False),
+    ],
+)
+def test_a_consumer_that_leaves_plans_without_an_outcome_is_silent(
+    site: Site, capsys: pytest.CaptureFixture[str], *, control: ControlChanged, expired: int, answered: bool, silent: bool
+) -> None:
+    site.append(policy_records([control], site.codec))
+    plan = resize_of(scene_at_two().pod())
+    for n in range(3):
+        made = replace(
+            plan, id=f"updater/0/{MS}/resize/{n}", at=NOW - timedelta(minutes=25), expires=NOW - timedelta(minutes=expired)
+        )
+        site.append([site.codec.encode(made, topic="pod-updates", key="demo", partition=0, source="/test")])
+    if answered:
+        event = ActionFinished("o", NOW - timedelta(minutes=20), plan.id, Action.RESIZE, Result.EXPIRED, "late", plan.subject)
+        site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
+    says = "3 plans without an outcome, the newest 25 min old: is `ullage consumer resizer` at work?"
+    assert site.rows(capsys).get(("consumer", "resize in demo")) == (("silent", says) if silent else None)
 
 
 def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:

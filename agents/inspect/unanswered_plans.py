@@ -1,0 +1,73 @@
+"""Plans that were for a consumer to carry out and got no outcome: a consumer that is not there shows in what it leaves undone.
+
+Each consumer says of each plan what became of it, be it that it expired. So plans that expired a while ago, where a cluster's
+mode is apply, without any outcome of their kind since, are for somebody to look at.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+from agents.inspect import newest_records
+from agents.inspect.status_rows import StatusRow, length
+from schemas.catalogue import parse_wire_name
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.outcomes import Action, ActionFinished
+from schemas.policies.control import ControlChanged, Mode
+from streams.codec.event_codec import header
+from streams.log_context import LogContext
+from streams.log_range import event_time_ms
+
+LATE = timedelta(minutes=10)
+"""After a plan has expired; a resize is followed for some minutes before its outcome is there."""
+_HOUR = timedelta(hours=1)
+_TOPICS = ("pod-updates", "node-updates", "replica-plans")
+_KINDS = {
+    "resize-planned": (Action.RESIZE, "resizer"),
+    "eviction-planned": (Action.EVICT, "evictor"),
+    "scale-up-planned": (Action.SCALE_UP, "asg"),
+    "node-removal-planned": (Action.REMOVE_NODE, "asg"),
+    "soft-taint-planned": (Action.SOFT_TAINT, "asg"),
+    "replicas-planned": (Action.SCALE, "autoscalers"),
+}
+_Plan = ResizePlanned | EvictionPlanned | ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned | ReplicasPlanned
+_Group = tuple[str, Action, str]
+
+
+def rows(context: LogContext, now: datetime, control_of: Callable[[str], ControlChanged | None]) -> Iterator[StatusRow]:
+    """A row for each cluster and kind of act with such plans of the last hour. Raises LogUnavailable."""
+    outcomes = newest_records.read(context.log, context.topics.wire("outcomes"), now - _HOUR)
+    since = now - _HOUR
+    if not outcomes.all_of_them:  # an outcome that was not read is none that is missing
+        since = max(since, datetime.fromtimestamp(min(map(event_time_ms, outcomes.records)) / 1000, now.tzinfo))
+    said: dict[tuple[str, Action], datetime] = {}
+    for record in outcomes.records:
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, ActionFinished):
+            key = event.subject.cluster, event.action
+            said[key] = max(event.at, said.get(key, event.at))
+    controls: dict[str, ControlChanged | None] = {}
+    late: dict[_Group, list[_Plan]] = {}
+    for group, plan in _expired(context, since, now):
+        cluster, action, _ = group
+        control = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
+        applied = control is not None and control.mode is Mode.APPLY and not control.paused and control.at <= plan.at
+        if applied and said.get((cluster, action), since) < plan.at:
+            late.setdefault(group, []).append(plan)
+    for (cluster, action, consumer), plans in sorted(late.items()):
+        age = length((now - max(plan.at for plan in plans)).total_seconds())
+        says = f"{len(plans)} plans without an outcome, the newest {age} old: is `ullage consumer {consumer}` at work?"
+        yield StatusRow("consumer", f"{action} in {cluster}", "silent", says, warns=True)
+
+
+def _expired(context: LogContext, since: datetime, now: datetime) -> Iterator[tuple[_Group, _Plan]]:
+    """Plans since a moment that expired a while ago and are for a consumer of ours."""
+    for name in _TOPICS:
+        for record in newest_records.read(context.log, context.topics.wire(name), since).records:
+            kind, _ = parse_wire_name(header(record, "ce_type") or "") or ("", 0)
+            plan = context.codec.decode_or_none(record) if kind in _KINDS else None
+            if not isinstance(plan, _Plan) or plan.expires + LATE > now:
+                continue
+            if not isinstance(plan, ReplicasPlanned) or plan.carried_out_by is ScalingMode.DIRECT:
+                yield (plan.subject.cluster, *_KINDS[kind]), plan
