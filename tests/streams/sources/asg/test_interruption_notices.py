@@ -125,20 +125,35 @@ def test_a_time_that_is_none_takes_nothing_from_a_notice(time: object) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        event(SPOT, {}),
-        event(SPOT, {"instance-id": "none"}),
-        event(
-            "AWS Health Event",
-            {"service": "RDS", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": "i-1"}]},
-        ),
-        "{}",
+        event("AWS Health Event", {"service": "RDS", "eventTypeCategory": "scheduledChange", "affectedEntities": []}),
+        event("AWS Health Event", {"service": "EC2", "eventTypeCategory": "issue", "affectedEntities": [{"entityValue": "i-1"}]}),
     ],
 )
-def test_what_announces_nothing_is_none(body: str) -> None:
+def test_health_of_something_else_announces_nothing(body: str) -> None:
     assert interruption_notices.read_notice(QueueMessage("m", "r", body)) is None
 
 
-@pytest.mark.parametrize("body", ["", "[]", '{"detail": 3}', '{"detail": {"instance-id": 4}}', "{" * 5000, '{"a":' + "[" * 5000])
+def test_an_instance_that_a_message_names_a_thousand_times_is_noticed_once() -> None:
+    detail = {"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": "i-1"}] * 1000}
+    found = interruption_notices.read_notice(QueueMessage("m", "r", event("AWS Health Event", detail)))
+    assert found is not None
+    assert found.instances == ("i-1",)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"detail": 3}',
+        '{"detail": {"instance-id": 4}}',
+        event(SPOT, {}),
+        event(SPOT, {"instance-id": "none"}),
+        "{" * 5000,
+        '{"a":' + "[" * 5000,
+    ],
+)
 def test_nonsense_is_a_value_error(body: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         interruption_notices.read_notice(QueueMessage("m", "r", body))
