@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import structlog.testing
 
+from agents.processes.source_asg import selection
+from agents.settings.aws_settings import AwsSettings
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from streams.clients.aws import interruption_notices
 from streams.clients.aws.interruption_notices import InterruptionNotice, QueueMessage
@@ -16,6 +19,8 @@ from tests.streams.sources.asg.test_asg_source import OURS, SourceScene
 from tests.support.aws_double import AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
+MOST_OF_A_MESSAGE = 256 << 10
+"""Bytes that SQS takes."""
 SPOT = "EC2 Spot Instance Interruption Warning"
 
 
@@ -110,6 +115,72 @@ def test_a_notice_that_no_reader_would_take_is_said_and_left_out_and_the_others_
     monkeypatch.setattr(interruption_notices, "read_notice", spoilt)
     assert notices(scene.poll()) == [(two, InterruptionKind.SPOT)]
     assert "too large to be kept" in scene.source._said["notices"]
+    assert left(scene) == 0
+
+
+def unhurried(scene: SourceScene) -> None:
+    """Let the queue show no message twice, however slow this machine is."""
+    scene.aws.sdk("sqs").set_queue_attributes(QueueUrl=scene.selection.notices, Attributes={"VisibilityTimeout": "600"})
+
+
+def foreign(detail: Mapping[str, Any]) -> str:
+    return json.dumps({"detail-type": SPOT, "account": "999999999999", "region": "us-east-1", "detail": detail})
+
+
+def test_hostile_messages_are_named_once_and_removed_and_the_source_goes_on(aws: AwsDouble) -> None:
+    ours = AwsSettings(discovery=("asg:tag=k8s.io/cluster-autoscaler/enabled",), interruption_queue=aws.queue())
+    scene = SourceScene(aws, selection(ours))
+    one, two = aws.group("pool", desired=2, tags=OURS)
+    unhurried(scene)
+    scene.poll()
+    deep = "[" * 10_000 + "]" * 10_000
+    bad = [
+        "x" * MOST_OF_A_MESSAGE,
+        event(SPOT, {"instance-id": "i-" + "0" * (MOST_OF_A_MESSAGE - 140)}),
+        f'{{"detail-type": "{SPOT}", "time": {deep}, "detail": {{"instance-id": "{one}"}}}}',
+        f'{{"detail-type": "{SPOT}", "unread": {deep}, "detail": {{"instance-id": "{one}"}}}}',
+        foreign({"instance-id": "i-0123456789abcdef0"}),
+        event("EC2 Instance State-change Notification", {"instance-id": one}),
+        event("\u001b[2J" + "k" * 10_000, {"instance-id": one}),
+        event(SPOT, {"instance-id": "../../pods"}),
+        event(SPOT, {"instance-id": 4}),
+        event(SPOT, {"instance-id": [one]}),
+        event("AWS Health Event", {"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": 7}),
+    ]
+    late = {"detail-type": SPOT, "time": "9999-12-31T23:59:59Z", "detail": {"instance-id": one}}
+    number = {"detail-type": SPOT, "time": "1767600000", "version": 0, "detail": {"instance-id": two}}
+    with structlog.testing.capture_logs() as lines:
+        send(scene, *bad, json.dumps(late), json.dumps(number))
+        found = scene.poll()
+        send(scene, event("EC2 Instance Rebalance Recommendation", {"instance-id": two}))
+        after = scene.poll()
+    told = {each.instance: each.noticed for each in found if isinstance(each, InstanceInterruptionNoticed)}
+    assert told == {one: None, two: None}  # a time that nobody can use takes nothing from a notice
+    assert notices(after) == [(two, InterruptionKind.REBALANCE)]
+    assert left(scene) == 0
+    reasons = [line["reason"] for line in lines]
+    nobody_s = 2  # well-formed messages about instances of others are what other clusters' nodes bring
+    assert len(reasons) == len(set(reasons)) == len(bad) - nobody_s
+    assert max(map(len, reasons)) <= 500
+    for said in ("malformed", "nested too deeply", "'EC2 Instance State-change Notification'", "'../../pods'", "got `int`"):
+        assert any(said in reason for reason in reasons), said
+
+
+def test_a_flood_of_notices_is_read_in_two_looks_each_once(scene: SourceScene) -> None:
+    """Moto's queue takes time that grows with the square of what waits in it, so this flood is one of 110."""
+    ids = scene.aws.instances("pool")
+    entries = [{"Id": str(n), "MessageBody": event(SPOT, {"instance-id": ids[n % 2]})} for n in range(110)]
+    unhurried(scene)
+    for start in range(0, len(entries), 10):
+        scene.aws.sdk("sqs").send_message_batch(QueueUrl=scene.selection.notices, Entries=entries[start : start + 10])
+    told: list[InstanceInterruptionNoticed] = []
+    sizes = []
+    for _ in range(2):
+        found = [each for each in scene.poll() if isinstance(each, InstanceInterruptionNoticed)]
+        told += found
+        sizes.append((len(found), scene.settled))
+    assert sizes == [(100, False), (10, True)]  # the groups are looked at in between
+    assert len({each.notice for each in told}) == len(entries)
     assert left(scene) == 0
 
 
