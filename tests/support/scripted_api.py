@@ -37,7 +37,7 @@ def refusal(code: int, message: str) -> Mapping[str, object]:
 
 
 class ScriptedApi:
-    """The server; `requests` has path and query of each request. With `path` the script is for that one, and no other is served."""
+    """The server; `requests` has path and query of each request. With `path` only that one is served."""
 
     def __init__(self, script: Sequence[Reply], *, path: str | None = None) -> None:
         self.script = list(script)

@@ -49,7 +49,7 @@ _MOST_ASKED = 50
 """Groups whose activities are asked for in one look; the others have their turn in the next ones."""
 _NO_RIGHT = timedelta(minutes=10)
 _MOST_READS = 10
-"""Times that the queue is read in one look, for ten messages each; the others have their turn in the next ones, which come sooner."""
+"""Times that the queue is read in one look, for ten messages each; the others have their turn in the next ones."""
 _log = structlog.get_logger(__name__)
 
 
