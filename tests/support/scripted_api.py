@@ -37,9 +37,9 @@ def refusal(code: int, message: str) -> Mapping[str, object]:
 
 
 class ScriptedApi:
-    """The server; `requests` has path and query of each request."""
+    """The server; `requests` has path and query of each request. With `path` only that one is served."""
 
-    def __init__(self, script: Sequence[Reply]) -> None:
+    def __init__(self, script: Sequence[Reply], *, path: str | None = None) -> None:
         self.script = list(script)
         self.requests: list[tuple[str, dict[str, str]]] = []
         owner = self
@@ -50,6 +50,9 @@ class ScriptedApi:
             def do_GET(self) -> None:
                 request = urlsplit(self.path)
                 owner.requests.append((request.path, {name: values[0] for name, values in parse_qs(request.query).items()}))
+                if path not in (None, request.path):
+                    owner._answer(self, Reply(refusal(404, "the server could not find the requested resource"), 404))
+                    return
                 owner._answer(self, owner.script.pop(0) if owner.script else Reply(refusal(500, "the script is over"), 500))
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in http.server's signature

@@ -211,10 +211,14 @@ class AwsClient:
         request = _request("sqs", "ReceiveMessage", "reading queue", queue, QueueUrl=queue, MaxNumberOfMessages=_MESSAGES)
         return _decoded(request, self._call(request).get("Messages") or (), interruption_notices.read_message)
 
-    def remove_message(self, queue: str, message: QueueMessage) -> None:
-        """Remove a message that was read from a queue."""
-        arguments = {"QueueUrl": queue, "ReceiptHandle": message.receipt}
-        self._call(_request("sqs", "DeleteMessage", "removing a message from queue", queue, **arguments))
+    def remove_messages(self, queue: str, messages: Sequence[QueueMessage]) -> None:
+        """Remove messages that one call of `messages` read from a queue."""
+        entries = [{"Id": str(place), "ReceiptHandle": message.receipt} for place, message in enumerate(messages)]
+        request = _request("sqs", "DeleteMessageBatch", "removing messages from queue", queue, QueueUrl=queue, Entries=entries)
+        kept = self._call(request).get("Failed") or ()
+        if kept:
+            answer = f"{len(kept)} of {len(entries)} stay: {kept[0].get('Code')}: {kept[0].get('Message')}"[:600]
+            raise TryAgain(doing=request.doing, to=request.to, answer=answer, after=Seconds(5.0))
 
     # Changing
 

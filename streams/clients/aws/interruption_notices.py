@@ -19,8 +19,8 @@ _KINDS: Mapping[str, InterruptionKind] = {
     "AWS Health Event": InterruptionKind.MAINTENANCE,
 }
 _SCHEDULED = "scheduledChange"
-_MOST = 1000
-"""Instances that one message may name."""
+_SHOWN = 80
+"""Characters of a message's own text that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,24 @@ def read_message(answer: Mapping[str, Any]) -> QueueMessage:
 
 
 def read_notice(message: QueueMessage) -> InterruptionNotice | None:
-    """What a message announces; None for one that announces nothing of an instance. Raises ValueError for what is no event."""
+    """What a message announces, each instance once; None for an event of AWS Health about something else.
+
+    Raises ValueError for what none of our rules sends: no event, one of another kind, or one without an instance.
+    """
     try:
         found = msgspec.json.decode(message.body, type=_Message)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     kind, detail = _KINDS.get(found.kind), found.detail
-    if kind is None or (kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED)):
+    if kind is None:
+        raise ValueError(f"its detail-type is '{found.kind[:_SHOWN]}'")
+    if kind is InterruptionKind.MAINTENANCE and (detail.service, detail.category) != ("EC2", _SCHEDULED):
         return None
-    named = [detail.instance] if detail.instance else [one.entity_value for one in detail.entities[:_MOST]]
-    instances = tuple(name for name in named if name.startswith("i-"))
-    return InterruptionNotice(kind, instances, _time(found.time)) if instances else None
+    named = [detail.instance] if detail.instance else [one.entity_value for one in detail.entities]
+    instances = tuple(dict.fromkeys(name for name in named if name.startswith("i-")))
+    if not instances:
+        raise ValueError(f"it names no instance, but '{', '.join(named[:1])[:_SHOWN]}'")
+    return InterruptionNotice(kind, instances, _time(found.time))
 
 
 def _time(told: object) -> datetime | None:

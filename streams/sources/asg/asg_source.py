@@ -48,6 +48,8 @@ ACTIVITY_SPAN = timedelta(hours=1)
 _MOST_ASKED = 50
 """Groups whose activities are asked for in one look; the others have their turn in the next ones."""
 _NO_RIGHT = timedelta(minutes=10)
+_MOST_READS = 10
+"""Times that the queue is read in one look, for ten messages each; the others have their turn in the next ones."""
 _log = structlog.get_logger(__name__)
 
 
@@ -102,7 +104,7 @@ class AsgSource:
         return self._outbox.dropped
 
     def poll(self, at: datetime) -> bool:
-        """Ask AWS once and publish what is new; whether every group has what it wants. Raises TryAgain and GiveUp.
+        """Ask AWS once and publish what is new; whether nothing is to be expected soon. Raises TryAgain and GiveUp.
 
         The first call needs the log, to know what was published before: it raises LogUnavailable without it.
         """
@@ -121,9 +123,8 @@ class AsgSource:
         self._publish(self._failures(busy, published, at), at, sees=True)
         if self._published is not published:
             return False
-        if self._selection.notices:
-            self._publish_notices(self._selection.notices, published, at)
-        return all(group.settled for group in groups)
+        read_up = not self._selection.notices or self._publish_notices(self._selection.notices, published, at)
+        return read_up and all(group.settled for group in groups)
 
     def _groups(self) -> list[AutoScalingGroup]:
         """All groups that are ours, by name; the bounds by hand win."""
@@ -205,26 +206,29 @@ class AsgSource:
                     found.append(fact)
         return found
 
-    def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> None:
-        """Publish what AWS announces, and remove from the queue what is in the log. What AWS refuses is said.
+    def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> bool:
+        """Publish what AWS announces, and remove from the queue what is in the log; False when the queue may hold more now.
 
-        A fact that no reader would take is named and left out, and its message is removed with the others.
+        What AWS refuses is said. A fact that no reader would take is named and left out, and its message is removed as well.
         """
         try:
-            messages = self._client.messages(queue)
-            facts = [fact for message in messages for fact in self._noticed(message, published, at) if self._fits(fact)]
-            if messages and self._append(facts):
-                for message in messages:
-                    self._client.remove_message(queue, message)
+            for _ in range(_MOST_READS):
+                messages = self._client.messages(queue)
+                facts = [fact for message in messages for fact in self._noticed(message, published, at) if self._fits(fact)]
+                if not messages or not self._append(facts):
+                    return True
+                self._client.remove_messages(queue, messages)
         except EdgeError as error:
             self._say("notices", str(error))
+            return True
+        return False
 
     def _noticed(self, message: QueueMessage, published: PublishedGroups, at: datetime) -> Iterator[InstanceInterruptionNoticed]:
         """What a message says of instances of ours."""
         try:
             notice = interruption_notices.read_notice(message)
         except ValueError as error:
-            self._say("notices", f"message '{message.id}' of the queue is no event: {error}"[:500])
+            self._say("notices", f"message '{message.id}' of the queue is no notice: {error}"[:500])
             return
         for instance in notice.instances if notice is not None else ():
             if notice is not None and instance in published.instances:

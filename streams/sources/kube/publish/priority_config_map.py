@@ -18,6 +18,13 @@ _MOST_TOLD = 16_000
 _TOO_MANY = f"the priorities list more than {_MOST_TOLD} characters of patterns"
 _LONGEST_NUMBER = 1000
 """Bits."""
+_MOST_EVENTS = 2 * _MOST_TOLD
+"""Events of the YAML parser; a list of patterns that may be told has no more."""
+_DEEPEST = 20
+"""Levels; the priorities have two."""
+_MERGE = "tag:yaml.org,2002:merge"
+_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's where it is installed: the one in Python takes seconds for 64 KiB, and nothing else is published meanwhile."""
 
 
 class _UnreadableError(ValueError):
@@ -45,9 +52,10 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
     if len(text) > _LONGEST:
         raise _UnreadableError(f"the priorities have {len(text)} characters; {_LONGEST} are the most")
     try:
-        document = yaml.safe_load(text)
-    except RecursionError as error:
-        raise _UnreadableError("the priorities are nested too deeply") from error
+        _check_cost(text)
+        document = yaml.load(text, _LOADER)  # noqa: S506  # both loaders are safe ones
+    except _UnreadableError:
+        raise
     except Exception as error:  # besides YAMLError, its constructors let through whatever a value makes them raise
         raise _UnreadableError(f"the priorities are no YAML: {_plain(str(error))}") from error
     if document is None:
@@ -63,6 +71,25 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
         if told > _MOST_TOLD:
             raise _UnreadableError(_TOO_MANY)
     return patterns
+
+
+def _check_cost(text: str) -> None:
+    """Refuse what costs more to make than it has text: deep nesting ends libyaml, and merges of merges never end."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, _LOADER)):
+        match event:
+            case yaml.CollectionStartEvent():
+                depth += 1
+            case yaml.CollectionEndEvent():
+                depth -= 1
+            case yaml.ScalarEvent() if event.tag == _MERGE or (event.value == "<<" and event.implicit[0]):
+                raise _UnreadableError("the priorities have a merge ('<<'), which is not read")
+            case _:
+                pass
+        if depth > _DEEPEST:
+            raise _UnreadableError("the priorities are nested too deeply")
+        if number > _MOST_EVENTS:
+            raise _UnreadableError(_TOO_MANY)
 
 
 def _listed(priority: str, listed: object, most: int) -> tuple[str, ...]:
