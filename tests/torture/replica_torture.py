@@ -94,7 +94,7 @@ SHORT = ReplicaTortureOptions(
     calm=2.0,
     people=2.0,
     longest=40.0,
-    late=20.0,
+    late=120.0,
     settle=45.0,
     minimum={"scaled": 8, "objects written": 10, "answers": 200, "outdated": 5, "forecasts": 20},
 )
