@@ -247,7 +247,7 @@ def test_the_asg_consumer_is_green_only_with_the_rights_of_its_role(component: C
         if name == ASG:
             look()
             continue
-        with pytest.raises(GiveUp, match=r"asking whether we may get nodes .* no: apply deploy/rbac or the chart"):
+        with pytest.raises(GiveUp, match=r"asking whether we may get nodes, .* no: apply deploy/rbac or the chart"):
             look()
 
 
