@@ -8,9 +8,9 @@ workload. To sort by one number, a core counts as much as `CORE_IN_BYTES` of mem
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from itertools import chain
 
+from agents.inspect import namespace_patterns
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
 from streams import reverse_log_reader
@@ -59,7 +59,7 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
 
     def wanted(key: str) -> bool:
         cluster, namespace, *_ = key.split("/", 2)
-        return cluster == context.cluster and (not patterns or any(fnmatchcase(namespace, each) for each in patterns))
+        return cluster == context.cluster and namespace_patterns.takes(patterns, namespace)
 
     reader = RequestsReader(context.codec)
     decisions = list(_recommendations(context, reader, now - 2 * timedelta(seconds=heartbeat), wanted))

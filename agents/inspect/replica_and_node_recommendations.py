@@ -6,14 +6,13 @@ and scrape over the time that is asked for, and the newest forecast of a workloa
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 
 import numpy as np
 
-from agents.inspect import output_table
+from agents.inspect import namespace_patterns, output_table
 from agents.inspect.output_table import OutputForm, Row
 from agents.logic.replicas import fleet_recommendations
 from agents.logic.replicas.fleet_recommendations import RecommendedReplicas, ReplicaNeeds
@@ -74,21 +73,34 @@ class ReplicaRow:
 
 def run(settings: Settings, of: str, namespaces: Sequence[str], form: OutputForm, since: timedelta) -> None:
     """Print the rows. Raises BadInput for a cluster that no source has named."""
-    topics = log_factory.topics(settings)
+
+    def rows(context: LogContext, fleet: Fleet, now: datetime) -> list[Row]:
+        if of == "nodes":
+            return [_node(name, count) for name, count in idle_nodes(fleet)]
+        return [_shown(row) for row in replica_rows(context, fleet, now, since) if is_of(row.workload, namespaces)]
+
+    print_rows(settings, form, _COLUMNS[of], rows)
+
+
+def print_rows(
+    settings: Settings, form: OutputForm, columns: Sequence[str], rows: Callable[[LogContext, Fleet, datetime], list[Row]]
+) -> None:
+    """Print the rows of what a cluster has at the newest tick. Raises BadInput for a cluster that no source has named."""
     with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, topics, settings.cluster.name)
+        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             note("the log has no time yet: no clock has ticked")
             return
-        fleet = read_fleet(context, tick.at)
-        if of == "nodes":
-            rows = [_node(name, count) for name, count in idle_nodes(fleet)]
-        else:
-            rows = [_shown(row) for row in replica_rows(context, fleet, tick.at, since) if _matches(row.workload, namespaces)]
-    for line in output_table.lines(form, rows, rows, _COLUMNS[of]):
+        found = rows(context, read_fleet(context, tick.at), tick.at)
+    for line in output_table.lines(form, found, found, columns):
         data(line)
+
+
+def is_of(workload: str, namespaces: Sequence[str]) -> bool:
+    """Whether a workload, by its key, is in one of these namespaces; in any, where none is given."""
+    return namespace_patterns.takes(namespaces, workload.split("/")[1])
 
 
 def read_fleet(context: LogContext, now: datetime) -> Fleet:
@@ -196,11 +208,6 @@ def _forecasts(context: LogContext, workloads: Mapping[str, object], now: dateti
 def _sum(amounts: Sequence[Amounts]) -> Amounts:
     cpu, memory = sum(each.cpu or 0.0 for each in amounts), sum(each.memory or 0 for each in amounts)
     return Amounts(cpu or None, memory or None)  # type: ignore[arg-type]  # sums of units
-
-
-def _matches(workload: str, namespaces: Sequence[str]) -> bool:
-    namespace = workload.split("/")[1]
-    return not namespaces or any(fnmatchcase(namespace, each) for each in namespaces)
 
 
 def _shown(row: ReplicaRow) -> Row:

@@ -8,18 +8,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 
 import numpy as np
 
-from agents.inspect import output_table, replica_and_node_recommendations
 from agents.inspect.output_table import OutputForm, Row
-from agents.inspect.replica_and_node_recommendations import Fleet
+from agents.inspect.replica_and_node_recommendations import Fleet, is_of, print_rows
 from agents.logic.forecast.percentile_predictor import Percentiles, PercentileSettings
 from agents.logic.replicas import resource_recommendations
 from agents.logic.replicas.resource_recommendations import Estimators, RecommendedResources, ResourceNeeds
-from agents.processes.output import data, note
-from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.why import describe
 from schemas.facts.pods import PodChanged
@@ -29,8 +25,6 @@ from schemas.units import Bytes, Seconds
 from streams import reverse_log_reader
 from streams.errors import BadInput
 from streams.log_context import LogContext
-from streams.publishing import source_reports
-from streams.publishing.operator_log import OperatorLog
 
 _COLUMNS = ("workload", "container", "pods", "cpu now → target", "memory now → target", "action", "why")
 _Key = tuple[str, str]
@@ -77,34 +71,29 @@ def options(by: str, history: timedelta | None, sizes: str) -> ResourceOptions:
 
 def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, how: ResourceOptions) -> None:
     """Print the rows. Raises BadInput for a cluster that no source has named."""
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
-        source_reports.require_cluster(context, context.cluster)
-        tick = OperatorLog(context).newest_tick()
-        if tick is None:
-            note("the log has no time yet: no clock has ticked")
-            return
-        found = resource_rows(context, replica_and_node_recommendations.read_fleet(context, tick.at), tick.at, how)
-    rows = [_shown(row) for row in found if _matches(row.workload, namespaces)]
-    for line in output_table.lines(form, rows, rows, _COLUMNS):
-        data(line)
+
+    def rows(context: LogContext, fleet: Fleet, now: datetime) -> list[Row]:
+        return [_shown(row) for row in resource_rows(context, fleet, now, how) if is_of(row.workload, namespaces)]
+
+    print_rows(settings, form, _COLUMNS, rows)
 
 
 def resource_rows(context: LogContext, fleet: Fleet, now: datetime, how: ResourceOptions) -> list[ResourceRow]:
     """A row for each container of each workload that has pods, by key."""
     containers = {
-        (workload, each.name): pods for workload, pods in fleet.by_workload().items() for each in _newest(pods).containers
+        (workload, each.name): (len(pods), each.requests)
+        for workload, pods in fleet.by_workload().items()
+        for each in _newest(pods).containers
     }
     rows = {key: row for row, key in enumerate(containers)}
     cpu, memory = _estimates(context, rows, now, how.needs)
     kills = _kills(context, containers, now)
     found = []
-    for key, pods in sorted(containers.items()):
-        request = next(each.requests for each in _newest(pods).containers if each.name == key[1])
+    for key, (pods, request) in sorted(containers.items(), key=lambda one: one[0]):
         estimates, killed = (cpu[rows[key]], memory[rows[key]]), kills.get(key)
         made = resource_recommendations.recommend(estimates, request, killed, how.needs, how.sizes)
         why = f"killed for want of memory at a request of {describe.amount(memory=killed)}" if killed is not None else ""
-        found.append(ResourceRow(*key, len(pods), request, made, why if made else "not enough usage is known"))
+        found.append(ResourceRow(*key, pods, request, made, why if made else "not enough usage is known"))
     return found
 
 
@@ -167,11 +156,6 @@ def _events(context: LogContext, topic: str, since: datetime) -> Iterator[object
     for stretch in reverse_log_reader.since(context.log, context.topics.wire(topic), since):
         for record in stretch:
             yield context.codec.decode_or_none(record)
-
-
-def _matches(workload: str, namespaces: Sequence[str]) -> bool:
-    namespace = workload.split("/")[1]
-    return not namespaces or any(fnmatchcase(namespace, each) for each in namespaces)
 
 
 def _shown(row: ResourceRow) -> Row:

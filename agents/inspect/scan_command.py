@@ -3,12 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
 from agents import garbage_collector
-from agents.inspect import recommendation_table, scan_sources, scan_table
+from agents.inspect import namespace_patterns, recommendation_table, scan_sources, scan_table
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.scan_sources import Scanned
 from agents.inspect.scan_table import ScanForm
@@ -107,7 +106,7 @@ def _scanned(settings: Settings, source: ScanSource) -> Scanned:
 
 
 def _named(namespace: str, flags: ScanFlags) -> bool:
-    return not flags.namespaces or any(fnmatchcase(namespace, each) for each in flags.namespaces)
+    return namespace_patterns.takes(flags.namespaces, namespace)
 
 
 def _selector(text: str) -> Callable[[Mapping[str, str]], bool]:

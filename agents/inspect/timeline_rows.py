@@ -7,9 +7,9 @@ nothing by themselves, so they are left out unless they are asked for.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 
 from agents.engine.turn import Event
+from agents.inspect import namespace_patterns
 from agents.why import describe
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged
@@ -52,7 +52,7 @@ class TimelineFilter:
             return True
         if workload is None:
             return "/" not in key
-        return any(fnmatchcase(workload.split("/")[1], each) for each in self.namespaces)
+        return namespace_patterns.takes(self.namespaces, workload.split("/")[1])
 
 
 def read(
