@@ -129,12 +129,12 @@ def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
 def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
     places = [(context.topics.wire("policies"), partition) for partition in range(context.topics.partitions)]
     begun = {place: context.log.end(*place) for place in places}
-    _append_once(context, new)
+    _append_once(context, ((rules.key, rules) for rules in new))
     by_partition = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
     for ours in new:
         others = [each for rules in by_partition for each in rules if each.stage == ours.stage and each.version != ours.version]
         if others and next(each for each in reversed(by_partition[0]) if each.stage == ours.stage).version == ours.version:
-            _append_once(context, [ours])
+            _append_once(context, [(ours.key, ours)])
 
 
 def _restate_policies(context: LogContext, at: datetime) -> None:
@@ -146,7 +146,7 @@ def _restate_policies(context: LogContext, at: datetime) -> None:
     }
     place, position = (context.topics.wire("policies"), 0), present.position
     while behind:
-        _append_policies(context, behind)
+        _append_once(context, (((key or b"").decode(), event) for key, event in behind.items()))
         news = {}
         for record in _after(context, place, position):
             position = record.offset + 1
@@ -155,17 +155,11 @@ def _restate_policies(context: LogContext, at: datetime) -> None:
         behind = {key: event for key, event in news.items() if event is not None}
 
 
-def _append_policies(context: LogContext, found: Mapping[bytes | None, Event]) -> None:
+def _append_once(context: LogContext, found: Iterable[tuple[str, Event]]) -> None:
+    """Append policies by key, each to every partition."""
     records = [
-        record
-        for key, event in found.items()
-        for record in context.codec.encode_for_all(event, topic="policies", key=(key or b"").decode(), source=SOURCE)
+        record for key, event in found for record in context.codec.encode_for_all(event, topic="policies", key=key, source=SOURCE)
     ]
-    compacted_copy.append_with_copies(context.log, context.topics, records)
-
-
-def _append_once(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
-    records = [r for rules in new for r in context.codec.encode_for_all(rules, topic="policies", key=rules.key, source=SOURCE)]
     compacted_copy.append_with_copies(context.log, context.topics, records)
 
 

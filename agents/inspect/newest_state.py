@@ -23,21 +23,6 @@ from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
 
-def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tuple[State, int]:
-    """The same of the stage of this name in the cluster's partition. Says with `warn` that no clock ticks, if none does.
-
-    Raises BadInput for a cluster that no source has named, LogUnavailable.
-    """
-    topics, cluster = log_factory.topics(settings), settings.cluster.name
-    [stage] = [each for each in stages(settings) if each.name == name]
-    with stoppable(), log_factory.log(settings) as log:
-        context = LogContext.of(log, topics, cluster)
-        source_reports.require_cluster(context, cluster)
-        if warn:
-            clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
-        return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name)
-
-
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
     """The state after the last turn that the log holds. `worker`: the group whose checkpoints count. Raises LogUnavailable."""
     return newest_turn(context, stage, partition, worker)[0]
@@ -52,6 +37,21 @@ def newest_turn(context: LogContext, stage: Stage, partition: int, worker: str) 
         for _ in runner.turns():
             pass
     return runner.tasks[0].state, runner.tasks[0].turn
+
+
+def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tuple[State, int]:
+    """That of the stage of this name in the cluster's partition, and its turn. With `warn` it says if no clock ticks.
+
+    Raises BadInput for a cluster that no source has named, LogUnavailable.
+    """
+    topics, cluster = log_factory.topics(settings), settings.cluster.name
+    [stage] = [each for each in stages(settings) if each.name == name]
+    with stoppable(), log_factory.log(settings) as log:
+        context = LogContext.of(log, topics, cluster)
+        source_reports.require_cluster(context, cluster)
+        if warn:
+            clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
+        return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name)
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:
