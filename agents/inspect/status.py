@@ -47,13 +47,14 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode
     now = tick.at + timedelta(seconds=clock_silence.silence(tick, settings))
+    outcomes = status_rows.outcomes(context, now)
     return [
         *rows,
         *status_rows.sources(context, now),
         *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
         *status_rows.stages(context, stages(settings), settings.worker.name, now, allowed),
-        *status_rows.consumers(context, now),
-        *unanswered_plans.rows(context, now, operator.control),
+        *status_rows.consumers(context, outcomes, now),
+        *unanswered_plans.rows(context, outcomes, now, operator.control),
         status_rows.dead_letters(context, now),
     ]
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from agents.engine.checkpoint_selection import CheckpointMark, is_mark
 from agents.engine.stage import Stage
 from agents.inspect import newest_records
+from agents.inspect.newest_records import NewestRecords
 from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.facts.sources import SourceReported
@@ -173,9 +174,13 @@ def _decided(log: Log, wire: str, now: datetime, mode: Mode) -> str:
     return f"newest decision {length((to_ms(now) - found.newest_ms) / 1000)} ago; in the last hour: {listed}"
 
 
-def consumers(context: LogContext, now: datetime) -> Iterator[StatusRow]:
-    """A row for each kind of act that had an outcome in the last hour."""
-    found = newest_records.read(context.log, context.topics.wire("outcomes"), now - _HOUR)
+def outcomes(context: LogContext, now: datetime) -> NewestRecords:
+    """The outcomes of the last hour."""
+    return newest_records.read(context.log, context.topics.wire("outcomes"), now - _HOUR)
+
+
+def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Iterator[StatusRow]:
+    """A row for each kind of act that had one of these outcomes of the last hour."""
     counts: dict[str, Counter[str]] = {}
     last: dict[str, datetime] = {}
     for record in found.records:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from agents.inspect import newest_records
+from agents.inspect.newest_records import NewestRecords
 from agents.inspect.status_rows import StatusRow, length
 from schemas.catalogue import parse_wire_name
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
@@ -35,9 +36,10 @@ _Plan = ResizePlanned | EvictionPlanned | ScaleUpPlanned | NodeRemovalPlanned | 
 _Group = tuple[str, Action, str]
 
 
-def rows(context: LogContext, now: datetime, control_of: Callable[[str], ControlChanged | None]) -> Iterator[StatusRow]:
-    """A row for each cluster and kind of act with such plans of the last hour. Raises LogUnavailable."""
-    outcomes = newest_records.read(context.log, context.topics.wire("outcomes"), now - _HOUR)
+def rows(
+    context: LogContext, outcomes: NewestRecords, now: datetime, control_of: Callable[[str], ControlChanged | None]
+) -> Iterator[StatusRow]:
+    """A row for each cluster and kind of act with such plans; with all outcomes of the last hour. Raises LogUnavailable."""
     since = now - _HOUR
     if not outcomes.all_of_them:  # an outcome that was not read is none that is missing
         since = max(since, datetime.fromtimestamp(min(map(event_time_ms, outcomes.records)) / 1000, now.tzinfo))
