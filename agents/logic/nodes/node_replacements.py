@@ -86,20 +86,28 @@ def offer(  # noqa: PLR0913  # what a group is, by keyword
 class _Search:
     """Looks at one node after the other, each against what the ones before it left."""
 
-    def __init__(
-        self, down: ScaleDown, cluster: ScheduledCluster, groups: Mapping[str, GroupOffer], scene: DrainContext, room: int
+    def __init__(  # noqa: PLR0913, PLR0917  # what `find` is given
+        self,
+        down: ScaleDown,
+        cluster: ScheduledCluster,
+        wanted: Sequence[ScaleDownNode],
+        groups: Mapping[str, GroupOffer],
+        scene: DrainContext,
+        room: int,
     ) -> None:
         self.down, self.cluster, self.groups, self.scene, self.room = down, cluster, groups, scene, room
         self.spare = {name: group.spare for name, group in groups.items()}
-        self.found, self.wanted = Replacements(), frozenset[Row]()
+        self.wanted = {one.row for one in wanted}
+        self.coming = len({one.group for one in wanted if groups[one.group].coming})  # groups with a replacement on its way
+        self.found = Replacements()
 
-    def look(self, one: ScaleDownNode, coming: int) -> None:
-        """Find out what becomes of a node. `coming`: how many groups have a replacement on its way."""
+    def look(self, one: ScaleDownNode) -> None:
+        """Find out what becomes of a node."""
         found = self.found
         if len(found.go) >= max(self.room, 1) or one.row in found.targets or one.group in found.start:
             found.kept[one.name] = StayingNode(StayReason.NO_TURN)
             return
-        mark, opened = self.cluster.mark(), self.cluster.open.copy()
+        mark = self.cluster.mark(openings=True)
         result = self.down.movable(self.cluster, one, self.scene)
         if isinstance(result, UnneededNode) and self.spare[one.group] > 0:
             found.go.append(result)
@@ -107,14 +115,13 @@ class _Search:
             return
         fits = isinstance(result, UnneededNode)
         self.cluster.revert(mark)
-        self.cluster.open[: len(opened)] = opened
-        stay = self._growth(one, result, coming, fits=fits)
+        stay = self._growth(one, result, fits=fits)
         if stay is None:
             found.start[one.group] = one.name
         else:
             found.kept[one.name] = stay
 
-    def _growth(self, one: ScaleDownNode, result: UnneededNode | StayingNode, coming: int, *, fits: bool) -> StayingNode | None:
+    def _growth(self, one: ScaleDownNode, result: UnneededNode | StayingNode, *, fits: bool) -> StayingNode | None:
         """Why a node's group does not grow for it; None if it does."""
         group = self.groups[one.group]
         idle = any(self.cluster.open[row] for row in group.idle if row not in self.wanted)
@@ -126,7 +133,7 @@ class _Search:
             return StayingNode(StayReason.NO_PLACE)
         if not group.grows:
             return StayingNode(StayReason.NO_GROWTH)
-        if len(self.found.go) + len(self.found.start) + coming >= self.room:
+        if len(self.found.go) + len(self.found.start) + self.coming >= self.room:
             return StayingNode(StayReason.NO_TURN)
         return None
 
@@ -135,11 +142,10 @@ class _Search:
         cluster, template = self.cluster, self.groups[one.group].template
         if template is None:
             return False
-        mark, opened = cluster.mark(), cluster.open.copy()
+        mark = cluster.mark(openings=True)
         scale_up.add(cluster, template)
         fits = isinstance(self.down.movable(cluster, one, self.scene), UnneededNode)
         cluster.revert(mark)
-        cluster.open[: len(opened)] = opened[: len(cluster.open)]
         return fits
 
 
@@ -160,14 +166,11 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     an empty one does not help, and neither need the next one. Without `room` one node is still looked for, so that what its
     pods wait for is kept.
     """
-    mark, opened = cluster.mark(), cluster.open.copy()
+    mark = cluster.mark(openings=True)
     cluster.open[list(leaving)] = False
-    search = _Search(down, cluster, groups, scene, room)
     known = [one for one in wanted if one.group in groups]
-    search.wanted = frozenset(one.row for one in known)
-    coming = len({one.group for one in known if groups[one.group].coming})
+    search = _Search(down, cluster, known, groups, scene, room)
     for one in known:
-        search.look(one, coming)
+        search.look(one)
     cluster.revert(mark)
-    cluster.open[: len(opened)] = opened[: len(cluster.open)]
     return search.found

@@ -162,10 +162,9 @@ class ScaleDown:
         usage = _usage(cluster)
         able = [one for one in nodes if self._eligible(cluster, one, groups, usage, now)]
         able.sort(key=self._first)
-        mark, opened = cluster.mark(), cluster.open.copy()
+        mark = cluster.mark(openings=True)
         found = self._simulate(cluster, able, scene, self._enough())
         cluster.revert(mark)
-        cluster.open[:] = opened[: len(cluster.open)]
         self.unneeded = found
 
     def _first(self, one: ScaleDownNode) -> tuple[bool, bool]:

@@ -48,10 +48,11 @@ Demand = tuple[Pairs, tuple[NodeTerm, ...] | None, tuple[Toleration, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A point to come back to."""
+    """A point to come back to. `open`: which rows took pods then, if that is to come back, too."""
 
     moves: int
     rows: int
+    open: Mask | None = None
 
 
 class ScheduledCluster:
@@ -224,9 +225,9 @@ class ScheduledCluster:
 
     # Taking back
 
-    def mark(self) -> Savepoint:
-        """A point that `revert` comes back to."""
-        return Savepoint(len(self._moves), len(self.names))
+    def mark(self, *, openings: bool = False) -> Savepoint:
+        """A point that `revert` comes back to; with `openings` also to which rows take pods."""
+        return Savepoint(len(self._moves), len(self.names), self.open.copy() if openings else None)
 
     def revert(self, mark: Savepoint) -> None:
         """Take back all that was placed and added since."""
@@ -240,6 +241,8 @@ class ScheduledCluster:
             del self.names[mark.rows :], self.nodes[mark.rows :]
             self.labels.cut(mark.rows)
             self._suited = [mask[: mark.rows] for mask in self._suited]
+        if mark.open is not None:
+            self.open[: len(mark.open)] = mark.open
 
     def settle(self) -> None:
         """Make all that was done final: marks from before are no longer good."""
