@@ -35,7 +35,7 @@ from streams.simulated.scheduling_changes import SchedulingChanges
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.scheduling_poller import SchedulingPoller
 from streams.topics import Topics
-from tests.torture import faulty_worker, kafka_topics, node_judge, recomputation
+from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
@@ -58,7 +58,6 @@ ENVIRONMENT = {
     "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
 }
 ACTIONS = (Action.SCALE_UP, Action.REMOVE_NODE, Action.SOFT_TAINT)
-OURS = (*GROUPS,)
 
 
 @dataclass(frozen=True)
@@ -342,7 +341,7 @@ async def run(options: NodeTortureOptions) -> Report:
         for process in (made.clock_process, made.source, *made.consumers):
             process.kill()
         figures, wrong = await made.judged()
-        report = await _recomputed(made)
+        report = await last_turn.recomputed(made, NAME, PERIOD)
         report.figures.update(figures)
         report.wrong += [*wrong, *([] if settled else ["it did not come to rest"])]
         report.require(dict(options.minimum))
@@ -360,30 +359,3 @@ async def run(options: NodeTortureOptions) -> Report:
     else:
         say(f"logs in {folder}")
     return report
-
-
-async def _recomputed(made: NodeRun) -> Report:
-    """Every decision of the stage, again from the log; the worker has taken the last turn by then."""
-    last = (made.clock() // PERIOD + 2) * PERIOD
-    await asyncio.to_thread(_tick, made, last)
-    end = time.monotonic() + 30.0
-    while time.monotonic() < end and await _marked(made) != last:
-        await made.rest(0.5)
-    made.worker.stop(20)
-    return await recomputation.recompute(made.broker.bootstrap, made.topics, made.stages, "nodes")
-
-
-def _tick(made: NodeRun, number: int) -> None:
-    from streams.codec import event_codec
-
-    made.operator.append(
-        [event_codec.tick(made.topics.wire(name), 0, n) for n in (number - PERIOD, number) for name in made.inputs]
-    )
-
-
-async def _marked(made: NodeRun) -> int | None:
-    from agents.engine import checkpoint_selection
-
-    (records,) = await kafka_topics.whole(made.broker.bootstrap, f"nodes-{made.stages[0].name}-state-changelog", 1)
-    found = checkpoint_selection.read({r.key: r.value for r in records if r.key is not None}).found
-    return None if found is None else found.mark.turn

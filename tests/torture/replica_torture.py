@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.engine import checkpoint_selection
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, ActionFinished, ObjectWritten
@@ -26,7 +25,6 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
 from streams.broker import Broker, BrokerSettings
 from streams.broker.preflight import free_ports
-from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
@@ -34,7 +32,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.support.certificates import Authority
-from tests.torture import faulty_replicas, faulty_worker, kafka_topics, recomputation, replica_judge, replica_load
+from tests.torture import faulty_replicas, faulty_worker, kafka_topics, last_turn, replica_judge, replica_load
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
@@ -118,7 +116,6 @@ class ReplicaRun:
         self.stages, self.codec = faulty_worker.stages("replicas"), Codec(self.topics)
         reads = tuple(dict.fromkeys(name for stage in self.stages for name in stage.reads))
         self.inputs = (*reads, "load-forecasts", "replica-plans", "outcomes", "pod-changes-by-cluster")
-        self.reads = reads
         self.api, self.leases = ReplicaApi(seed), LeaseServer()
         self.log, self.operator = (KafkaLog(KafkaConnection(self.broker.bootstrap)) for _ in range(2))
         self.load = ReplicaLoad(self.topics, self.api, seed, replica_load.now(self.clock()))
@@ -377,7 +374,7 @@ async def run(options: ReplicaTortureOptions) -> Report:
             process.kill()
         made.prober.close()
         seen = await made.evidence()
-        report = await _recomputed(made)  # soon after the clock ended: a tick that is far ahead is none
+        report = await last_turn.recomputed(made, NAME, PERIOD)
         figures, wrong = made.judged(seen)
         report.figures.update(figures)
         report.wrong += [*wrong, *([] if settled else ["it did not come to rest"])]
@@ -395,26 +392,3 @@ async def run(options: ReplicaTortureOptions) -> Report:
         texts = Counter(answer.text for answer in made.prober.answers if answer.value is None) if made is not None else Counter()
         say(f"logs in {folder}; refusals: {texts.most_common(3)}")
     return report
-
-
-async def _recomputed(made: ReplicaRun) -> Report:
-    """Every decision of the stage, again from the log; the worker has taken the last turn by then."""
-    last = (made.clock() // PERIOD + 2) * PERIOD
-    await asyncio.to_thread(_tick, made, last)
-    end = time.monotonic() + 30.0
-    while time.monotonic() < end and await _marked(made) != last:
-        await made.rest(0.5)
-    made.worker.stop(20)
-    return await recomputation.recompute(made.broker.bootstrap, made.topics, made.stages, NAME)
-
-
-def _tick(made: ReplicaRun, number: int) -> None:
-    made.operator.append(
-        [event_codec.tick(made.topics.wire(name), 0, n) for n in (number - PERIOD, number) for name in made.reads]
-    )
-
-
-async def _marked(made: ReplicaRun) -> int | None:
-    (records,) = await kafka_topics.whole(made.broker.bootstrap, f"{NAME}-{made.stages[0].name}-state-changelog", 1)
-    found = checkpoint_selection.read({r.key: r.value for r in records if r.key is not None}).found
-    return None if found is None else found.mark.turn
