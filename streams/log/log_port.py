@@ -72,7 +72,10 @@ class RecordsRefused(UllageError):
 
 def size_of(record: NewRecord) -> int:
     """Bytes of key, value and headers."""
-    return len(record.key or b"") + len(record.value or b"") + sum(len(name) + len(value) for name, value in record.headers)
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value)
+    return size
 
 
 def oversize(record: NewRecord, most: int = MAX_RECORD_BYTES) -> str | None:

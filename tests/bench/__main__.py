@@ -104,7 +104,8 @@ async def largest(results: Results, site: Site) -> None:
     site.workers[-1].stop(30)
     put(results, "100k containers: recovery", await measure.recovery(site), "s", "< 6")
     worker = site.workers[-1]
-    put(results, "idle tick: CPU", await measure.idle(site, worker), "ms", "<= 10")
+    put(results, "a tick soon after a scrape: CPU", await measure.idle(site, worker, 20), "ms")
+    put(results, "idle tick: CPU", await measure.idle(site, worker, 60), "ms", "<= 10")
     took = await measure.latency(site)
     put(results, "OOM to recommendation, tick 500 ms: p50", float(np.percentile(took, 50)), "ms")
     put(results, "OOM to recommendation, tick 500 ms: p99", float(np.percentile(took, 99)), "ms", "< 1000")

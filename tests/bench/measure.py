@@ -179,11 +179,14 @@ async def latency(site: Site, count: int = 300) -> list[float]:
     return [found[key] - at for key, at in places.items()]
 
 
-async def idle(site: Site, worker: Process, seconds: float = 15.0) -> float:
-    """CPU milliseconds of the worker for one tick (all inputs, all partitions) when nothing else happens."""
+async def idle(site: Site, worker: Process, after: float, seconds: float = 15.0) -> float:
+    """CPU milliseconds of the worker for one tick (all inputs, all partitions), so many seconds after the last scrape.
+
+    Each workload is looked at once a minute. In the minute after a scrape most ticks have recommendations to state.
+    """
     assert worker.process is not None
     process = psutil.Process(worker.process.pid)
-    await live(site, 20, stop_scrapes=True)
+    await live(site, after, stop_scrapes=True)
     used, first = sum(process.cpu_times()[:2]), site.turn
     await live(site, seconds, stop_scrapes=True)
     return 1000 * (sum(process.cpu_times()[:2]) - used) / ((site.turn - first) / TICK_MS)

@@ -66,7 +66,7 @@ class World:
     def recommend(self) -> None:
         """The sum for everything."""
         members = self.stage.members.select(np.zeros(0, np.int64), [w.key for w in self.workloads])
-        recommend(self.stage.usage, self.stage.members, members, self.stage.settings)
+        recommend(self.stage.usage, self.stage.members, members, self.stage.estimation)
 
     def dump(self) -> int:
         """Bytes of the whole state as a changelog holds it."""
