@@ -1,0 +1,66 @@
+"""The measurements that need no broker still run: in small, for their figures are `make bench`'s alone."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.bench import hostile_nodes, hostile_tenant, node_scaling, updater_pass, vertical
+
+pytestmark = pytest.mark.slow
+
+
+class Figures:
+    """What a measurement puts into the table."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+
+    def put(self, name: str, value: float, _unit: str, _goal: str) -> None:
+        """Take one in."""
+        assert name not in self.values
+        self.values[name] = value
+
+
+def test_the_recommender_alone() -> None:
+    found = Figures()
+    vertical.measure(found.put, 1_000)
+    assert len(found.values) == 8
+    assert min(found.values.values()) > 0
+
+
+def test_a_pass_of_the_updater(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updater_pass, "WORKLOADS", 200)
+    found = Figures()
+    updater_pass.measure(found.put)
+    assert len(found.values) == 4
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        node_scaling.scale_up(20),
+        node_scaling.scale_down(20),
+        node_scaling.filter_out(20, 50, 100),
+        node_scaling.filter_out(20, 5, 65_000),
+    ],
+)
+def test_decisions_about_nodes(work: Callable[[], object]) -> None:
+    work()  # each asserts what it decides
+
+
+def test_a_cluster_in_steady_state() -> None:
+    found = Figures()
+    node_scaling.steady(found.put, 20, 200)
+    assert found.values
+
+
+def test_hostile_objects_of_nodes() -> None:
+    took = [hostile_nodes.affinity(20, 2), hostile_nodes.volumes(20)]
+    assert min(took) >= 0
+
+
+def test_hostile_objects_of_a_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostile_tenant, "MANY", 50)
+    found = Figures()
+    hostile_tenant.measure(found.put)
+    assert len(found.values) >= len(hostile_tenant.CASES)
