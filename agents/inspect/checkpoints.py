@@ -34,6 +34,7 @@ from streams.consumers.executing.rate_limit import RateLimit
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.log_port import Log
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.topics import changelog_topic
 
 
@@ -125,6 +126,11 @@ def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
     what is exported must be what a worker would go on with.
     """
     topic = changelog_topic(settings.worker.name, NAME)
+    if not has_topic(log, topic):
+        raise BadInput(
+            f"there is no topic '{topic}' in this log: only a worker keeps checkpoints, and a simulated log has none; "
+            f"if the worker has another name, say it with --set worker.name=NAME (now '{settings.worker.name}')"
+        )
     context = LogContext.of(log, log_factory.topics(settings))
     [stage] = [stage for stage in stages(settings) if stage.name == NAME]
     some = False

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agents.pipeline import stages
 from agents.processes.output import note
+from agents.processes.progress_line import ProgressLine
 from agents.processes.signals import until_stopped
 from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
@@ -91,7 +92,16 @@ def _written(context: LogContext, settings: Settings, file: Path, stretch: Stret
     names = None
     if flags.key_file is not None:
         names = Pseudonyms(pseudonyms.key_of(flags.key_file), settings.topics.prefix, settings.topics.partitions)
-    manifest = incident_copy.to_file(context, file, stretch, f"ullage {metadata.version('ullage')}", names)
+    line = ProgressLine(0, "records")
+
+    def progress(count: int, of: int) -> None:
+        line.of = of
+        line.show(count)
+
+    try:
+        manifest = incident_copy.to_file(context, file, stretch, f"ullage {metadata.version('ullage')}", names, progress=progress)
+    finally:
+        line.end()
     note(_sentence(manifest, file))
 
 

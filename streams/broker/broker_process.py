@@ -78,12 +78,13 @@ class Broker:
         """Start, or start again on the same data and port. Raises LogUnavailable with what to do; leaves nothing behind then."""
         if self.running:
             return self
-        folder = jars.ensure(self.settings.cache, progress=self._progress)
-        run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
-        path = ["-cp", jars.classpath(folder, jar_lock.read())]
         undo = self.close if self._data is None else self.stop
         try:
             self._prepare()
+            folder = jars.ensure(self.settings.cache, progress=self._progress)
+            run = [str(java.find()), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
+            path = ["-cp", jars.classpath(folder, jar_lock.read())]
+            self._progress(f"starting Kafka on {self.bootstrap} ...")
             self._format([*run, "-Xmx128m", "-XX:TieredStopAtLevel=1", *path])
             self._launch([*run, *self._memory(), *path, "kafka.Kafka", str(self._properties)])
         except BaseException:

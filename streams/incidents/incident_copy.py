@@ -7,7 +7,7 @@ are others, the places that records name as their cause are changed with them.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -44,18 +44,37 @@ class Stretch:
     until: datetime | None = None
 
 
-def to_file(context: LogContext, path: Path, stretch: Stretch, made_by: str, names: Pseudonyms | None = None) -> IncidentManifest:
-    """Write the stretch; what the manifest says. Raises BadInput, LogUnavailable."""
+def ignore(_records: int, _of: int) -> None:
+    """Nobody is told how far a copy is."""
+
+
+def to_file(  # noqa: PLR0913  # wired in one place
+    context: LogContext,
+    path: Path,
+    stretch: Stretch,
+    made_by: str,
+    names: Pseudonyms | None = None,
+    *,
+    progress: Callable[[int, int], None] = ignore,
+) -> IncidentManifest:
+    """Write the stretch; what the manifest says. Raises BadInput, LogUnavailable.
+
+    `progress` is told of each record how many there were, and how many offsets there are.
+    """
     bounds = {wire: _bounds(context, wire, stretch) for wire in stretch.topics}
     tallies = {(w, p): PartitionTally(begin, end) for w, each in bounds.items() for p, (begin, end) in enumerate(each)}
     clusters: set[str] = set()
+    of = sum(end - begin for each in bounds.values() for begin, end in each)
 
     def records() -> Iterator[Record]:
+        count = 0
         for wire in sorted(stretch.topics):
             for record in _taken(context, wire, stretch, bounds[wire]):
                 shown = record if names is None else names.record(record)
                 clusters.update(_cluster(context, shown))
                 yield shown
+                count += 1
+                progress(count, of)
 
     since = stretch.since if isinstance(stretch.since, datetime) else None
     manifest = IncidentManifest(

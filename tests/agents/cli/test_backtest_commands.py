@@ -103,3 +103,12 @@ def test_wrong_usage_exits_with_2_and_one_line(
 ) -> None:
     assert cli.run([str(log) if word == "FILE" else word for word in words]) == 2
     assert says in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_price_list_without_a_policy_is_not_ignored(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said(capsys, "backtest", str(log), "--prices", str(tmp_path / "none.csv"), code=2)
+    prices = tmp_path / "prices.csv"
+    prices.write_text("cpu,1\nmemory,0.5\ncurrency,EUR\n")
+    scored = json.loads(said(capsys, "backtest", str(log), "--prices", str(prices), "-o", "json"))
+    assert scored["prices"]["currency"] == "EUR"
+    assert [each["name"] for each in scored["policies"]] == ["upstream", "default", "recorded", "oracle"]

@@ -140,6 +140,10 @@ def test_a_refused_object_is_named_and_ends_with_1(desk: Desk, server: VpaServer
 def test_a_log_without_checkpoints_is_no_log_of_a_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Desk(tmp_path / "log.jsonl", []).run("checkpoints", "show") == 2
     assert f"there is no checkpoint in '{TOPIC}' yet: has a worker named 'ullage' run?" in capsys.readouterr().err
+    assert Desk(tmp_path / "log.jsonl", []).run("checkpoints", "show", "--set", "worker.name=other") == 2
+    said = capsys.readouterr().err
+    assert "there is no topic 'other-recommender-state-changelog' in this log: only a worker keeps checkpoints" in said
+    assert "--set worker.name=NAME (now 'other')" in said
 
 
 @pytest.mark.parametrize(

@@ -106,3 +106,16 @@ def test_a_broker_that_does_not_run_has_no_process_and_can_be_stopped() -> None:
     with pytest.raises(LogUnavailable, match=r"the broker on 127\.0\.0\.1:9092 does not run"):
         _ = broker.pid
     broker.close()
+
+
+def test_a_folder_that_cannot_be_used_is_named_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ensure(*_about: object, **_more: object) -> Path:
+        raise AssertionError("jars were fetched for a broker that cannot start")
+
+    monkeypatch.setattr("streams.broker.jars.ensure", ensure)
+    with pytest.raises(LogUnavailable, match="make room, or choose another folder"):
+        Broker(BrokerSettings(data=tmp_path / "kafka", min_free_mb=1 << 40)).start()
+    with pytest.raises(AssertionError, match="jars were fetched"):
+        Broker(BrokerSettings(data=tmp_path / "kafka")).start()

@@ -213,3 +213,14 @@ def test_where_a_log_gives_other_places_causes_move_along(file: Path) -> None:
 def test_nothing_is_appended_to_an_incident(file: Path) -> None:
     with pytest.raises(BadInput, match="nothing is appended"):
         IncidentLog(file).append([said(METRICS, 0, 1, b"{}")])
+
+
+def test_whoever_waits_for_a_copy_is_told_how_far_it_is(log: MemoryLog, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    stretch = Stretch((METRICS, POLICIES))
+    incident_copy.to_file(
+        LogContext.of(log, SHOP), tmp_path / "some.parquet", stretch, "test 1", progress=lambda *about: told.append(about)
+    )
+    wanted = len(records(log, METRICS, POLICIES))
+    assert [count for count, _ in told] == list(range(1, wanted + 1))
+    assert {of for _, of in told} == {wanted}
