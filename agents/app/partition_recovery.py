@@ -24,6 +24,8 @@ from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.partition_task import evidence
+from schemas.names import Place
+from streams.log.log_port import Record
 from streams.sources.clock import wall_ms
 
 
@@ -36,6 +38,8 @@ class Recovery:
         """`generation` is shared with the checkpoint writer."""
         self.hosts, self.consumer, self.generation, self.observer = hosts, consumer, generation, observer
         self.plan, self.in_flight = hosts[0].plan, hosts[0].in_flight
+        self._shown: Mapping[Place, Record] = {}
+        """Records of inputs that marks were compared with, read for all marks at once."""
 
     def revoked(self) -> None:
         """A rebalance begins: close all partitions until recovery opens them again."""
@@ -94,19 +98,43 @@ class Recovery:
             return
         changelogs = await log_reader.contents(consumer, stale)
         stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
+        newest = {place: checkpoint_selection.read(records.last) for place, records in changelogs.items()}
+        self._shown = await self._last_read({places[place]: contents for place, contents in newest.items()}, stretches)
         for place, records in changelogs.items():
-            contents, how = await self._adopt(*places[place], records, stretches)
+            contents, how = await self._adopt(*places[place], records, newest[place], stretches)
             host, partition = places[place]
             self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)
+        self._shown = {}
+
+    async def _last_read(
+        self, newest: Mapping[tuple[StageHost, int], ChangelogContents], stretches: Mapping[TopicAndPartition, KeptOffsets]
+    ) -> dict[Place, Record]:
+        """The last record that each of the newest marks has read of each input: one look at the log for each stage.
+
+        One for each partition would be a connection of its own to the brokers, and most of the time that recovery takes.
+        """
+        wanted: dict[StageHost, dict[TopicAndPartition, int]] = {}
+        for (host, partition), contents in newest.items():
+            if contents.found is not None:
+                inputs = {name: stretches[wire, partition] for name, wire in host.wires.items()}
+                wanted.setdefault(host, {}).update(_ends_read(host, partition, contents.found.mark, inputs))
+        found = await asyncio.gather(*(log_reader.records_at(self.plan.where, offsets) for offsets in wanted.values()))
+        return {record.place: record for there in found for record in there.values()}
 
     async def _adopt(
-        self, host: StageHost, partition: int, records: ChangelogRecords, stretches: Mapping[TopicAndPartition, KeptOffsets]
+        self,
+        host: StageHost,
+        partition: int,
+        records: ChangelogRecords,
+        contents: ChangelogContents,
+        stretches: Mapping[TopicAndPartition, KeptOffsets],
     ) -> tuple[ChangelogContents, str]:
         """Load the newest state of the changelog that can be, keep ours if it is further, or start empty where the log begins."""
         owned, how, refused = host.owned.get(partition), "", list[CheckpointMark]()
         inputs = {name: stretches[wire, partition] for name, wire in host.wires.items()}
         while not how:
-            contents = checkpoint_selection.read(records.last, without=refused)
+            if refused:
+                contents = checkpoint_selection.read(records.last, without=refused)
             if owned is not None and (contents.found is None or owned.task.turn >= contents.found.mark.turn):
                 how = "memory"
                 owned.rewind()
@@ -140,12 +168,11 @@ class Recovery:
 
     async def _objection(self, host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
         """What the log says against a mark; empty if nothing."""
-        offsets = {
-            (host.wires[name], partition): mark.positions[name] - 1
-            for name, stretch in inputs.items()
-            if stretch.begin < mark.positions.get(name, 0) <= stretch.end
+        offsets = _ends_read(host, partition, mark, inputs)
+        known = {
+            place: self._shown[found] for place, offset in offsets.items() if (found := Place(*place, offset)) in self._shown
         }
-        there = await log_reader.records_at(self.plan.where, offsets)
+        there = known | await log_reader.records_at(self.plan.where, {p: at for p, at in offsets.items() if p not in known})
         shown = {name: evidence(stretch.end, there.get((host.wires[name], partition))) for name, stretch in inputs.items()}
         return checkpoint_validation.objection(mark, shown, now_ms=wall_ms())
 
@@ -175,3 +202,14 @@ class Recovery:
                 owned.goals = {name: goals[wire, partition] for name, wire in host.wires.items()}
                 owned.open = True
                 self.observer.opened(owned)
+
+
+def _ends_read(
+    host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]
+) -> dict[TopicAndPartition, int]:
+    """For each input of which the log still has it, the offset of the last record that a mark has read."""
+    return {
+        (host.wires[name], partition): mark.positions[name] - 1
+        for name, stretch in inputs.items()
+        if stretch.begin < mark.positions.get(name, 0) <= stretch.end
+    }
