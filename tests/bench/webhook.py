@@ -20,7 +20,6 @@ from functools import partial
 
 import numpy as np
 import psutil
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from agents import garbage_collector
@@ -223,7 +222,7 @@ def serve(brokers: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         lookups = OwnerLookups(ReplicaSets(), pool, metrics, patience=Seconds(1.0))
         endpoint = ReviewEndpoint(Admission(view, outcomes, metrics), lookups, metrics)
-        with HttpsServer([web.post("/{path:.*}", endpoint.serve)], holder) as server:
+        with HttpsServer(endpoint.serve, holder) as server:
             about = {"cold": cold, "cpu": used, "records": count, "port": server.port, "authority": made.authorities.decode()}
             sys.stdout.write(json.dumps(about) + "\n")
             sys.stdout.flush()
