@@ -33,14 +33,14 @@ from streams.log_context import LogContext
 from streams.serving.certificate_keeper import CertificateKeeper
 from streams.serving.https_server import CertificateHolder, ServerLimits
 
-_SWITCH = 0.0005
-"""Seconds after which Python lets another thread work. A heartbeat of recommendations is read while pods are admitted; with
-Python's own five milliseconds each of them would wait for as long as a pod should at most."""
+SWITCH = 0.0001
+"""Seconds after which Python lets another thread work. Outcomes are written and a heartbeat of recommendations is read while pods
+are admitted, and one answer waits for its turn some five times; with Python's own five milliseconds that were 25 of them."""
 
 
 def webhook(context: Callable[[], LogContext], settings: Settings, metrics: WebhookMetrics) -> WebhookConsumer:
     """The webhook. `context` opens the log anew, for a thread of its own."""
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(SWITCH)
     garbage_collector.relax()
     ours = settings.webhook
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
@@ -50,9 +50,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         settings=_admission(ours),
         own=UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender),
     )  # fmt: skip
-    view = AdmissionView(
-        context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=garbage_collector.exempt_present_objects
-    )
+    view = AdmissionView(context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=_ready)
     outcomes, holder = OutcomeQueue(context()), CertificateHolder()
     metrics.look_at(lambda: view.age, lambda: float(len(outcomes)), lambda: float(outcomes.dropped))
     follows = ours.self_register or ours.certificate is None
@@ -69,6 +67,12 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     )
     limits = ServerLimits(linger=Seconds(ours.linger_seconds))
     return WebhookConsumer(parts, Serving((ours.host, ours.port), limits, Seconds(ours.lookup_seconds)), real_time)
+
+
+def _ready() -> None:
+    """What was read so far stays; from now on somebody waits."""
+    garbage_collector.exempt_present_objects()
+    garbage_collector.pause_briefly()
 
 
 def webhook_leases(settings: Settings, api: Api) -> PlainObjects:

@@ -112,6 +112,7 @@ class KafkaLog:
                 errors.append(error)
             else:
                 sent.append((n, future))
+        producer.flush(DELIVERY_MS / 1000)
         for n, future in sent:
             try:
                 places[n] = Place(batch[n].topic, batch[n].partition, future.get(DELIVERY_MS / 1000).offset)
@@ -260,7 +261,7 @@ _PRODUCER: Mapping[str, object] = {
     "acks": "all",
     "enable_idempotence": True,
     "compression_type": "lz4",
-    "linger_ms": 0,
+    "linger_ms": 100,  # a whole append goes together: with less, its first records would go alone; `flush` ends the waiting
     "batch_size": 256 << 10,
     "max_request_size": MAX_RECORD_BYTES + OVERHEAD,
     "max_block_ms": DELIVERY_MS,

@@ -20,12 +20,12 @@ from functools import partial
 
 import numpy as np
 import psutil
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from agents import garbage_collector
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
+from agents.processes.consumer_webhook import SWITCH
 from agents.telemetry import WebhookMetrics
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
@@ -202,7 +202,7 @@ def _tick(log: KafkaLog, stop: threading.Event) -> None:
 
 def serve(brokers: str) -> None:
     """The webhook's process: says how its view began and where it listens, and ends with its input."""
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(SWITCH)
     garbage_collector.relax()
     made, holder = self_made(("127.0.0.1",), datetime.now(UTC)), CertificateHolder()
     holder.load(made.certificate, made.key)
@@ -217,13 +217,14 @@ def serve(brokers: str) -> None:
     count = view.catch_up()
     cold, used = time.perf_counter() - began, time.process_time() - used
     garbage_collector.exempt_present_objects()
+    garbage_collector.pause_briefly()
     ended = threading.Event()
     for work in (view.follow, outcomes.write):
         threading.Thread(target=work, args=(ended,), daemon=True).start()
     with ThreadPoolExecutor(8) as pool:
         lookups = OwnerLookups(ReplicaSets(), pool, metrics, patience=Seconds(1.0))
         endpoint = ReviewEndpoint(Admission(view, outcomes, metrics), lookups, metrics)
-        with HttpsServer([web.post("/{path:.*}", endpoint.serve)], holder) as server:
+        with HttpsServer(endpoint.serve, holder) as server:
             about = {"cold": cold, "cpu": used, "records": count, "port": server.port, "authority": made.authorities.decode()}
             sys.stdout.write(json.dumps(about) + "\n")
             sys.stdout.flush()

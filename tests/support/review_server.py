@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from aiohttp import web
-
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.admission import Admission
@@ -34,7 +32,7 @@ def serving(admission: Admission, watcher: WebhookWatcher, limits: ServerLimits 
     holder.load(_CERTIFICATE.certificate, _CERTIFICATE.key)
     with ThreadPoolExecutor(4) as pool:
         endpoint = ReviewEndpoint(admission, OwnerLookups(ReplicaSets(), pool, watcher, patience=Seconds(1.0)), watcher)
-        with HttpsServer([web.post("/{path:.*}", endpoint.serve)], holder, limits=limits) as server:
+        with HttpsServer(endpoint.serve, holder, limits=limits) as server:
             yield server
 
 

@@ -22,7 +22,7 @@ from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.update_guards import ClusterSituation, first_objection
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState, WorkloadEviction
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState, WorkloadEviction
 from agents.logic.updates.workload_candidates import ENDED, CandidateSearch
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
@@ -31,7 +31,7 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 6
+PROGRAM = 7
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -142,7 +142,7 @@ class Updater(PartedState):
 
     def _end_boosts(self, turn: Turn, due: Collection[str]) -> list[Decided]:
         """Lower pods whose startup boost ends between two intervals. What a guard holds back waits for the next one."""
-        start = turn.number // (interval := int(self.settings.interval * 1000)) * interval
+        start = self._interval_start(turn.number)
         return [each for cluster in self.candidates(due=due, since=start) for each in self._plan(turn, cluster, None)]
 
     def _follow_rules(self, turn: Turn) -> None:
@@ -197,7 +197,8 @@ class Updater(PartedState):
     ) -> Iterator[ClusterCandidates]:
         """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet.
 
-        With `due` only those of these pods whose startup boost has ended; plans made from the turn `since` on count for the rate.
+        With `due` only those of these pods whose startup boost has ended; plans made in the interval that began with the turn
+        `since` count for the rate.
         """
         concerns = None if due is None else {pod.fact.workload.key for uid in due if (pod := self.clusters.pods.get(uid))}
         self._search.quiet.follow(self.clusters.changed)
@@ -237,12 +238,12 @@ class Updater(PartedState):
         return not self._search.quiet.holds(workload, now) if concerns is None else workload in concerns
 
     def _planned(self, cluster: str, since: int | None) -> int:
-        """How many pods of a cluster a plan was made for from a turn on."""
-        pods, histories = self.clusters.pods, self.clusters.histories.items()
-        acted = (
-            [] if since is None else [uid for uid, history in histories if history.acted is not None and history.acted >= since]
-        )
-        return sum((pod := pods.get(uid)) is not None and pod.fact.workload.cluster == cluster for uid in acted)
+        """How many plans were made for a cluster in the interval that began with a turn."""
+        made = self.clusters.made.get(cluster)
+        return made.count if made is not None and made.since == since else 0
+
+    def _interval_start(self, turn: int) -> int:
+        return turn - turn % int(self.settings.interval * 1000)
 
     def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount, *, planned: int) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
@@ -333,3 +334,5 @@ class Updater(PartedState):
         )
         history = replace(situation.history, plan=opened, acted=situation.now, tried=situation.unboosts)
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)
+        cluster, since = cluster_of(situation.workload), self._interval_start(situation.now)
+        self.clusters.made.upsert(cluster, PlansMade(since, self._planned(cluster, since) + 1))

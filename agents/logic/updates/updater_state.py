@@ -137,6 +137,17 @@ class RefusedPods:
 
 
 @dataclass(frozen=True, slots=True)
+class PlansMade:
+    """How many plans were made for a cluster in the interval that began with the turn `since`, the last one that had some.
+
+    A count, as what is known of a pod is forgotten with it: an evicted pod may be gone before its interval is over.
+    """
+
+    since: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastPodFact:
     """The last turn that held a fact about a pod of a cluster."""
 
@@ -170,6 +181,7 @@ class UpdaterState:
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
+        self.made: ObjectTable[PlansMade] = ObjectTable("plans-made", PlansMade, 1)
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
         self.evictions: ObjectTable[WorkloadEviction] = ObjectTable("evictions", WorkloadEviction, 64)
         self.reverts: ObjectTable[RevertRecord] = ObjectTable("reverts", RevertRecord, 16)
@@ -185,7 +197,7 @@ class UpdaterState:
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
         ours = self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts, self.evictions
-        return (*ours, *self.constraints.tables())
+        return (*ours, self.made, *self.constraints.tables())
 
     def loaded(self) -> None:
         """A chunk was loaded, so the indexes must be built again."""

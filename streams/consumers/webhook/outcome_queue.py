@@ -19,7 +19,7 @@ from streams.log_context import LogContext
 MOST = 10_000
 """Outcomes that wait at most; about 1 kB each."""
 _AT_ONCE = 500
-_PAUSE = 0.1
+_PAUSE = 0.25
 """Seconds between two looks, so that the outcomes of a rollout go together."""
 _AGAIN = 1.0
 _log = structlog.get_logger(__name__)

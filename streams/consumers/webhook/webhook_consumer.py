@@ -16,7 +16,8 @@ from datetime import datetime
 from typing import Protocol
 
 import structlog
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
 
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
@@ -99,8 +100,7 @@ class WebhookConsumer:
                 thread.start()
             lookups = OwnerLookups(parts.chain, pool, parts.watcher, patience=self._serving.lookup)
             endpoint = ReviewEndpoint(self._admission, lookups, parts.watcher)
-            routes = [web.post("/{path:.*}", endpoint.serve)]
-            server = HttpsServer(routes, parts.holder, address=self._serving.address, limits=self._serving.limits)
+            server = HttpsServer(endpoint.serve, parts.holder, address=self._serving.address, limits=self._serving.limits)
             parts.keeper.look(self._now())
             self.port = stack.enter_context(server).port
             stack.callback(self._leave)
@@ -149,37 +149,43 @@ class ReviewEndpoint:
     def __init__(self, admission: Admission, lookups: OwnerLookups, watcher: WebhookWatcher) -> None:
         self._admission, self._lookups, self._watcher = admission, lookups, watcher
 
-    async def serve(self, request: web.Request) -> web.StreamResponse:
-        """One review."""
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One review, at whatever path."""
         began = time.perf_counter()
-        body = await _read(request)
+        if request.method != "POST":
+            return web.Response(status=405, headers={"Allow": "POST"}, text="reviews are sent by POST\n")
+        body = await _read(request.content)
         read = time.perf_counter()
-        request[LATE_ANSWER] = LateAnswer(lambda: web.Response(body=self._late(body, began), content_type="application/json"))
-        answer = await self._decided(body, began)
-        del request[LATE_ANSWER]  # from here on an answer is on its way, and a second one would spoil it
-        admitted = time.perf_counter()
-        response = web.Response(body=answer, content_type="application/json")
-        await response.prepare(request)
-        built = time.perf_counter()
-        await response.write_eof()
-        written = time.perf_counter()
-        step = self._watcher.step
-        step("read_request", read - began)
-        step("admit", admitted - read)
-        step("build_response", built - admitted)
-        step("write_response", written - built)
-        step("total", written - began)
-        return response
+        answer = self._at_once(body, began)
+        if answer is None:
+            request[LATE_ANSWER] = LateAnswer(lambda: web.Response(body=self._late(body, began), content_type="application/json"))
+            answer = await self._in_time(body, began)
+            del request[LATE_ANSWER]  # from here on an answer is on its way, and a second one would spoil it
+        return _Answer(answer, self._watcher, began, read)
 
-    async def _decided(self, body: bytes, began: float) -> bytes:
+    def _at_once(self, body: bytes, began: float) -> bytes | None:
+        """The answer, where nothing has to be waited for: nearly always."""
+        if len(body) > _INLINE:
+            return None
+        try:
+            owners = _KnownOwners(self._lookups)
+            review = self._admission.judge(body, owners.topmost)
+            return None if owners.wanted else self._admission.conclude(review, time.perf_counter() - began)
+        except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
+            return self._faulty(fault, body, began)
+
+    async def _in_time(self, body: bytes, began: float) -> bytes:
         try:
             async with asyncio.timeout(began + _PATIENCE - time.perf_counter()):  # the time to read it counts, too
                 return await self._answer(body, began)
         except TimeoutError:
             return self._late(body, began)
         except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
-            _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
-            why = f"a fault of the webhook's own, {type(fault).__name__}"
+            return self._faulty(fault, body, began)
+
+    def _faulty(self, fault: Exception, body: bytes, began: float) -> bytes:
+        _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
+        why = f"a fault of the webhook's own, {type(fault).__name__}"
         return self._admission.let_through(body, why, time.perf_counter() - began)
 
     def _late(self, body: bytes, began: float) -> bytes:
@@ -187,18 +193,10 @@ class ReviewEndpoint:
         return self._admission.let_through(body, f"its review of {len(body)} bytes took longer than {taken:.1f} s", taken)
 
     async def _answer(self, body: bytes, began: float) -> bytes:
-        wanted = list[ControllerKey]()
-
-        def known(owner: ControllerKey) -> Found:
-            held = self._lookups.cached(owner)
-            if held is not None:
-                return held[0]
-            wanted.append(owner)
-            return UnknownOwner("it is being looked up")
-
-        review = await self._judge(body, known)
-        if wanted:
-            found = await self._lookups.find(wanted[0])
+        owners = _KnownOwners(self._lookups)
+        review = await self._judge(body, owners.topmost)
+        if owners.wanted:
+            found = await self._lookups.find(owners.wanted[0])
             review = await self._judge(body, lambda _: found)
         return self._admission.conclude(review, time.perf_counter() - began)
 
@@ -208,10 +206,50 @@ class ReviewEndpoint:
         return await asyncio.to_thread(self._admission.judge, body, topmost)
 
 
-async def _read(request: web.Request) -> bytes:
+class _KnownOwners:
+    """Answers from what has been looked up, and keeps which owners are still to be."""
+
+    def __init__(self, lookups: OwnerLookups) -> None:
+        self._lookups = lookups
+        self.wanted: list[ControllerKey] = []
+
+    def topmost(self, owner: ControllerKey) -> Found:
+        held = self._lookups.cached(owner)
+        if held is not None:
+            return held[0]
+        self.wanted.append(owner)
+        return UnknownOwner("it is being looked up")
+
+
+class _Answer(web.Response):
+    """An answer that counts how long each step of it took, once it is written."""
+
+    def __init__(self, body: bytes, watcher: WebhookWatcher, began: float, read: float) -> None:
+        super().__init__(body=body, content_type="application/json")
+        self._count, self._began, self._read = watcher.step, began, read
+        self._admitted = self._built = time.perf_counter()
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        writer = await super().prepare(request)
+        self._built = time.perf_counter()
+        return writer
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await super().write_eof(data)
+        written, count = time.perf_counter(), self._count
+        count("read_request", self._read - self._began)
+        count("admit", self._admitted - self._read)
+        count("build_response", self._built - self._admitted)
+        count("write_response", written - self._built)
+        count("total", written - self._began)
+
+
+async def _read(content: StreamReader) -> bytes:
     """The body, as far as it may be kept, and one byte more to show that it is too long."""
+    if content.is_eof():
+        return content.read_nowait()[: LARGEST + 1]
     pieces, size = [], 0
-    async for piece in request.content.iter_any():
+    async for piece in content.iter_any():
         if size <= LARGEST:
             pieces.append(piece[: LARGEST + 1 - size])
         size += len(piece)

@@ -10,9 +10,9 @@ import pytest
 from agents.logic.updates import pending_updates
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.hpa_targets import HpaTargetChanged
-from schemas.facts.pods import BoostedContainer, ContainerSeen
+from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
 from schemas.names import Amounts
-from schemas.outcomes import Result
+from schemas.outcomes import Action, Result
 from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from tests.agents.logic.updates.test_updater import LATER, at_once, finished, look, open_stage, recommend
 from tests.support.cluster_events import GIB, MINUTE, START, pod, vpa, when
@@ -217,6 +217,21 @@ def test_ends_of_boosts_count_for_the_rate_of_their_interval() -> None:
     assert [each.pod.name for each in plans] == ["b"]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_eviction_counts_for_the_rate_of_its_interval_though_its_pod_is_gone(restarted: bool) -> None:
+    pods = [pod("a", START), pod("b", START), boosted("c", when(MIDDLE - 301 * SECOND))]
+    stage = open_stage(*pods, mode=UpdateMode.OFF, rate=1, eviction_tolerance=1.0, budget=1.0)
+    look(stage, START + MINUTE, policies=[vpa(boost=FACTOR, update_mode=UpdateMode.RECREATE)])
+    [evicted] = [each for each in at_once(stage) if isinstance(each, EvictionPlanned)]
+    gone = PodDeleted(when(FIRST), evicted.workload, evicted.pod)
+    look(stage, FIRST, outcomes=[finished(evicted, Result.DONE, Action.EVICT)], pod_changes_by_cluster=[gone])
+    if restarted:
+        stage = _restarted(stage, rate=1, eviction_tolerance=1.0, budget=1.0)
+    assert look(stage, MIDDLE) == []
+    plans = [each for each in look(stage, LATER + MINUTE) if isinstance(each, EvictionPlanned | ResizePlanned)]
+    assert len(plans) == 1  # the next interval has a rate of its own
+
+
 def test_a_policy_that_shortens_a_boost_ends_it_in_the_next_interval() -> None:
     stage = stage_of(boosted("a", when(LATER - MINUTE)))
     assert at_once(stage) == []
@@ -249,8 +264,8 @@ def test_ends_of_boosts_are_the_same_however_often_the_stage_is_restarted(seed: 
     assert planned > 2
 
 
-def _restarted(stage: Any) -> Any:
-    other = open_stage()
+def _restarted(stage: Any, **changed: Any) -> Any:
+    other = open_stage(**changed)
     for chunk in stage.chunks():
         other.load(chunk, stage.dump(chunk))
     return other
