@@ -141,8 +141,8 @@ class Backtest:
                 self._advise(found.batch)
 
     def _advise(self, batch: RecommendationBatch) -> None:
-        self.score.recommendations += len(batch.subjects)
-        self.score.containers.advise(batch.containers, batch.amounts())
+        self.score.recommendations += batch.count
+        self.score.containers.advise_members(batch.done.of, batch.places, batch.amounts())
 
 
 def _advice(of: ContainerRecommendation) -> Advice:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.logic.vertical.container_index import MemberSelection
 from agents.logic.vertical.recommended_amounts import AMOUNTS
 from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -58,6 +59,8 @@ class ContainerRows:
     """(rows,)"""
     _advice: Floats = field(default_factory=lambda: np.full((_FIRST_ROWS, len(AMOUNTS)), np.nan))
     """(subjects, 6) What is recommended now."""
+    _selected: tuple[MemberSelection, Rows] | None = None
+    """The members that were advised last, and their subjects."""
     _living: Rows | None = None
     _known: dict[int, tuple[MetricsScraped, Rows]] = field(default_factory=dict)
 
@@ -123,6 +126,12 @@ class ContainerRows:
         if len(containers):
             subjects = [self._number(container) for container in containers]
             self._advice[subjects] = advice
+
+    def advise_members(self, of: MemberSelection, places: Rows, advice: Floats) -> None:
+        """The same for the members at these places of a selection; mostly it is the same selection turn after turn."""
+        if self._selected is None or self._selected[0] is not of:
+            self._selected = of, np.array([self._number(of.names[member]) for member in of.members.tolist()], np.int64)
+        self._advice[self._selected[1][places]] = advice
 
     def advice(self, rows: Rows | Sequence[int]) -> Floats:
         """(rows, 6) What is recommended now for these rows."""

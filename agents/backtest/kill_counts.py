@@ -5,7 +5,8 @@ kills are kills of both. Where the recording tells of kills, they are what happe
 are nothing; where it tells of none, such windows stand for the own side's kills, because most recordings cannot tell.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 from agents.backtest.score_card import Kills
 
@@ -40,3 +41,8 @@ class KillCounts:
         """What the card says of them."""
         before = self.before if self.recorded else self.crossings_before
         return Kills(recorded=self.recorded, would_be=self.would_be, before=before, unknown=self.unknown)
+
+    @staticmethod
+    def joined(parts: "Sequence[KillCounts]") -> "KillCounts":
+        """The counts of other containers together."""
+        return KillCounts(*(sum(counts) for counts in zip(*(astuple(each) for each in parts), strict=True)))

@@ -16,13 +16,14 @@ import numpy as np
 
 from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
 from agents.backtest.kill_counts import KillCounts
-from agents.backtest.score_card import LeftOut, Resolution, ScoreCard
-from agents.backtest.weighted_sums import DAY, SideSums
+from agents.backtest.score_card import ScoreCard
+from agents.backtest.score_parts import ScorePart
+from agents.backtest.weighted_sums import ResourceSums, SideSums, microseconds
 from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
 from schemas import times
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName, Workload
-from schemas.units import Bytes, Fraction
+from schemas.units import Bytes
 
 _AT_ONCE = 16_384
 """Rows that are added up at once: enough that the calls cost little, few enough for a core's cache."""
@@ -34,13 +35,21 @@ class WaitingScrapes:
 
     kind: tuple[float, bool, bool]
     rows: int = 0
+    _rows: list[Rows] = field(default_factory=list)
     _parts: dict[str, list[tuple[Floats, ...]]] = field(default_factory=lambda: {name: [] for name in RESOURCES})
 
-    def take(self, amounts: Sequence[tuple[Floats, Floats]], used: Sequence[Floats], peaks: Sequence[Floats | None]) -> None:
+    def take(
+        self, rows: Rows, amounts: Sequence[tuple[Floats, Floats]], used: Sequence[Floats], peaks: Sequence[Floats | None]
+    ) -> None:
         """One scrape; `amounts` are the recording's own requests and those recommended, of each resource."""
+        self._rows.append(rows)
         for name, both, use, peak in zip(RESOURCES, amounts, used, peaks, strict=True):
             self._parts[name].append((*both, use) if peak is None else (*both, use, peak))
-        self.rows += len(used[0])
+        self.rows += len(rows)
+
+    def containers(self) -> Rows:
+        """The containers' rows."""
+        return np.concatenate(self._rows)
 
     def columns(self, resource: str) -> tuple[Floats, Floats, Floats, Floats | None]:
         """Own requests, those recommended, use, and the highest use, of all rows."""
@@ -68,10 +77,9 @@ class Score:
     _own: SideSums = field(default_factory=SideSums)
     _recommended: SideSums = field(default_factory=SideSums)
     _alone: SideSums = field(default_factory=SideSums)
-    _seconds: float = 0.0
-    _covered: float = 0.0
-    _compared: float = 0.0
-    _unrequested: float = 0.0
+    _covered: int = 0
+    _compared: int = 0
+    _unrequested: int = 0
     _windows: Counter[float] = field(default_factory=Counter)
     _peaks: Counter[str] = field(default_factory=Counter)
     _waiting: WaitingScrapes | None = None
@@ -163,7 +171,7 @@ class Score:
             self._add_up()
             self._waiting = WaitingScrapes(kind)
         amounts = [(self.containers[f"own_{name}"][rows], self.containers[name][rows]) for name in RESOURCES]
-        self._waiting.take(amounts, used, peaks)
+        self._waiting.take(rows, amounts, used, peaks)
         if self.sums is not None:
             for name, both, use in zip(RESOURCES, amounts, used, strict=True):
                 self.sums.weigh(name, rows, both, use, seconds)
@@ -171,7 +179,6 @@ class Score:
             self.sums.foresee(times.to_seconds(event.at), rows, highest, used, seconds)
         self.rows += len(rows)
         self._windows[seconds] += len(rows)
-        self._seconds += seconds * len(rows)
         self.first = event.at if self.first is None else min(self.first, event.at)
         self.last = event.at if self.last is None else max(self.last, event.at)
 
@@ -180,20 +187,28 @@ class Score:
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
-        seconds = waiting.kind[0]
+        seconds, rows = waiting.kind[0], waiting.containers()
         in_force, compared = np.zeros(waiting.rows, bool), np.zeros(waiting.rows, bool)
         for name in RESOURCES:
             own, ours, use, peak = waiting.columns(name)
-            has_own, has_ours = ~np.isnan(own), ~np.isnan(ours)
+            has_own, has_ours, used = ~np.isnan(own), ~np.isnan(ours), ~np.isnan(use)
             both = has_own & has_ours
-            getattr(self._own, name).add(np.where(both, own, np.nan), use, seconds, peak)
-            getattr(self._recommended, name).add(np.where(both, ours, np.nan), use, seconds, peak)
-            getattr(self._alone, name).add(np.where(has_own, np.nan, ours), use, seconds, peak)
+            for side, request, these in (
+                (self._own, own, both & used),
+                (self._recommended, ours, both & used),
+                (self._alone, ours, has_ours & ~has_own & used),
+            ):
+                sums: ResourceSums = getattr(side, name)
+                if these.all():
+                    sums.add(rows, request, use, seconds, peak)
+                elif these.any():
+                    sums.add(rows[these], request[these], use[these], seconds, None if peak is None else peak[these])
             in_force, compared = in_force | has_ours, compared | both
             self._peaks[name] += 0 if peak is None else int((~np.isnan(peak)).sum())
-        self._covered += seconds * int(in_force.sum())
-        self._compared += seconds * int(compared.sum())
-        self._unrequested += seconds * int((in_force & ~compared).sum())
+        micros = microseconds(seconds)
+        self._covered += micros * int(in_force.sum())
+        self._compared += micros * int(compared.sum())
+        self._unrequested += micros * int((in_force & ~compared).sum())
 
     def _count_own(self, rows: Rows, highest: Floats) -> None:
         """Count windows over the recording's own limits, which matter where the recording tells of no kill."""
@@ -213,47 +228,44 @@ class Score:
         if self.sums is not None and len(rows):
             self.sums.kill(kind, rows)
 
-    def totals(self, side: str) -> list[WorkloadTotal]:
-        """Of each workload, on one side (ours, own or oracle); none where nothing was summed by container."""
-        if self.sums is None:
-            return []
-        count = len(self.containers)
-        return self.sums.totals(side, lambda row: self.containers.key(row)[0], count, self.containers["changes"][:count])
-
     def _wall(self, rows: Rows) -> Floats:
         """(rows,) The limit of memory that follows from the recommendation in force; NaN where there is none."""
         ours, limit, request = (self.containers[name][rows] for name in ("memory", "own_limit", "own_memory"))
         scaled: Flags = ~np.isnan(limit) & (request > 0)
         return np.where(scaled, ours * np.divide(limit, request, out=np.ones(len(rows)), where=scaled), ours)
 
-    def card(self) -> ScoreCard:
-        """The score so far."""
+    def part(self) -> ScorePart:
+        """The score so far, in a form that can be put together with those of other containers."""
         self._add_up()
-        return ScoreCard(
-            rows=self.rows,
+        count = len(self.containers)
+        return ScorePart(
             turns=self.turns,
-            first=self.first,
-            last=self.last,
-            containers=len(self.containers),
-            container_days=self._seconds / DAY,
-            covered=Fraction(self._covered / self._seconds if self._seconds else 0.0),
-            compared=Fraction(self._compared / self._seconds if self._seconds else 0.0),
-            left_out=LeftOut(
-                no_recommendation=(self._seconds - self._covered) / DAY,
-                no_own_request=self._unrequested / DAY,
-            ),
-            resolution=Resolution(
-                windows=tuple(sorted(self._windows.items())),
-                cpu_maxima=self._peaks["cpu"],
-                memory_maxima=self._peaks["memory"],
-            ),
+            rows=self.rows,
             recommendations=self.recommendations,
             changes=self.changes,
             plans=self.plans,
             refused=self.refused,
             dead_letters=self.dead_letters,
-            kills=self.kills.card(),
-            recommended=self._recommended.side(self.kills.recommended),
-            own=self._own.side(self.kills.own),
-            alone=self._alone.side(self.kills.recommended) if self._unrequested else None,
+            first=self.first,
+            last=self.last,
+            covered=self._covered,
+            compared=self._compared,
+            unrequested=self._unrequested,
+            windows=self._windows,
+            peaks=self._peaks,
+            kills=self.kills,
+            own=self._own,
+            recommended=self._recommended,
+            alone=self._alone,
+            workloads=[self.containers.key(row)[0] for row in range(count)],
+            changed=self.containers["changes"][:count],
+            sums=None if self.sums is None else self.sums.of_rows(count),
         )
+
+    def totals(self, side: str) -> list[WorkloadTotal]:
+        """Of each workload, on one side (ours, own or oracle); none where nothing was summed by container."""
+        return self.part().totals(side)
+
+    def card(self) -> ScoreCard:
+        """The score so far."""
+        return self.part().card()

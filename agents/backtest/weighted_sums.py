@@ -1,8 +1,12 @@
-"""Adds up what requests cost, scrape by scrape, in arrays: time-weighted sums and a histogram of slack.
+"""Adds up what requests cost, in arrays: time-weighted sums of each container and a histogram of slack.
 
-Memory does not grow with the length of the recording. Rows without a request or without a measurement are not scored.
+Amounts are added container by container, each in the order of time, and the containers' sums exactly (`math.fsum`); lengths of
+time are whole microseconds. So a sum does not depend on which containers are scored together, by one process or by several.
+Memory does not grow with the length of the recording.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,44 +16,55 @@ from agents.backtest.score_card import RequestsScore, ResourceScore
 from schemas.units import Fraction
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 RATIO = 1.02
 """Each bin of the histogram of slack is 2 % wider than the one before."""
 BINS = 2_048
 DAY = 86_400.0
 
+_AMOUNTS = ("requested", "used", "slack")
+_FIRST_ROWS = 256
+_MICRO = 1_000_000
+
+
+def microseconds(seconds: float) -> int:
+    """A length of time as a whole number, which adds up exactly."""
+    return round(seconds * _MICRO)
+
+
+def in_seconds(micros: int) -> float:
+    """A sum of `microseconds` in seconds."""
+    return micros / _MICRO
+
 
 @dataclass(slots=True)
 class ResourceSums:
-    """One resource of one side. `unit` is the smallest slack that is told from none."""
+    """One resource of one side. `unit` is the smallest slack that is told from none; lengths of time are microseconds."""
 
     unit: float
-    seconds: float = 0.0
-    requested: float = 0.0
-    used: float = 0.0
-    slack: float = 0.0
-    over: float = 0.0
-    peak_seconds: float = 0.0
-    peak_over: float = 0.0
-    bins: Floats = field(default_factory=lambda: np.zeros(BINS))
+    micros: int = 0
+    over: int = 0
+    peak_micros: int = 0
+    peak_over: int = 0
+    bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    _sums: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in _AMOUNTS})
+    """(rows,) Amounts times seconds of each container."""
 
-    def add(self, request: Floats, use: Floats, seconds: float, peak: Floats | None = None) -> None:
-        """One scrape: rows of equal length, all of the same window. `peak` is the highest use within it, NaN if unknown."""
-        known = ~(np.isnan(request) | np.isnan(use))
-        if not known.any():
+    def add(self, rows: Rows, request: Floats, use: Floats, seconds: float, peak: Floats | None = None) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
+        """Rows of windows of equal length, none of them NaN. `peak` is the highest use within the window, NaN if unknown."""
+        if not len(rows):
             return
-        if not known.all():
-            request, use, peak = request[known], use[known], None if peak is None else peak[known]
-        slack = np.maximum(request - use, 0.0)
-        self.seconds += seconds * len(use)
-        self.requested += seconds * float(request.sum())
-        self.used += seconds * float(use.sum())
-        self.slack += seconds * float(slack.sum())
-        self.over += seconds * float((use > request).sum())
-        self.bins += seconds * np.bincount(self._bin(slack), minlength=BINS)
+        self._reserve(int(rows.max()) + 1)
+        slack, micros = np.maximum(request - use, 0.0), microseconds(seconds)
+        for name, amounts in zip(_AMOUNTS, (request, use, slack), strict=True):
+            np.add.at(self._sums[name], rows, amounts * seconds)
+        self.micros += micros * len(rows)
+        self.over += micros * int(np.count_nonzero(use > request))
+        self.bins += micros * np.bincount(self._bin(slack), minlength=BINS)
         if peak is not None:
-            self.peak_seconds += seconds * float((~np.isnan(peak)).sum())
-            self.peak_over += seconds * float((peak > request).sum())
+            self.peak_micros += micros * int(np.count_nonzero(~np.isnan(peak)))
+            self.peak_over += micros * int(np.count_nonzero(peak > request))
 
     def _bin(self, slack: Floats) -> NDArray[np.int64]:
         """0 for less than a unit; then bin i holds from unit * RATIO**(i-1) to unit * RATIO**i."""
@@ -58,21 +73,41 @@ class ResourceSums:
 
     def spread(self) -> ResourceScore:
         """The result; all zero when nothing was scored."""
-        seconds = self.seconds or 1.0
+        seconds = in_seconds(self.micros) or 1.0
+        requested, used, slack = (math.fsum(self._sums[name].tolist()) / seconds for name in _AMOUNTS)
         return ResourceScore(
-            container_days=self.seconds / DAY,
-            requested=self.requested / seconds,
-            used=self.used / seconds,
-            slack=self.slack / seconds,
+            container_days=in_seconds(self.micros) / DAY,
+            requested=requested,
+            used=used,
+            slack=slack,
             slack_p95=self._p95(),
-            over=Fraction(self.over / seconds),
-            peak_over=Fraction(self.peak_over / self.peak_seconds) if self.peak_seconds else None,
+            over=Fraction(self.over / (self.micros or 1)),
+            peak_over=Fraction(self.peak_over / self.peak_micros) if self.peak_micros else None,
         )
 
     def _p95(self) -> float:
         """The middle of the bin in which 95 % of the time is reached."""
-        at = int(np.searchsorted(np.cumsum(self.bins), 0.95 * self.seconds))
+        at = int(np.searchsorted(np.cumsum(self.bins), 0.95 * self.micros))
         return 0.0 if at == 0 else float(self.unit * RATIO ** (at - 0.5))
+
+    def _reserve(self, rows: int) -> None:
+        size = len(self._sums["used"])
+        if rows > size:
+            more = np.zeros(max(rows, 2 * size) - size)
+            self._sums = {name: np.append(column, more) for name, column in self._sums.items()}
+
+    @staticmethod
+    def joined(parts: "Sequence[ResourceSums]") -> "ResourceSums":
+        """The sums of other containers put together; no container is in two of them."""
+        return ResourceSums(
+            parts[0].unit,
+            sum(each.micros for each in parts),
+            sum(each.over for each in parts),
+            sum(each.peak_micros for each in parts),
+            sum(each.peak_over for each in parts),
+            np.sum([each.bins for each in parts], axis=0),
+            {name: np.concatenate([each._sums[name] for each in parts]) for name in _AMOUNTS},
+        )
 
 
 @dataclass(slots=True)
@@ -84,5 +119,10 @@ class SideSums:
 
     def side(self, ooms: int) -> RequestsScore:
         """The result; `ooms` are counted elsewhere."""
-        days = max(self.cpu.seconds, self.memory.seconds) / DAY
+        days = in_seconds(max(self.cpu.micros, self.memory.micros)) / DAY
         return RequestsScore(days, self.cpu.spread(), self.memory.spread(), ooms)
+
+    @staticmethod
+    def joined(parts: "Sequence[SideSums]") -> "SideSums":
+        """As ResourceSums has it."""
+        return SideSums(ResourceSums.joined([each.cpu for each in parts]), ResourceSums.joined([each.memory for each in parts]))

@@ -5,7 +5,7 @@ then. So every policy is summed over the same container time. Beside it stands a
 requests its highest use, no more: a floor that no policy without foresight reaches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,17 +50,12 @@ class WorkloadTotal:
 class ContainerSums:
     """Sums by row of `ContainerRows`; rows come as they are needed."""
 
-    _sums: dict[Column, Floats] = field(default_factory=dict)
+    _sums: dict[Column, Floats] = field(default_factory=lambda: _zeros(_FIRST_ROWS))
     _kills: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in KILLS})
     _hour: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, -1.0))
     _peaks: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in RESOURCES})
     _in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
     _used_in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
-
-    def __post_init__(self) -> None:
-        """Room for the first rows."""
-        whats = ("requested", "used", "slack", "over", "seconds")
-        self._sums = {(s, r, what): np.zeros(_FIRST_ROWS) for s in SIDES for r in RESOURCES for what in whats}
 
     def weigh(self, resource: str, rows: Rows, amounts: tuple[Floats, Floats], use: Floats, seconds: float) -> None:
         """One scrape of one resource. `amounts` (rows,) each: the recording's own request, and the recommendation in force."""
@@ -87,11 +82,36 @@ class ContainerSums:
         self._reserve(rows)
         np.add.at(self._kills[kind], rows, 1.0)
 
-    def totals(self, side: str, workload_of: Callable[[int], str], count: int, changes: Floats) -> list[WorkloadTotal]:
-        """Of each workload; `count` is how many rows there are, `changes` (rows,) how often each was changed."""
+    def of_rows(self, count: int) -> "ContainerSums":
+        """The sums of the first `count` rows, with the hour closed."""
         self._reserve(np.array([max(count - 1, 0)]))
         self._settle(np.arange(count))
-        names, number = np.unique(np.array([workload_of(row) for row in range(count)], dtype=object), return_inverse=True)
+        return ContainerSums(
+            {name: column[:count] for name, column in self._sums.items()},
+            {name: column[:count] for name, column in self._kills.items()},
+            self._hour[:count],
+            *({name: column[:count] for name, column in each.items()} for each in (self._peaks, self._in_hour, self._used_in_hour)),
+        )
+
+    @staticmethod
+    def joined(parts: "Sequence[ContainerSums]") -> "ContainerSums":
+        """The rows of each part, one part after the other."""
+        first = parts[0]
+        return ContainerSums(
+            {name: np.concatenate([each._sums[name] for each in parts]) for name in first._sums},
+            {name: np.concatenate([each._kills[name] for each in parts]) for name in first._kills},
+            np.concatenate([each._hour for each in parts]),
+            {name: np.concatenate([each._peaks[name] for each in parts]) for name in RESOURCES},
+            {name: np.concatenate([each._in_hour[name] for each in parts]) for name in RESOURCES},
+            {name: np.concatenate([each._used_in_hour[name] for each in parts]) for name in RESOURCES},
+        )
+
+    def totals(self, side: str, workloads: Sequence[str], changes: Floats) -> list[WorkloadTotal]:
+        """Of each workload. `workloads` (rows,) are their keys, `changes` (rows,) says how often each container was changed."""
+        count = len(workloads)
+        self._reserve(np.array([max(count - 1, 0)]))
+        self._settle(np.arange(count))
+        names, number = np.unique(np.array(workloads, dtype=object), return_inverse=True)
 
         def by_workload(column: Floats) -> list[float]:
             summed: list[float] = np.bincount(number, column[:count], len(names)).tolist()
@@ -171,3 +191,8 @@ class ContainerSums:
                 columns[name] = np.concatenate([columns[name], np.zeros(more)])  # type: ignore[index]  # each dictionary with its own keys
         self._peaks = {name: np.concatenate([column, np.full(more, np.nan)]) for name, column in self._peaks.items()}
         self._hour = np.concatenate([self._hour, np.full(more, -1.0)])
+
+
+def _zeros(rows: int) -> dict[Column, Floats]:
+    whats = ("requested", "used", "slack", "over", "seconds")
+    return {(side, resource, what): np.zeros(rows) for side in SIDES for resource in RESOURCES for what in whats}

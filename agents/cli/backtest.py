@@ -16,6 +16,14 @@ Form = Annotated[
 Prices = Annotated[
     Path | None, Parameter(help="A CSV file with `cpu,PRICE` a core-hour, `memory,PRICE` a GiB-hour and `currency,EUR`.")
 ]
+Jobs = Annotated[
+    int | None,
+    Parameter(
+        name=("--jobs", "-j"),
+        help="Score a usage trace in so many processes at once; 1 for none but this one. Without it, as many as there are cores, fewer "
+        "for a small trace. The result is the same. A log, and a policy written as code, are scored in one process.",
+    ),
+]
 Output = Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")]
 
 
@@ -42,6 +50,7 @@ def backtest(  # noqa: PLR0913  # the flags of a command
         str | None, Parameter(help="Exit with 3 when a policy costs or kills more than the baseline by more than this, as `5%`.")
     ] = None,
     prices: Prices = None,
+    jobs: Jobs = None,
     output: Form = "table",
     fileoutput: Output = None,
     stored: PrometheusOptions | None = None,
@@ -63,11 +72,11 @@ def backtest(  # noqa: PLR0913  # the flags of a command
         if single and (output == "table" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
             from agents.inspect import backtest_command
 
-            return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output)
+            return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output, jobs=jobs)
         from agents.inspect import comparison_command as command
 
         share = None if max_regression is None else command.regression_of(max_regression)
-        flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline)
+        flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline, jobs)
         return command.compare(loaded.settings, recorded, policy or ("default",), flags, command.Gates(max_oom, share))
 
 
@@ -79,6 +88,7 @@ def diff(  # noqa: PLR0913  # the flags of a command
     file: Annotated[Recording, Parameter(name=("--data",))],
     top: Annotated[int, Parameter(help="How many workloads.")] = 20,
     prices: Prices = None,
+    jobs: Jobs = None,
     output: Form = "table",
     fileoutput: Output = None,
     common: CommonOptions | None = None,
@@ -86,5 +96,5 @@ def diff(  # noqa: PLR0913  # the flags of a command
     """Print the workloads that differ most between two policies on recorded usage, in risk and in cost."""
     from agents.inspect import comparison_command as command
 
-    flags = command.ComparisonFlags(given(common).set, output, fileoutput, prices)
+    flags = command.ComparisonFlags(given(common).set, output, fileoutput, prices, jobs=jobs)
     return command.diff(given(common).settings(), file, (one, two), top, flags)

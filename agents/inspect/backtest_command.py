@@ -9,23 +9,26 @@ import orjson
 from agents import garbage_collector
 from agents.backtest import backtest
 from agents.backtest.backtest import ScoreCard
-from agents.inspect import output_table
+from agents.inspect import output_table, trace_backtest
 from agents.pipeline import stages
 from agents.processes.output import data, note
-from agents.processes.progress_line import ProgressLine
 from agents.processes.signals import stoppable
 from agents.settings import log_factory, recorded_log
 from agents.settings.tree import Settings
-from streams.sources.traces import Trace
 
 GATE = 3
 
 
-def run(settings: Settings, file: Path, *, max_oom: int | None, form: Literal["table", "json", "yaml"]) -> int:
+def run(
+    settings: Settings, file: Path, *, max_oom: int | None, form: Literal["table", "json", "yaml"], jobs: int | None = None
+) -> int:
     """Print the score card; returns 3 when it counts more OOM kills than `max_oom`, else 0."""
     garbage_collector.relax()
     with stoppable():
-        card = _of_log(recorded_log.reading(settings, file)) if recorded_log.is_log(file) else _of_trace(settings, file)
+        if recorded_log.is_log(file):
+            card = _of_log(recorded_log.reading(settings, file), jobs)
+        else:
+            card = trace_backtest.scored(file, settings, jobs=jobs).card()
     for line in backtest.lines(card) if form == "table" else _for_programs(form, card):
         data(line)
     if max_oom is not None and card.gated_kills > max_oom:
@@ -46,18 +49,11 @@ def _for_programs(form: Literal["json", "yaml"], card: ScoreCard) -> Iterator[st
         yield from output_table.document(form, card)
 
 
-def _of_log(settings: Settings) -> ScoreCard:
-    note("a log may hold policies, nodes and outcomes, so every stage takes every turn of it; a usage trace goes faster")
+def _of_log(settings: Settings, jobs: int | None) -> ScoreCard:
+    trace_backtest.require_jobs(jobs)
+    note(
+        "a log may hold policies, nodes and outcomes, which cross workloads, so every stage takes every turn of it in one process; "
+        "a usage trace goes faster"
+    )
     with log_factory.log(settings) as log:
         return backtest.over_log(log, stages(settings), log_factory.topics(settings), updates=settings.updates)
-
-
-def _of_trace(settings: Settings, file: Path) -> ScoreCard:
-    topics = log_factory.topics(settings)
-    with Trace(file) as trace:
-        note(f"{trace.rows} samples of {len(trace.names)} containers")
-        line = ProgressLine(trace.rows, "samples")
-        for done in backtest.over_trace(trace, stages(settings), topics, updates=settings.updates):
-            line.show(done.score.rows)
-        line.end()
-        return done.card()

@@ -22,13 +22,14 @@ GATE = 3
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFlags:
-    """How to compare and what to print. `given` are the settings of the command line."""
+    """How to compare and what to print. `given` are the settings of the command line, `jobs` how many processes to score in."""
 
     given: tuple[str, ...]
     form: ComparisonForm
     to: Path | None
     prices: Path | None
     baseline: str = BASELINE
+    jobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def _scores(
     specs = policy_specs.read(policies, settings, flags.given)
     garbage_collector.relax()
     with stoppable():
-        return policy_runs.run(file, specs, settings, prices)
+        return policy_runs.run(file, specs, settings, prices, flags.jobs)
 
 
 def _about(baseline: PolicyScore, prices: PriceList) -> list[str]:

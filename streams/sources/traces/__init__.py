@@ -9,6 +9,6 @@ Columns are found by name (`trace_columns`), the file is sorted by time in bound
 """
 
 from streams.sources.traces.player import Playback, PlaybackProgress, TraceMoments, TracePlayer
-from streams.sources.traces.trace_table import Trace
+from streams.sources.traces.trace_table import Trace, TracePart
 
-__all__ = ["Playback", "PlaybackProgress", "Trace", "TraceMoments", "TracePlayer"]
+__all__ = ["Playback", "PlaybackProgress", "Trace", "TraceMoments", "TracePart", "TracePlayer"]

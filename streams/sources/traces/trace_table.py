@@ -2,6 +2,8 @@
 
 A Parquet file whose scrapes follow one another is read as it stands; DuckDB sorts any other once into a file of its own.
 
+Several processes may each read some containers of it (`Trace.part`).
+
 Rows are gathered into scrapes: the scrape at T holds what each container used in (T - step, T], where step is the interval that
 most containers of the trace have. A container with two rows in one such window gives two scrapes of the same time; the earlier
 row comes first and has an age, because a reader takes no second sample of one moment.
@@ -9,7 +11,7 @@ row comes first and has an age, because a reader takes no second sample of one m
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,9 +26,12 @@ from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn
 
 CHUNK = 200_000
 """Rows in memory at a time; more if one scrape has more."""
+_MOST_CHUNKS = 8
+"""So many times as many rows of the file are looked at in one go by whoever reads few of them."""
 UNIX_S = 500_000_000
 """Seconds below this count from the trace's own start, seconds above it from 1970."""
 
+_MEMORY = "256MB"
 _NUMBERS = ("cores", "memory", "cores_max", "memory_max", *REQUESTS, "oom_kills")
 _MOST_IN_GROUP = 2_000_000
 """Rows of a Parquet row group beyond which a file is not read as it stands: each chunk reads the groups that it touches whole."""
@@ -60,8 +65,31 @@ class TraceScrape:
     ages: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class TracePart:
+    """Some containers of a trace, for another process to read while this one has the trace open; see `Trace.part`.
+
+    `who` are their numbers in the trace, `names` their names in the same order. `counts` are of all scrapes of the trace: time,
+    rows, and where they begin and end. `chunk`: rows of the file to look at in one go.
+    """
+
+    path: Path
+    database: Path
+    found: Mapping[str, TraceColumn]
+    in_file: bool
+    scraped: str
+    step: float
+    counts: Sequence[tuple[float, int, float, float]]
+    who: Sequence[int]
+    names: tuple[TraceContainer, ...]
+    chunk: int
+
+
 class Trace:
     """One open trace file: its number of `rows`, its containers in `names`, and the `step` between two samples in seconds."""
+
+    _whole = True
+    _chunk = CHUNK
 
     def __init__(self, path: Path, *, step: float | None = None) -> None:
         """Reads and sorts the file. Raises BadInput when that is not possible; the sentence names the file and the column."""
@@ -69,7 +97,9 @@ class Trace:
 
         self.path = path / "usage.parquet" if path.is_dir() else path
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
-        self._db = duckdb.connect(Path(self._folder.name) / "trace.duckdb", config={"memory_limit": "256MB"})
+        self._file = Path(self._folder.name) / "trace.duckdb"
+        self._db = duckdb.connect(self._file, config={"memory_limit": _MEMORY})
+        self._shared = False
         try:
             self._found = self._columns()
             self._load(step)
@@ -80,6 +110,49 @@ class Trace:
             self.close()
             raise
 
+    def part(self, who: Sequence[int]) -> TracePart:
+        """The containers of these numbers, rising, for another process: what it reads is what this trace has of them."""
+        import duckdb
+
+        if not self._shared:  # only what nobody writes to can be open twice
+            self._db.close()
+            self._db = duckdb.connect(self._file, read_only=True, config={"memory_limit": _MEMORY})
+            self._shared = True
+        names, share = tuple(self.names[i] for i in who), max(1, len(self.names) // max(1, len(who)))
+        chunk = CHUNK * min(share, _MOST_CHUNKS)
+        return TracePart(
+            self.path, self._file, self._found, self._in_file, self._scraped, self.step, self._counts, tuple(who), names, chunk
+        )
+
+    @classmethod
+    def of_part(cls, part: TracePart) -> Self:
+        """The trace as if it had no other containers. Its scrapes are those of the whole trace, some of them without a row."""
+        import duckdb
+
+        self = cls.__new__(cls)
+        self.path, self._file, self._shared, self._whole, self._chunk = part.path, part.database, True, False, part.chunk
+        self._folder = TemporaryDirectory(prefix="ullage-trace-")
+        config = {"memory_limit": _MEMORY, "temp_directory": self._folder.name, "threads": 1}
+        self._db = duckdb.connect(config=config)
+        quoted = str(part.database).replace("'", "''")
+        self._db.execute(f"attach '{quoted}' as whole (read_only)")
+        self._db.execute("use whole")
+        self._found, self._in_file, self._scraped, self.step = part.found, part.in_file, part.scraped, part.step
+        self._numbers = [what for what in _NUMBERS if self.has(what)]
+        self._db.execute(
+            "create temp table mine as select who as was, row_number() over (order by who) - 1 as who, * exclude (who) from names "
+            "where who in (select unnest(?))",
+            [list(part.who)],
+        )
+        self.names = part.names
+        self._know(part.counts)
+        if part.in_file:
+            self._rows = self._rows_in_file("mine")
+        else:
+            columns = f"scraped, cast(mine.who as integer) as who, t, {', '.join(self._numbers)}"
+            self._rows = f"select {columns} from sorted join mine on sorted.who = mine.was where scraped between ? and ?"  # noqa: S608  # our own words
+        return self
+
     def __enter__(self) -> Self:
         """Itself."""
         return self
@@ -89,7 +162,7 @@ class Trace:
         self.close()
 
     def close(self) -> None:
-        """Delete the sorted copy."""
+        """Delete the sorted copy; parts of it that are open elsewhere end."""
         self._db.close()
         self._folder.cleanup()
 
@@ -131,9 +204,12 @@ class Trace:
             raise BadInput(f"the trace '{self.path}' has no rows with a container and a time")
         self.names = tuple(TraceContainer(*row) for row in rows)
         self.step = step or self._usual_step()
-        self._put_in_order()
-        self.rows = sum(count for _, count, *_ in self._counts)
-        self.first, self.last = self._counts[0][0], self._counts[-1][0]
+        self._know(self._put_in_order())
+
+    def _know(self, counts: Sequence[tuple[float, int, float, float]]) -> None:
+        self._counts = counts
+        self.rows = sum(count for _, count, *_ in counts)
+        self.first, self.last = counts[0][0], counts[-1][0]
 
     def _text(self, what: str) -> str:
         """SQL for a name. Without a pod column each container id is a pod of its own, with a container called `main`.
@@ -177,30 +253,38 @@ class Trace:
         ).fetchone()
         return float(found[0]) if found and found[0] else 60.0
 
-    def _put_in_order(self) -> None:
+    def _put_in_order(self) -> Sequence[tuple[float, int, float, float]]:
         """Count the rows of each scrape, and sort them into a table of their own unless the file's scrapes stand in order."""
         self._scraped = f"ceil(t / {self.step!r}) * {self.step!r}"
+        counts = self._counts_in_order() if self._in_groups else None
+        self._in_file = counts is not None
+        if counts is not None:
+            self._rows = self._rows_in_file("names")
+            return counts
         columns = f"{self._scraped} as scraped, cast(who as integer) as who, t, {', '.join(self._numbers)}"
-        joined = f"clean join names using ({self._name_key()})"
-        if self._in_groups and self._stands_in_order(joined):
-            self._rows = f"select {columns} from {joined} where t is not null and place between ? and ?"  # noqa: S608  # our own words
-            return
-        self._db.execute(f"create table sorted as select {columns} from {joined} order by scraped, who, t")  # noqa: S608  # our own words
+        self._db.execute(f"create table sorted as select {columns} from {self._joined('names')} order by scraped, who, t")  # noqa: S608  # our own words
         self._rows = "select * from sorted where scraped between ? and ? order by scraped, who, t"
-        counts = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
-        self._counts = [(float(at), count, float(at), float(at)) for at, count in counts]
+        found = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
+        return [(float(at), count, float(at), float(at)) for at, count in found]
 
-    def _stands_in_order(self, joined: str) -> bool:
-        """Whether the file's rows of each scrape stand before those of the next."""
+    def _joined(self, names: str) -> str:
+        return f"clean join {names} using ({self._name_key()})"
+
+    def _rows_in_file(self, names: str) -> str:
+        """SQL for the rows of these names between two places of the file."""
+        columns = f"{self._scraped} as scraped, cast(who as integer) as who, t, {', '.join(self._numbers)}"
+        return f"select {columns} from {self._joined(names)} where t is not null and place between ? and ?"  # noqa: S608  # our own words
+
+    def _counts_in_order(self) -> Sequence[tuple[float, int, float, float]] | None:
+        """The rows of each scrape; None unless those of each stand before those of the next in the file."""
         counts = self._db.execute(
-            f"select {self._scraped} as scraped, count(*), min(place), max(place) from {joined} "  # noqa: S608  # our own words
+            f"select {self._scraped} as scraped, count(*), min(place), max(place) from {self._joined('names')} "  # noqa: S608  # our own words
             "where t is not null group by scraped order by scraped"
         ).fetchall()
         begins, ends = [begin for *_, begin, _ in counts], [end for *_, end in counts]
         if not math.isfinite(counts[-1][0]) or any(map(operator.ge, ends, begins[1:])):
-            return False
-        self._counts = counts
-        return True
+            return None
+        return counts
 
     @property
     def is_unix(self) -> bool:
@@ -213,34 +297,51 @@ class Trace:
 
     def scrapes(self) -> Iterator[TraceScrape]:
         """All rows in order of time, with about CHUNK rows in memory at a time."""
-        for low, high in self._ranges():
+        for low, high, at in self._ranges():
             chunk = self._db.execute(self._rows, [low, high]).fetchnumpy()
-            yield from _split({name: np.asarray(column) for name, column in _in_order(chunk).items()})
+            ordered = _in_order({name: np.asarray(column) for name, column in chunk.items()}, tell_equal=not self._in_file)
+            yield from _split(ordered) if self._whole else _at_each(at, _split(ordered), self._numbers)
 
-    def _ranges(self) -> Iterator[tuple[float, float]]:
-        """Bounds of the rows of whole scrapes: places in the file, or times where it was sorted."""
-        low, size = None, 0
-        for i, (_, count, begin, end) in enumerate(self._counts):
+    def _ranges(self) -> Iterator[tuple[float, float, list[float]]]:
+        """Bounds of the rows of whole scrapes, which are places in the file, or times where it was sorted; and their times."""
+        low, size, at = None, 0, list[float]()
+        for i, (scraped, count, begin, end) in enumerate(self._counts):
             low = begin if low is None else low
             size += count
-            if size >= CHUNK or i == len(self._counts) - 1:
-                yield low, end
-                low, size = None, 0
+            at.append(scraped)
+            if size >= self._chunk or i == len(self._counts) - 1:
+                yield low, end, at
+                low, size, at = None, 0, []
 
 
-def _in_order(chunk: dict[str, Any]) -> dict[str, Any]:
-    """Rows by scrape, container and time."""
+def _at_each(times: Sequence[float], scrapes: Iterator[TraceScrape], numbers: Sequence[str]) -> Iterator[TraceScrape]:
+    """The scrapes, and one without a row for each time that has none."""
+    scrape = next(scrapes, None)
+    for at in times:
+        if scrape is None or scrape.at != at:
+            yield TraceScrape(at, np.zeros(0, np.int32), {name: np.zeros(0) for name in numbers})
+        while scrape is not None and scrape.at == at:
+            yield scrape
+            scrape = next(scrapes, None)
+
+
+def _in_order(chunk: dict[str, Any], *, tell_equal: bool) -> dict[str, Any]:
+    """Rows by scrape, container and time; rows that are equal in these as they come, or with `tell_equal` by their numbers."""
     at, who, t = chunk["scraped"], chunk["who"], chunk["t"]
     same = at[1:] == at[:-1]
-    if ((at[1:] > at[:-1]) | (same & ((who[1:] > who[:-1]) | ((who[1:] == who[:-1]) & (t[1:] >= t[:-1]))))).all():
+    later = t[1:] > t[:-1] if tell_equal else t[1:] >= t[:-1]
+    if ((at[1:] > at[:-1]) | (same & ((who[1:] > who[:-1]) | ((who[1:] == who[:-1]) & later)))).all():
         return chunk
-    order = np.lexsort((t, who, at))
+    numbers = [column for name, column in chunk.items() if name in _NUMBERS] if tell_equal else []
+    order = np.lexsort((*numbers, t, who, at))
     return {name: column[order] for name, column in chunk.items()}
 
 
 def _split(chunk: dict[str, Any]) -> Iterator[TraceScrape]:
     """Cut a chunk, which is in order, at each change of time. A container's second row at one time goes into a second scrape."""
     at, who = chunk["scraped"], chunk["who"]
+    if not len(at):
+        return
     numbers = {name: column for name, column in chunk.items() if name in _NUMBERS}
     edges = (np.flatnonzero(at[1:] != at[:-1]) + 1).tolist()
     fresh = who[1:] != who[:-1]

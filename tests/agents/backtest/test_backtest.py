@@ -156,15 +156,23 @@ def test_how_many_partitions_there_are_does_not_change_the_score(tmp_path: Path)
 def test_the_percentile_of_slack_is_right_within_two_percent() -> None:
     weighing = ResourceSums(unit=1e-4)
     slack = np.arange(1, 101) / 10.0  # 0.1 to 10.0 in steps of 0.1, each a minute long: 95 % is 9.5
-    weighing.add(slack + 1.0, np.ones(100), 60.0)
+    weighing.add(np.arange(100), slack + 1.0, np.ones(100), 60.0)
     assert weighing.spread().slack_p95 == pytest.approx(9.5, rel=0.02)
     assert weighing.spread().slack == pytest.approx(5.05)
 
 
-def test_rows_without_a_number_are_left_out_of_the_scales() -> None:
-    weighing = ResourceSums(unit=1e-4)
-    weighing.add(np.array([np.nan, 2.0, 2.0]), np.array([1.0, np.nan, 1.5]), 60.0)
-    assert (weighing.seconds, weighing.spread().slack, weighing.spread().requested) == (60.0, 0.5, 2.0)
+def test_what_is_added_does_not_depend_on_what_is_added_with_it() -> None:
+    rows, seed = np.tile(np.arange(300), 4), np.random.default_rng(1)
+    request, use = seed.random(1200) + 0.3, seed.random(1200)
+    whole, by_parts = ResourceSums(unit=1e-4), []
+    whole.add(rows, request, use, 0.1)
+    for part in range(3):
+        some = ResourceSums(unit=1e-4)
+        for these in np.array_split(np.flatnonzero(rows % 3 == part), 5):
+            some.add(rows[these] // 3, request[these], use[these], 0.1)
+        by_parts.append(some)
+    assert ResourceSums.joined(by_parts).spread() == whole.spread()
+    assert whole.spread().requested == pytest.approx(request.mean())
 
 
 def test_the_card_as_text_sets_own_and_recommended_side_by_side_and_says_what_it_cannot_see(bench: PipelineLog) -> None:

@@ -1,0 +1,126 @@
+"""Runs the same work on several arguments at once, each in a process of its own, and gives what they return.
+
+A process is started afresh, so it shares nothing but its argument, what it says of its progress, and what it returns. All of
+them end with the process that asked, with the first of them that fails, and on a signal: then in silence.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, TypeVar
+
+from streams.errors import BadInput, GiveUp, UllageError
+
+_A = TypeVar("_A")
+_R = TypeVar("_R")
+
+Report = Callable[[int], None]
+"""Says how much of its work a process has done."""
+
+
+def cores() -> int:
+    """How many processes can run at once here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(
+    what: tuple[str, str], work: Callable[[Report, _A], _R], arguments: Sequence[_A], show: Callable[[int], object]
+) -> list[_R]:
+    """What `work` returns for each argument, in their order; `show` is told how much they have done together.
+
+    `work`, the arguments and what is returned can be pickled. `what` is being done, to what, for errors. Raises BadInput as `work`
+    does, and GiveUp for its other errors of ours and when a process ends by itself.
+    """
+    processes: list[_Process] = []
+    try:
+        with _signals_kept():
+            for number, argument in enumerate(arguments, 1):
+                processes.append(_Process.start(f"{number} of {len(arguments)}", work, argument))
+        return _answers(what, processes, show)
+    finally:
+        for each in processes:
+            each.end()
+
+
+@dataclass(slots=True)
+class _Process:
+    name: str
+    process: SpawnProcess
+    pipe: Connection
+    done: int = 0
+
+    @classmethod
+    def start(cls, name: str, work: Callable[[Report, Any], object], argument: object) -> "_Process":
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_child, args=(theirs, work, argument), daemon=True)
+        process.start()
+        theirs.close()
+        return cls(name, process, ours)
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+    def ending(self) -> str:
+        """What became of it, when it said nothing more."""
+        self.process.join()
+        code = self.process.exitcode or 0
+        return f"process {self.name} " + (f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}")
+
+
+def _answers(what: tuple[str, str], processes: Sequence[_Process], show: Callable[[int], object]) -> list[Any]:
+    doing, to = what
+    waiting: dict[object, _Process] = {each.pipe: each for each in processes}
+    found: dict[str, object] = {}
+    while waiting:
+        for pipe in connection.wait([each.pipe for each in waiting.values()]):
+            each = waiting[pipe]
+            try:
+                kind, value = each.pipe.recv()
+            except (EOFError, ConnectionResetError):
+                raise GiveUp(doing=doing, to=to, answer=each.ending()) from None
+            if kind == "usage":
+                raise BadInput(value)
+            if kind == "failed":
+                raise GiveUp(doing=doing, to=to, answer=value)
+            if kind == "at":
+                each.done = value
+                show(sum(other.done for other in processes))
+            else:
+                found[each.name] = value
+                del waiting[pipe]
+    return [found[each.name] for each in processes]
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Signals come after this block, and never to what is started in it: a terminal sends Ctrl-C to all processes."""
+    resource_tracker.ensure_running()  # it lets signals through when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _child(pipe: Connection, work: Callable[[Report, Any], object], argument: object) -> None:
+    def report(done: int) -> None:
+        pipe.send(("at", done))
+
+    try:
+        found: tuple[str, object] = ("done", work(report, argument))
+    except BadInput as error:
+        found = ("usage", str(error))
+    except UllageError as error:
+        found = ("failed", str(error))
+    except BrokenPipeError:  # whoever asked is gone
+        return
+    pipe.send(found)
