@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--series", type=int, default=1000, help="series of each trace, at most")
     parser.add_argument("--models", action="store_true", help="statsforecast's models take part")
     parser.add_argument("--bins", type=int, default=1800, help="seconds of a bin for statsforecast's models")
-    parser.add_argument("--limit", type=int, default=30, help="seconds for one fit of theirs, at most")
+    parser.add_argument("--limit", type=int, default=30, help="seconds of CPU for one fit of theirs, at most")
     parser.add_argument("--days", type=int, default=3, help="days at the end of each series that replicas are scaled by; 0: none")
     options = parser.parse_args(arguments)
     for group in options.traces:

@@ -84,15 +84,15 @@ def _means(values: Floats, merged: int) -> Floats:
 
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
-    """Whatever runs longer is broken off."""
+    """Whatever takes more seconds of CPU is broken off."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _TookTooLongError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
