@@ -6,6 +6,7 @@ statsforecast take part where it is installed, over wider bins (`--bins`) and wi
 """
 
 import argparse
+import itertools
 import sys
 import time
 from collections import Counter, defaultdict
@@ -77,9 +78,8 @@ class Comparison:
 def compare(places: Sequence[list[Origin]], methods: dict[str, Method]) -> Comparison:
     """All methods from the same origins of some series."""
     found = Comparison()
-    for origins in places:
-        for origin in origins:
-            found.add(origin, methods)
+    for origin in itertools.chain.from_iterable(places):
+        found.add(origin, methods)
     return found
 
 

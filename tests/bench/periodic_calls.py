@@ -1,8 +1,8 @@
 """Whether a series that a method calls periodic is: its periodic forecast against the better of two that know no period.
 
-A call is an origin at which a method forecasts by a period (a seasonal model of ours, a day or a week found by DSP). It is false if
-that forecast's absolute error over the hours to come is not below that of the last value or of the mean of the last day, whichever
-came closer. A series is called falsely if the errors of all calls on it together are not below those of the two alternatives.
+A call is an origin at which a method forecasts by a period (a seasonal model of ours, a day or a week found by DSP). It is false
+if that forecast's absolute error over the hours to come is not below that of the last value or of the mean of the last day,
+whichever came closer. A series is called falsely if the errors of all calls on it together are not below those of one of the two.
 """
 
 from collections.abc import Callable, Iterable
