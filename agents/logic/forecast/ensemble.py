@@ -2,8 +2,11 @@
 
 From origins spread over the last week each candidate forecasts what is known by now. The best few are averaged if that is better
 than the best one. Their errors say how accurate the forecast will be, and how much to add so that the load stays below it for
-the wanted share of the time. A series on which no candidate beats the last value gets no forecast: scaling on live
-metrics does as well there.
+the wanted share of the time.
+
+A series is called periodic only if profiles beat what knows no period by a margin: there are many more profiles, so the best of
+them looks better than it is. A series on which nothing beats the last value gets no forecast: scaling on live metrics does as
+well there.
 """
 
 from collections.abc import Sequence
@@ -27,6 +30,7 @@ class EnsembleSettings:
 
     `origins`: how many past forecasts are tried, `spacing` seconds apart (no part of a day, so that each hour has its turn).
     `gain`: the share by which a forecast's error must be smaller than the last value's.
+    `seasonal_gain`: the share by which an error must be smaller than without a period for the series to count as periodic.
     """
 
     step: int = 300
@@ -36,7 +40,8 @@ class EnsembleSettings:
     spacing: int = 7 * 3600
     recent: int = 1800
     gain: float = 0.05
-    members: int = 3
+    seasonal_gain: float = 0.07
+    members: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,10 @@ class ForecastAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleForecast:
-    """The forecast, the same with its margin, what it is made of, how accurate it was, and the mean margin."""
+    """The forecast, the same with its margin, what it is made of, how accurate it was, and the mean margin.
+
+    `period`: seconds of the period that its best profile repeats; None if it is made without one.
+    """
 
     forecast: Forecast
     upper: Forecast
@@ -129,43 +137,61 @@ def _tried(
     return trials if trials.seen.sum() * 2 > trials.seen.size else None
 
 
-_LAST = "last value"
-
-
 def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
     """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
     half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
-    found = seasonal_profiles.levelled(seasonal_profiles.shapes(series, ahead, other), series.values, ahead, half_lives)
-    recent = series.values[ahead.places[:, : ahead.recent]]
-    flat = np.stack([recent.mean(axis=1), recent[:, -1]])[:, :, None]
-    values = np.concatenate([found.values, np.broadcast_to(flat, (2, len(ahead.origins), ahead.horizon))])
+    shapes = seasonal_profiles.shapes(series, ahead, other)
+    found = seasonal_profiles.levelled(shapes, series.values, ahead, half_lives)
+    plain = seasonal_profiles.plain(series, ahead, half_lives)
+    values = np.concatenate([found.values, plain.values])
     if (series.values >= 0.0).all():
         np.maximum(values, 0.0, out=values)
-    return ProfileStack((*found.names, "recent mean", _LAST), values)
+    return ProfileStack((*found.names, *plain.names), (*found.periods, *plain.periods), values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Some candidates, best first, what their mean said at each trial (origins x horizon), and its error."""
+
+    members: NDArray[np.int64]
+    past: Floats
+    error: float
+
+
+def _best(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) -> _Choice:
+    """The best of some candidates, or the mean of the best few, whichever was closer."""
+    best = among[np.argsort(errors[among], kind="stable")[:most]]
+    several = trials.candidates.values[best].mean(axis=0)
+    together = float(trials.errors(several[None])[0])
+    if together < errors[best[0]]:
+        return _Choice(best, several, together)
+    return _Choice(best[:1], trials.candidates.values[best[0]], float(errors[best[0]]))
 
 
 def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: EnsembleSettings) -> EnsembleForecast | NoForecast:
-    """The best candidate, or the mean of the best few, whichever was closer."""
+    """The best of all candidates if it is clearly better than the best of those without a period, else the latter."""
     errors = trials.errors(trials.candidates.values)
-    best = np.argsort(errors, kind="stable")[: settings.members]
-    several = trials.candidates.values[best].mean(axis=0)
-    together = float(trials.errors(several[None])[0])
-    members, past = (best, several) if together < errors[best[0]] else (best[:1], trials.candidates.values[best[0]])
-    accuracy = ForecastAccuracy(min(together, float(errors[best[0]])), float(errors[-1]), len(trials.actual))
+    periods = np.array(trials.candidates.periods)
+    choice = _best(trials, errors, np.flatnonzero(periods == 0), settings.members)
+    periodic = _best(trials, errors, np.arange(len(errors)), settings.members)
+    if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error:
+        choice = periodic
+    accuracy = ForecastAccuracy(choice.error, float(errors[-1]), len(trials.actual))
     if not accuracy.error <= (1.0 - settings.gain) * accuracy.last_value:
         tried = f"over {accuracy.forecasts} trials the best forecast was {accuracy.error:.1%} off"
         return NoForecast(NoForecastReason.NOT_BETTER, f"{tried}, the last value {accuracy.last_value:.1%}")
     now = _ahead(np.array([len(series.values)]), settings)
-    names = tuple(trials.candidates.names[member] for member in members)
+    names = tuple(trials.candidates.names[member] for member in choice.members)
     ahead = _candidates(series, now, other)
     values = ahead.values[[ahead.names.index(name) for name in names]].mean(axis=0)[0]
-    scale, share = _margin(trials, past, _scales(past, series, trials.ahead), settings.coverage)
+    scale, share = _margin(trials, choice.past, _scales(choice.past, series, trials.ahead), settings.coverage)
     start = series.start + len(series.values) * series.step
     upper = values + share * _scales(values[None], series, now)[scale][0]
     if not np.isfinite(upper).all():
         return NoForecast(NoForecastReason.NOT_FINITE, "the forecast says values that are no numbers")
     plain, above = (Forecast(start, series.step, tuple(part.tolist()), 1) for part in (values, upper))
-    period = None if other is None else other * series.step
+    repeated = periods[choice.members][periods[choice.members] > 0]
+    period = int(repeated[0]) * series.step if len(repeated) else None
     return EnsembleForecast(plain, above, names, accuracy, float((upper - values).mean()), period)
 
 

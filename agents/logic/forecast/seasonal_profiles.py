@@ -20,6 +20,11 @@ _MOST_WEEKS = 4
 _FADE = 0.7
 """What a period weighs of the one after it, in a profile that fades."""
 
+_MOST_RATIO = 2.0
+"""Of the recent level to the profile's."""
+
+LAST_VALUE = "last value"
+
 _MEDIAN_OF = 5
 _SPREAD_OF = 7
 
@@ -50,9 +55,13 @@ class ForecastWindow:
 
 @dataclass(frozen=True, slots=True)
 class ProfileStack:
-    """Forecasts, or profiles, of many kinds: `values` are kinds x origins x leads."""
+    """Forecasts, or profiles, of many kinds: the bins of the period that each repeats, and values (kinds x origins x leads).
+
+    What repeats no period has the period 0.
+    """
 
     names: tuple[str, ...]
+    periods: tuple[int, ...]
     values: Floats
 
 
@@ -63,6 +72,7 @@ def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> Prof
     """
     known = int(ahead.origins.min()) - ahead.recent
     names: list[str] = []
+    periods: list[int] = []
     found: list[Floats] = []
     for name, period, most in (
         ("day", DAY // series.step, _MOST_DAYS),
@@ -83,7 +93,8 @@ def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> Prof
         if name == "day" and count > 1:
             names.append("day, by kind")
             found.append(_alike(series, ahead, earlier, places)[None])
-    return ProfileStack(tuple(names), np.concatenate(found))
+        periods += [period] * (len(names) - len(periods))
+    return ProfileStack(tuple(names), tuple(periods), np.concatenate(found))
 
 
 def _places(ahead: ForecastWindow, period: int, count: int) -> Places:
@@ -131,14 +142,42 @@ def spread(series: LoadSeries, ahead: ForecastWindow) -> Floats | None:
 def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
     """Each profile over the horizon as it is, and moved to the level of the recent bins.
 
-    It is moved by the difference, which halves in so many bins (`half_lives`), or by the ratio, which stays.
+    It is moved by the difference, which halves in so many bins (`half_lives`), or by the ratio, of which what is above or below 1
+    halves in the longest of them. A ratio that stayed would say of one quiet half-hour how high the peak of the evening is.
     """
     recent = ahead.recent
     there, expected = shape.values[:, :, recent:], shape.values[:, :, :recent].mean(axis=2)
     known = values[ahead.places[:, :recent]].mean(axis=1)
-    ratio = np.clip(known / np.where(expected > 0.0, expected, 1.0), 1 / 3, 3.0)
+    ratio = np.clip(known / np.where(expected > 0.0, expected, 1.0), 1.0 / _MOST_RATIO, _MOST_RATIO)
     off = (known - expected)[:, :, None]
-    leads = np.arange(1, ahead.horizon + 1)
-    moved = [there, there * ratio[:, :, None], *[there + off * np.exp2(-leads / half) for half in half_lives]]
+    fading = [np.exp2(-np.arange(1, ahead.horizon + 1) / half) for half in half_lives]
+    scaled = there * (1.0 + (ratio - 1.0)[:, :, None] * fading[-1])
+    moved = [there, scaled, *[there + off * fade for fade in fading]]
     levels = ["", " scaled", *[f" levelled for {half} bins" for half in half_lives]]
-    return ProfileStack(tuple(name + level for level in levels for name in shape.names), np.concatenate(moved))
+    names = tuple(name + level for level in levels for name in shape.names)
+    return ProfileStack(names, shape.periods * len(levels), np.concatenate(moved))
+
+
+def plain(series: LoadSeries, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
+    """Forecasts that know no period: levels of the last hours, and how the recent bins return to the mean of the day.
+
+    The last of them is the last value. Two days must lie before each origin.
+    """
+    origins, count = ahead.origins, DAY // series.step
+    day = series.values[origins[:, None] - np.arange(1, count + 1)]
+    recent, mean = day[:, : ahead.recent].mean(axis=1), day.mean(axis=1)
+    leads = np.arange(1, ahead.horizon + 1)
+    flat = {
+        "mean of 6 hours": day[:, : max(1, count // 4)].mean(axis=1),
+        "mean of the day": mean,
+        "median of the day": np.median(day, axis=1),
+        "recent mean": recent,
+        LAST_VALUE: day[:, 0],
+    }
+    back = {
+        f"back to the mean in {half} bins": mean[:, None] + (recent - mean)[:, None] * np.exp2(-leads / half)
+        for half in half_lives
+    }
+    wide = {name: np.broadcast_to(level[:, None], (len(origins), ahead.horizon)) for name, level in flat.items()}
+    found = back | wide
+    return ProfileStack(tuple(found), (0,) * len(found), np.stack(list(found.values())))

@@ -39,6 +39,7 @@ def test_any_period_that_the_history_shows_is_followed(hours: float) -> None:
     assert np.abs(np.array(found.forecast.profile) - (5 + 2 * cycle(ahead, hours))).max() < 0.25
     assert found.accuracy.error < 0.03
     assert found.forecast.start == at[-1] + 300
+    assert found.period == pytest.approx(hours * 3600, rel=0.01)
 
 
 def test_workdays_and_weekends_are_told_apart_after_eleven_days() -> None:
@@ -81,6 +82,26 @@ def test_the_stated_error_is_near_the_one_that_comes() -> None:
     actual = np.abs(np.array(found.forecast.profile) - came).sum() / came.sum()
     assert found.accuracy.error == pytest.approx(actual, rel=0.3)
     assert found.accuracy.last_value > 3 * found.accuracy.error
+
+
+def test_what_returns_to_its_mean_is_forecast_so_and_not_called_periodic() -> None:
+    """Each value is 0.8 of the one before and a shock, to the mean of 20; its profiles show days that are not there."""
+    shocks, at = np.random.default_rng(7).normal(0, 1, 14 * 288), times(14)
+    off = [0.0]
+    for shock in shocks[1:]:
+        off.append(0.8 * off[-1] + shock)
+    found = fitted(at, 20 + np.array(off), horizon=12 * 3600)
+    assert found.period is None
+    assert np.array(found.forecast.profile)[72:] == pytest.approx(20, abs=0.5)
+    assert found.accuracy.error < 0.95 * found.accuracy.last_value
+
+
+@pytest.mark.parametrize(("height", "period"), [(0.35, None), (2.0, DAY)])
+def test_a_day_counts_as_a_period_only_if_it_is_worth_more_than_the_margin(height: float, period: int | None) -> None:
+    """Under noise of 1 a wave of 0.35 takes 3 % off the mean's error, one of 2 takes half."""
+    at = times(14)
+    values = 20 + height * cycle(at) + np.random.default_rng(8).normal(0, 1, len(at))
+    assert fitted(at, values, horizon=12 * 3600).period == period
 
 
 @pytest.mark.parametrize(
@@ -138,13 +159,14 @@ def test_a_long_gap_takes_the_values_of_the_day_before_and_a_short_one_a_straigh
 
 
 def test_a_profile_is_moved_to_the_present_level_by_difference_or_by_ratio() -> None:
-    """The profile says 2, the last two bins 3: one more, halving each two bins, or half as much again."""
+    """The profile says 2, the last two bins 3: one more or half as much again, of which half is left after two bins."""
     ahead = ForecastWindow(np.array([2]), 2, 4)
-    found = seasonal_profiles.levelled(ProfileStack(("p",), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
+    found = seasonal_profiles.levelled(ProfileStack(("p",), (9,), np.full((1, 1, 6), 2.0)), np.full(6, 3.0), ahead, [2])
     assert found.names == ("p", "p scaled", "p levelled for 2 bins")
     assert found.values[0, 0].tolist() == [2, 2, 2, 2]
-    assert found.values[1, 0].tolist() == [3, 3, 3, 3]
-    assert found.values[2, 0].tolist() == pytest.approx([2 + 0.5**0.5, 2.5, 2 + 0.5**1.5, 2.25])
+    assert found.periods == (9, 9, 9)
+    for moved in found.values[1:, 0]:
+        assert moved.tolist() == pytest.approx([2 + 0.5**0.5, 2.5, 2 + 0.5**1.5, 2.25])
 
 
 def test_an_ensemble_is_a_plain_value_that_a_checkpoint_can_hold() -> None:
