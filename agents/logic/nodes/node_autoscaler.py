@@ -11,83 +11,32 @@ from dataclasses import dataclass, field
 
 from agents.logic.nodes import helpless_pods, node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
-from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
     ClusterStateRegistry,
     RegistrySnapshot,
-    SeenInstance,
     SeenNode,
     StateSettings,
 )
 from agents.logic.nodes.deletion_budgets import RunningDeletions
-from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
+from agents.logic.nodes.drain_rules import DrainContext, DrainSettings
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
-from agents.logic.nodes.helpless_pods import HelplessPods
-from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
-from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
-from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from agents.logic.nodes.scale_up import ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
-from agents.logic.nodes.scheduling.topology_counts import Namespaces
 from agents.logic.nodes.unneeded_nodes import (
     DISABLED,
     GroupSize,
     ScaleDown,
-    ScaleDownChoice,
     ScaleDownNode,
     ScaleDownSettings,
 )
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSeen:
-    """A node with the pods on it. `deleting`: since when it is being deleted; `draining`: it is, and it is not empty."""
-
-    node: SchedulingNode
-    group: str
-    pods: Sequence[SchedulablePod]
-    created: float
-    ready: bool = True
-    suspended: bool = False
-    gone: bool = False
-    deleting: float | None = None
-    draining: bool = False
-    soft_tainted: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    gpu: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """A group as its provider has it. `sources` are what its nodes can come from: backed off all of them, so is the group."""
-
-    name: str
-    least: int
-    most: int
-    target: int
-    template: GroupTemplate | None
-    options: GroupOptions = field(default_factory=GroupOptions)
-    gpu: bool = False
-    sources: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDecisionInputs:
-    """All that a decision may know of the cluster. `budgets` are used up by the decision."""
-
-    nodes: Sequence[NodeSeen]
-    groups: Sequence[GroupSeen]
-    waiting: Sequence[SchedulablePod]
-    instances: Sequence[SeenInstance]
-    workloads: KnownControllers
-    budgets: DisruptionBudgets
-    namespaces: Namespaces = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +63,6 @@ class NodeAutoscalerSettings:
     shrink: bool = True
     from_zero: bool = True
     enforce_minimum: bool = False
-
-
-@dataclass(slots=True)
-class NodeDecisions:
-    """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
-
-    lower: list[tuple[str, int]] = field(default_factory=list)
-    remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    grow: list[GroupIncrease] = field(default_factory=list)
-    delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
-    outdated: Replacements = field(default_factory=Replacements)
-    taint: list[str] = field(default_factory=list)
-    untaint: list[str] = field(default_factory=list)
-    scale_up: ScaleUp = field(default_factory=ScaleUp)
-    triggered: list[SchedulablePod] = field(default_factory=list)
-    not_triggered: list[SchedulablePod] = field(default_factory=list)
-    helpless: list[HelplessPods] = field(default_factory=list)
-    halted: str = ""
-    postponed: int = 0
-    """Waiting pods that were not looked at, because together they have too many rules between pods."""
 
 
 class NodeAutoscaler:

@@ -24,9 +24,11 @@ from agents.logic.nodes import (
 )
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
+from agents.logic.nodes.node_autoscaler import NodeAutoscaler
+from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.scaler_records import NO_ATTENTION, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
-from agents.logic.nodes.scaler_state import NO_ATTENTION, SOFT, Attention, OpenNodePlan, SaidLast, ScalerState
+from agents.logic.nodes.scaler_state import SOFT, ScalerState
 from agents.logic.nodes.scaling_plans import NAME, PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
 from agents.logic.stage_rules import StageRules

@@ -5,7 +5,7 @@ is derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -14,6 +14,17 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes import cluster_facts, rule_bounds
 from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
+from agents.logic.nodes.scaler_records import (
+    NO_ATTENTION,
+    Attention,
+    KnownGroup,
+    KnownNode,
+    KnownNotice,
+    KnownPriorities,
+    OpenNodePlan,
+    RefusedShape,
+    SaidLast,
+)
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
@@ -40,93 +51,9 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
-READY = "Ready"
 BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
 SOFT = "soft"
 """The part of a plan's key that says that it is about a node's soft taint."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownNode:
-    """The newest fact about a node, and its place in the log. `unready`: since when it is not ready, in seconds."""
-
-    fact: NodeDetailsChanged
-    place: Place
-    unready: float | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether its kubelet says that it is ready."""
-        return self.fact.conditions.get(READY) == "True"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownGroup:
-    """The newest fact about a node group, and its place in the log."""
-
-    fact: NodeGroupSeen
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPriorities:
-    """The newest fact about the priority expander's ConfigMap, and its place in the log."""
-
-    fact: ExpanderPrioritiesSeen
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class KnownNotice:
-    """What the cloud announced last of an instance, and its place in the log."""
-
-    fact: InstanceInterruptionNoticed
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class OpenNodePlan:
-    """A plan about a group or a node without final outcome; `since` and `expires` are seconds.
-
-    `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
-
-    `done`: it was carried out, and the facts do not show it yet.
-    """
-
-    id: str
-    group: str
-    since: float
-    expires: float
-    after: int = 0
-    draining: bool = False
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedShape:
-    """A shape that no node is to be made for, and why: its namespace has too many rules between pods."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SaidLast:
-    """What was said last about something: said again only when it changes."""
-
-    code: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """What calls for a decision about a cluster. Seconds: the first and last news that is not decided on, and the last look."""
-
-    first: float | None = None
-    last: float = 0.0
-    looked: float = 0.0
-
-
-NO_ATTENTION = Attention()
 
 
 class ScalerState:
