@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import helpless_pods, node_replacements, pending_pods, rule_bounds
+from agents.logic.nodes import consolidation, helpless_pods, node_estimator, node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.cluster_state_registry import (
     ClusterStateRegistry,
@@ -17,6 +17,7 @@ from agents.logic.nodes.cluster_state_registry import (
     SeenNode,
     StateSettings,
 )
+from agents.logic.nodes.consolidation import Consolidation, ConsolidationRequest
 from agents.logic.nodes.deletion_budgets import RunningDeletions
 from agents.logic.nodes.drain_rules import DrainContext, DrainSettings
 from agents.logic.nodes.expanders import ExpanderContext
@@ -178,7 +179,7 @@ class NodeAutoscaler:
         start = cluster.size
         for group in world.groups:
             for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
-                scaleup.add(cluster, group.template)
+                node_estimator.add(cluster, group.template)
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
         looked_at = rule_bounds.within(world.waiting)
         found.postponed = len(world.waiting) - len(looked_at)
@@ -230,7 +231,11 @@ class NodeAutoscaler:
         self.scale_down.look(cluster, nodes, groups, scene)
         if replace.names:
             found.outdated = self._replace(world, cluster, nodes, groups, scene, replace, now)
-        if not self._cooling(found, now):
+        self.scale_down.keep({one.row for one in nodes if one.name in replace.held}, nodes)
+        if replace.cheaper is not None:
+            found.cheaper = self._cheaper(world, cluster, nodes, groups, scene, replace, found, now)
+        found.cooling = self._cooling(found, now)
+        if not found.cooling:
             running = RunningDeletions(
                 sum(one.deleting is not None and not one.draining for one in world.nodes),
                 sum(one.deleting is not None and one.draining for one in world.nodes),
@@ -265,12 +270,39 @@ class NodeAutoscaler:
             for one in world.groups
         }
         rows = [one.row for one in nodes if one.name in asked.leaving]
-        found = node_replacements.find(self.scale_down, cluster, wanted, offers, scene, leaving=rows, room=asked.room)
+        found = node_replacements.find(
+            self.scale_down, cluster, wanted, offers, scene, leaving=rows, room=asked.room, started=asked.started
+        )
         self.scale_down.keep(found.targets, nodes)
         for one in found.go if asked.room else ():
             size = groups[one.node.group]
             groups[one.node.group] = dataclasses.replace(size, deleting=size.deleting + 1)
         return found
+
+    def _cheaper(  # noqa: PLR0913, PLR0917  # what is known, and what is asked
+        self,
+        world: NodeDecisionInputs,
+        cluster: ScheduledCluster,
+        nodes: Sequence[ScaleDownNode],
+        groups: Mapping[str, GroupSize],
+        scene: DrainContext,
+        asked: ReplacementRequest,
+        found: NodeDecisions,
+        now: float,
+    ) -> Consolidation:
+        """Nodes that a cheaper one could replace, of those that nothing else is about to become of."""
+        request = asked.cheaper or ConsolidationRequest({}, (), 1.0, 1)
+        grown = {one.group for one in found.grow}
+        skipped = scaleup.not_growing(cluster, self._groups(world, now), self.settings.scale_up)
+        templates = {
+            one.name: one.template
+            for one in world.groups
+            if one.template is not None and one.name not in skipped and one.name not in grown
+        }
+        able = {name: template for name, template in templates.items() if not self.state.upcoming(name, now)}
+        others = {*asked.names, *asked.leaving, *asked.started, *asked.held}
+        closed = {one.row for one in nodes if one.name in others} | found.outdated.targets
+        return consolidation.find(self.scale_down, cluster, nodes, able, scene, groups=groups, asked=request, closed=closed)
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}

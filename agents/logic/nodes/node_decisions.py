@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import SeenInstance
+from agents.logic.nodes.consolidation import Consolidation
 from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.helpless_pods import HelplessPods
 from agents.logic.nodes.node_estimator import GroupTemplate
@@ -70,6 +71,9 @@ class NodeDecisions:
     grow: list[GroupIncrease] = field(default_factory=list)
     delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
     outdated: Replacements = field(default_factory=Replacements)
+    cheaper: Consolidation = field(default_factory=Consolidation)
+    cooling: bool = True
+    """Whether no node may go because something grew, went or failed a short while ago."""
     taint: list[str] = field(default_factory=list)
     untaint: list[str] = field(default_factory=list)
     scale_up: ScaleUp = field(default_factory=ScaleUp)

@@ -1,6 +1,7 @@
 """What the scaler's tables hold: frozen values whose fields stand in checkpoints, so that a new field needs a default."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeGroupSeen
@@ -12,11 +13,12 @@ READY = "Ready"
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The newest fact about a node, and its place in the log. `unready`: since when it is not ready, in seconds."""
+    """The newest fact about a node, and its place in the log. Seconds: since when it is not ready, and is known at all."""
 
     fact: NodeDetailsChanged
     place: Place
     unready: float | None = None
+    first: float = 0.0
 
     @property
     def ready(self) -> bool:
@@ -91,3 +93,35 @@ class Attention:
 
 
 NO_ATTENTION = Attention()
+
+
+@dataclass(frozen=True, slots=True)
+class StartedReplacement:
+    """A group that grew by one so that nodes can go: its plan, the nodes, why they go, and when it was planned, in seconds.
+
+    `node` is the one that came, `ready` when it was ready first or one of `names` was last seen going. `before` and `after` are
+    the prices of an hour of those nodes and of the new one, where it is cheaper. `failed`: why no node comes.
+    """
+
+    plan: str
+    group: str
+    names: tuple[str, ...]
+    reason: str
+    since: float
+    node: str = ""
+    ready: float | None = None
+    before: float = 0.0
+    after: float = 0.0
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationTimers:
+    """Seconds: since when a cheaper node could replace one, until when one rests, and until when one is not tried again."""
+
+    since: Mapping[str, float] = field(default_factory=dict)
+    resting: Mapping[str, float] = field(default_factory=dict)
+    tried: Mapping[str, float] = field(default_factory=dict)
+
+
+NO_TIMERS = ConsolidationTimers()

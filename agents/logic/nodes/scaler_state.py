@@ -17,6 +17,7 @@ from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from agents.logic.nodes.scaler_records import (
     NO_ATTENTION,
     Attention,
+    ConsolidationTimers,
     KnownGroup,
     KnownNode,
     KnownNotice,
@@ -24,6 +25,7 @@ from agents.logic.nodes.scaler_records import (
     OpenNodePlan,
     RefusedShape,
     SaidLast,
+    StartedReplacement,
 )
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
@@ -79,6 +81,10 @@ class ScalerState:
         self.said: ObjectTable[SaidLast] = ObjectTable("said", SaidLast, 64)
         self.attention: ObjectTable[Attention] = ObjectTable("attention", Attention, 4)
         self.memory: ObjectTable[AutoscalerMemory] = ObjectTable("memory", AutoscalerMemory, 4)
+        self.replacements: ObjectTable[StartedReplacement] = ObjectTable("replacements", StartedReplacement, 4)
+        """By cluster and the first of the nodes that are replaced."""
+        self.consolidation: ObjectTable[ConsolidationTimers] = ObjectTable("consolidation", ConsolidationTimers, 4)
+        """By cluster."""
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
@@ -104,6 +110,8 @@ class ScalerState:
             self.said,
             self.attention,
             self.memory,
+            self.replacements,
+            self.consolidation,
         )
 
     def loaded(self) -> None:
@@ -183,10 +191,17 @@ class ScalerState:
                 self._notice(event, recorded.place, now)
             case ScalingActivityFailed() as event:
                 self.failures.append(event)
+                self._not_coming(event.cluster, event.group, f"a start failed: {event.code}")
                 self.plans.remove(f"{event.cluster}/group/{event.group}")
                 self.call(event.cluster, now)
             case _:
                 pass
+
+    def _not_coming(self, cluster: str, group: str, why: str) -> None:
+        """No node comes for the nodes that a group grew for, as far as none came yet."""
+        for key, one in list(self.replacements.items()):
+            if key.startswith(f"{cluster}/") and one.group == group and not one.node:
+                self.replacements.upsert(key, replace(one, failed=why))
 
     def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
         """An instance that nobody knows is nobody's business; a weaker notice takes nothing back that was announced."""
@@ -225,7 +240,7 @@ class ScalerState:
                 if before is None:
                     self.call(event.cluster, now)
                 since = now if before is None or before.unready is None else before.unready
-                known = KnownNode(event, recorded.place)
+                known = KnownNode(event, recorded.place, first=now if before is None else before.first)
                 self.nodes.upsert(key, known if known.ready else replace(known, unready=since))
                 self._settle_taint(event)
             case NodeDetailsRemoved() as event:
@@ -324,4 +339,6 @@ class ScalerState:
                 else:
                     self.plans.remove(key)
                     self.finished.append((key, plan, event))
+                    if key.split("/")[1] == "group":
+                        self._not_coming(event.subject.cluster, plan.group, f"its growth was {event.result.value}")
                     self.call(event.subject.cluster, now)
