@@ -19,13 +19,16 @@ def acting(state: ScalerState, cluster: str) -> bool:
     return shared_guards.mode(state.control.get(cluster)) is Mode.APPLY
 
 
-def is_new(state: ScalerState, cluster: str, key: str, said: SaidLast) -> bool:
-    """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last."""
+def is_new(state: ScalerState, cluster: str, key: str, said: SaidLast, about: str = "") -> bool:
+    """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last.
+
+    `about`: what the last one is remembered by, where it is not the plan's key.
+    """
     if key in state.plans:
         return False
-    fresh = acting(state, cluster) or state.said.get(key) != said
+    fresh = acting(state, cluster) or state.said.get(about or key) != said
     if fresh:
-        state.said.upsert(key, said)
+        state.said.upsert(about or key, said)
     return fresh
 
 

@@ -13,7 +13,7 @@ from agents.logic.nodes.drain_room import DrainRoom
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.node_decisions import NodeDecisions
 from agents.logic.nodes.scaler_records import NO_TIMERS, ConsolidationTimers, SaidLast, StartedReplacement
-from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.scaler_state import GROWTH, ScalerState
 from agents.logic.nodes.scaling_plans import PlanContext
 from schemas.decisions.node_updates import RemovalReason, ScaleUpPlanned
 
@@ -65,7 +65,7 @@ class ReplacementPlanner:
             key, target = f"{cluster}/group/{group}", context.view.sized[group].target
             broken = reason is RemovalReason.BROKEN
             held = self.auto.state.upcoming(group, self.now) or room.objection(broken=broken) is not None
-            if held or not open_plans.is_new(self.state, cluster, key, SaidLast("grow", f"{target} for {name}")):
+            if held or not open_plans.is_new(self.state, cluster, key, SaidLast("grow", str(target)), self._about(name)):
                 continue
             plan = scaling_plans.replacement(context, group, name, reason)
             yield self._started(room, plan, StartedReplacement(plan.id, group, (name,), reason.value, self.now))
@@ -80,8 +80,9 @@ class ReplacementPlanner:
             return
         for option in self.found.cheaper.found:
             key = f"{cluster}/group/{option.group}"
-            said = SaidLast("grow", f"{self.context.view.sized[option.group].target} for {', '.join(option.names)}")
-            if not self.ripe(option, timers) or not open_plans.is_new(self.state, cluster, key, said):
+            said = SaidLast("grow", f"{option.group} to {self.context.view.sized[option.group].target + 1}")
+            new = self.ripe(option, timers) and open_plans.is_new(self.state, cluster, key, said, self._about(option.names[0]))
+            if not new:
                 continue
             plan = scaling_plans.cheaper(self.context, option, {name: timers.since[name] for name in option.names})
             reason = RemovalReason.CONSOLIDATED.value
@@ -90,6 +91,10 @@ class ReplacementPlanner:
             )
             yield self._started(room, plan, record)
             return
+
+    def _about(self, name: str) -> str:
+        """What a growth for a node is remembered by, as long as the node is there."""
+        return f"{self.context.cluster}/{GROWTH}/{name}"
 
     def ripe(self, option: CheaperNode, timers: ConsolidationTimers) -> bool:
         """Whether each of the nodes could have been replaced for as long as its group's nodes must be unneeded."""

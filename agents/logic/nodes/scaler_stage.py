@@ -32,7 +32,7 @@ from agents.logic.nodes.node_replacements import NOTHING
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
-from agents.logic.nodes.scaler_state import SOFT, ScalerState
+from agents.logic.nodes.scaler_state import GROWTH, SOFT, ScalerState
 from agents.logic.nodes.scaling_plans import NAME, PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason
 from agents.logic.stage_rules import StageRules
@@ -336,7 +336,9 @@ class Scaler(PartedState):
             parts = key.split("/", 3)
             about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
             kind = parts[2] if parts[1] == "said" else parts[1]
-            known = about in context.view.nodes or about in context.view.unregistered if kind in ("node", SOFT) else waiting
+            known = (
+                about in context.view.nodes or about in context.view.unregistered if kind in ("node", GROWTH, SOFT) else waiting
+            )
             if not known:
                 state.said.remove(key)
 

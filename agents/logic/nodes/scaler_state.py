@@ -54,6 +54,8 @@ SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
 BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
+GROWTH = "growth"
+"""The part of a key that says that it is about growth for a node that is replaced."""
 SOFT = "soft"
 """The part of a plan's key that says that it is about a node's soft taint."""
 

@@ -91,8 +91,8 @@ def _over(one: StartedReplacement, view: ClusterView, settings: ScalerSettings, 
         return f"node '{one.node}' is gone"
     if one.reason == RemovalReason.CONSOLIDATED and not _saves(one, view, settings):
         return "it would no longer save what it must"
-    held = now - (one.ready or one.since)
-    return f"no drain could begin for {held:.0f} s" if held > settings.replacement_hold else ""
+    late = now - (one.ready or one.since) > settings.replacement_hold
+    return f"no drain could begin within {settings.replacement_hold:g} s" if late else ""
 
 
 def _saves(one: StartedReplacement, view: ClusterView, settings: ScalerSettings) -> bool:
