@@ -27,6 +27,7 @@ class RemovalReason(StrEnum):
     INTERRUPTED = "interrupted"
     BROKEN = "broken"
     ADVISED = "advised"
+    CONSOLIDATED = "consolidated"
 
 
 @dataclass(frozen=True, slots=True)

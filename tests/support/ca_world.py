@@ -13,14 +13,8 @@ from agents.logic.nodes.cluster_state_registry import SeenInstance
 from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import ScaleUpFailure
-from agents.logic.nodes.node_autoscaler import (
-    GroupSeen,
-    NodeAutoscaler,
-    NodeAutoscalerSettings,
-    NodeDecisionInputs,
-    NodeDecisions,
-    NodeSeen,
-)
+from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings
+from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeDecisions, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.placement_rules import selector

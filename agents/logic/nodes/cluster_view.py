@@ -11,12 +11,13 @@ from agents.logic.nodes.aws.group_options import OPTION_TAG
 from agents.logic.nodes.cluster_state_registry import SeenInstance
 from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
-from agents.logic.nodes.node_autoscaler import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
 from agents.logic.nodes.priority_config import Priorities, PrioritiesError
+from agents.logic.nodes.scaler_records import KnownGroup, KnownNode, KnownPriorities
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_state import KnownGroup, KnownNode, KnownPriorities, ScalerState
+from agents.logic.nodes.scaler_state import ScalerState
 from agents.logic.nodes.scheduling import daemonset_pods
 from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
 from schemas import times

@@ -9,85 +9,35 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import helpless_pods, node_replacements, pending_pods, rule_bounds
+from agents.logic.nodes import consolidation, helpless_pods, node_estimator, node_replacements, pending_pods, rule_bounds
 from agents.logic.nodes import scale_up as scaleup
-from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.cluster_state_registry import (
     ClusterStateRegistry,
     RegistrySnapshot,
-    SeenInstance,
     SeenNode,
     StateSettings,
 )
+from agents.logic.nodes.consolidation import Consolidation, ConsolidationRequest
 from agents.logic.nodes.deletion_budgets import RunningDeletions
-from agents.logic.nodes.drain_rules import DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
+from agents.logic.nodes.drain_rules import DrainContext, DrainSettings
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
-from agents.logic.nodes.helpless_pods import HelplessPods
-from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated
-from agents.logic.nodes.scale_up import GroupIncrease, ScaleUp, ScaleUpGroup, ScaleUpSettings
-from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from agents.logic.nodes.scale_up import ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, numbers
-from agents.logic.nodes.scheduling.topology_counts import Namespaces
 from agents.logic.nodes.unneeded_nodes import (
     DISABLED,
     GroupSize,
     ScaleDown,
-    ScaleDownChoice,
     ScaleDownNode,
     ScaleDownSettings,
 )
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSeen:
-    """A node with the pods on it. `deleting`: since when it is being deleted; `draining`: it is, and it is not empty."""
-
-    node: SchedulingNode
-    group: str
-    pods: Sequence[SchedulablePod]
-    created: float
-    ready: bool = True
-    suspended: bool = False
-    gone: bool = False
-    deleting: float | None = None
-    draining: bool = False
-    soft_tainted: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    gpu: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """A group as its provider has it. `sources` are what its nodes can come from: backed off all of them, so is the group."""
-
-    name: str
-    least: int
-    most: int
-    target: int
-    template: GroupTemplate | None
-    options: GroupOptions = field(default_factory=GroupOptions)
-    gpu: bool = False
-    sources: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDecisionInputs:
-    """All that a decision may know of the cluster. `budgets` are used up by the decision."""
-
-    nodes: Sequence[NodeSeen]
-    groups: Sequence[GroupSeen]
-    waiting: Sequence[SchedulablePod]
-    instances: Sequence[SeenInstance]
-    workloads: KnownControllers
-    budgets: DisruptionBudgets
-    namespaces: Namespaces = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +64,6 @@ class NodeAutoscalerSettings:
     shrink: bool = True
     from_zero: bool = True
     enforce_minimum: bool = False
-
-
-@dataclass(slots=True)
-class NodeDecisions:
-    """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
-
-    lower: list[tuple[str, int]] = field(default_factory=list)
-    remove: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    grow: list[GroupIncrease] = field(default_factory=list)
-    delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
-    outdated: Replacements = field(default_factory=Replacements)
-    taint: list[str] = field(default_factory=list)
-    untaint: list[str] = field(default_factory=list)
-    scale_up: ScaleUp = field(default_factory=ScaleUp)
-    triggered: list[SchedulablePod] = field(default_factory=list)
-    not_triggered: list[SchedulablePod] = field(default_factory=list)
-    helpless: list[HelplessPods] = field(default_factory=list)
-    halted: str = ""
-    postponed: int = 0
-    """Waiting pods that were not looked at, because together they have too many rules between pods."""
 
 
 class NodeAutoscaler:
@@ -249,7 +179,7 @@ class NodeAutoscaler:
         start = cluster.size
         for group in world.groups:
             for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
-                scaleup.add(cluster, group.template)
+                node_estimator.add(cluster, group.template)
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
         looked_at = rule_bounds.within(world.waiting)
         found.postponed = len(world.waiting) - len(looked_at)
@@ -301,7 +231,11 @@ class NodeAutoscaler:
         self.scale_down.look(cluster, nodes, groups, scene)
         if replace.names:
             found.outdated = self._replace(world, cluster, nodes, groups, scene, replace, now)
-        if not self._cooling(found, now):
+        self.scale_down.keep({one.row for one in nodes if one.name in replace.held}, nodes)
+        if replace.cheaper is not None:
+            found.cheaper = self._cheaper(world, cluster, nodes, groups, scene, replace, found, now)
+        found.cooling = self._cooling(found, now)
+        if not found.cooling:
             running = RunningDeletions(
                 sum(one.deleting is not None and not one.draining for one in world.nodes),
                 sum(one.deleting is not None and one.draining for one in world.nodes),
@@ -336,12 +270,39 @@ class NodeAutoscaler:
             for one in world.groups
         }
         rows = [one.row for one in nodes if one.name in asked.leaving]
-        found = node_replacements.find(self.scale_down, cluster, wanted, offers, scene, leaving=rows, room=asked.room)
+        found = node_replacements.find(
+            self.scale_down, cluster, wanted, offers, scene, leaving=rows, room=asked.room, started=asked.started
+        )
         self.scale_down.keep(found.targets, nodes)
         for one in found.go if asked.room else ():
             size = groups[one.node.group]
             groups[one.node.group] = dataclasses.replace(size, deleting=size.deleting + 1)
         return found
+
+    def _cheaper(  # noqa: PLR0913, PLR0917  # what is known, and what is asked
+        self,
+        world: NodeDecisionInputs,
+        cluster: ScheduledCluster,
+        nodes: Sequence[ScaleDownNode],
+        groups: Mapping[str, GroupSize],
+        scene: DrainContext,
+        asked: ReplacementRequest,
+        found: NodeDecisions,
+        now: float,
+    ) -> Consolidation:
+        """Nodes that a cheaper one could replace, of those that nothing else is about to become of."""
+        request = asked.cheaper or ConsolidationRequest({}, (), 1.0, 1)
+        grown = {one.group for one in found.grow}
+        skipped = scaleup.not_growing(cluster, self._groups(world, now), self.settings.scale_up)
+        templates = {
+            one.name: one.template
+            for one in world.groups
+            if one.template is not None and one.name not in skipped and one.name not in grown
+        }
+        able = {name: template for name, template in templates.items() if not self.state.upcoming(name, now)}
+        others = {*asked.names, *asked.leaving, *asked.started, *asked.held}
+        closed = {one.row for one in nodes if one.name in others} | found.outdated.targets
+        return consolidation.find(self.scale_down, cluster, nodes, able, scene, groups=groups, asked=request, closed=closed)
 
     def _sizes(self, world: NodeDecisionInputs) -> dict[str, GroupSize]:
         deleting: dict[str, int] = {}

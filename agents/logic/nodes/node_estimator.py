@@ -243,6 +243,14 @@ class _Packing:
         return True
 
 
+def add(cluster: ScheduledCluster, template: GroupTemplate | None) -> None:
+    """Add a copy of a template, with the pods that come with it."""
+    if template is not None:
+        row = cluster.add(copy(template.node, cluster.size))
+        for pod in template.pods:
+            cluster.place(cluster.shape(pod), row)
+
+
 def copy(node: SchedulingNode, number: int) -> SchedulingNode:
     """A template's node under a name of its own, which is also its host name."""
     name = f"{node.name}-{number}"

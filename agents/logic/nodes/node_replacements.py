@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import scale_up
+from agents.logic.nodes import node_estimator
+from agents.logic.nodes.consolidation import ConsolidationRequest
 from agents.logic.nodes.drain_rules import DrainContext
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import recreated
@@ -21,11 +22,18 @@ from agents.logic.nodes.unneeded_nodes import (
 
 @dataclass(frozen=True, slots=True)
 class ReplacementRequest:
-    """The nodes that are to be replaced, in this order, such as leave the cluster at once, and how many more drains may begin."""
+    """The nodes that are to be replaced, in this order, such as leave the cluster at once, and how many more drains may begin.
+
+    `started`: those for which a group grew already; `held`: the nodes that came for them, which scale-down lets alone. `cheaper`:
+    what is asked about nodes that a cheaper one could replace, if anything.
+    """
 
     names: Sequence[str] = ()
     leaving: Collection[str] = ()
     room: int = 0
+    started: Collection[str] = ()
+    held: Collection[str] = ()
+    cheaper: ConsolidationRequest | None = None
 
 
 NOTHING = ReplacementRequest()
@@ -94,8 +102,10 @@ class _Search:
         groups: Mapping[str, GroupOffer],
         scene: DrainContext,
         room: int,
+        started: Collection[str],
     ) -> None:
         self.down, self.cluster, self.groups, self.scene, self.room = down, cluster, groups, scene, room
+        self.started = started
         self.spare = {name: group.spare for name, group in groups.items()}
         self.wanted = {one.row for one in wanted}
         self.coming = len({one.group for one in wanted if groups[one.group].coming})  # groups with a replacement on its way
@@ -115,7 +125,10 @@ class _Search:
             return
         fits = isinstance(result, UnneededNode)
         self.cluster.revert(mark)
-        stay = self._growth(one, result, fits=fits)
+        if one.name in self.started:
+            stay: StayingNode | None = StayingNode(StayReason.MIN_SIZE) if isinstance(result, UnneededNode) else result
+        else:
+            stay = self._growth(one, result, fits=fits)
         if stay is None:
             found.start[one.group] = one.name
         else:
@@ -143,7 +156,7 @@ class _Search:
         if template is None:
             return False
         mark = cluster.mark(openings=True)
-        scale_up.add(cluster, template)
+        node_estimator.add(cluster, template)
         fits = isinstance(self.down.movable(cluster, one, self.scene), UnneededNode)
         cluster.revert(mark)
         return fits
@@ -158,18 +171,19 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     *,
     leaving: Collection[Row] = (),
     room: int = 1,
+    started: Collection[str] = (),
 ) -> Replacements:
     """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was.
 
     No pod moves to a node that leaves or goes, and no node goes that pods moved to. A group grows only if the drain that it
     grows for could begin now; for want of room only while each of its ready nodes that take pods and stay carries something:
     an empty one does not help, and neither need the next one. Without `room` one node is still looked for, so that what its
-    pods wait for is kept.
+    pods wait for is kept. No group grows for a node that is `started`: one did.
     """
     mark = cluster.mark(openings=True)
     cluster.open[list(leaving)] = False
     known = [one for one in wanted if one.group in groups]
-    search = _Search(down, cluster, known, groups, scene, room)
+    search = _Search(down, cluster, known, groups, scene, room, started)
     for one in known:
         search.look(one)
     cluster.revert(mark)

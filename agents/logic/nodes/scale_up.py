@@ -218,7 +218,7 @@ def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict
     mark = cluster.mark()
     start = cluster.size
     for template in templates:
-        add(cluster, template)
+        node_estimator.add(cluster, template)
     rows = slice(start, cluster.size)
     taken = {shape: scheduler_filters.by_node(cluster, shape, rows) for shape in shapes}
     cluster.revert(mark)
@@ -239,18 +239,18 @@ def _between(cluster: ScheduledCluster, template: GroupTemplate | None, shapes: 
         return set()
     mark = cluster.mark()
     row = cluster.size
-    add(cluster, template)
+    node_estimator.add(cluster, template)
     found = {shape for shape in bound if scheduler_filters.passes(cluster, shape, slice(row, row + 1))[0]}
     cluster.revert(mark)
     return found
 
 
-def add(cluster: ScheduledCluster, template: GroupTemplate | None) -> None:
-    """Add a copy of a template, with the pods that come with it."""
-    if template is not None:
-        row = cluster.add(node_estimator.copy(template.node, cluster.size))
-        for pod in template.pods:
-            cluster.place(cluster.shape(pod), row)
+def not_growing(cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> dict[str, str]:
+    """The groups that may not grow by a node now, each with the reason; the estimator's limits are not asked."""
+    work = _Round(cluster, groups, settings)
+    capacity = work.capacity
+    reasons = {one.name: work.skip(one, capacity) for one in groups}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 Shapes = list[tuple[ShapeId, Counts]]
@@ -349,7 +349,7 @@ def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, tak
     template = work.groups[best.group].template
     start = work.cluster.size
     for _node in range(nodes if work.settings.several else 0):
-        add(work.cluster, template)
+        node_estimator.add(work.cluster, template)
     among = np.zeros(work.cluster.size, np.bool_)
     among[start:] = True
     if work.settings.several:
@@ -369,7 +369,7 @@ def why_not(
         kind = template_kinds.of(group.template, keys)
         if kind not in known:
             mark = cluster.mark()
-            add(cluster, group.template)
+            node_estimator.add(cluster, group.template)
             known[kind] = scheduler_filters.explain(cluster, shape)[-1]
             cluster.revert(mark)
         verdict = known[kind]

@@ -132,6 +132,18 @@ class ScalerSettings:
     """Whether a node goes at once when its cloud takes it, and is replaced when its cloud plans maintenance. Not upstream's."""
     rebalances: bool = False
     """Whether a node is replaced, too, when its cloud recommends it. Not upstream's."""
+    replacement_hold: Seconds = Seconds(600.0)
+    """How long a new node is kept for a drain that cannot begin, where a group grew for that. Not upstream's."""
+    consolidate: bool = False
+    """Whether nodes are replaced by cheaper ones of other groups, by the groups' prices. Not upstream's."""
+    consolidation_savings: Fraction = Fraction(0.1)
+    """The share of the price of the nodes that a cheaper one must save, at least."""
+    consolidation_together: int = 3
+    """Nodes that one cheaper node replaces, at most."""
+    consolidation_pause: Seconds = Seconds(3600.0)
+    """How long a node stays that replaced others, and one whose cheaper replacement was given up."""
+    consolidate_to_spot: bool = False
+    """Whether the cheaper node may be of a group of spot instances."""
     seed: int = 1
     """Decides among groups that are equally good, together with the turn."""
 
@@ -141,6 +153,8 @@ class ScalerSettings:
             yield "pod_priority_cutoff", f"no pod has a priority beyond {MOST_PRIORITY}"
         if self.profile not in frozenset(ScalerProfile):
             yield "profile", f"it must be one of {', '.join(ScalerProfile)}"
+        if self.consolidation_together < 1:
+            yield "consolidation_together", "it is at least 1"
         try:
             self.chain()
         except ExpanderError as error:

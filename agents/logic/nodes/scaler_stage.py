@@ -5,7 +5,7 @@ waited for happened, and once in each interval, because timers run. It never low
 for the facts it stays silent. It touches neither the cluster nor its cloud.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from agents.engine.tables.chunked_state import PartedState
@@ -19,25 +19,30 @@ from agents.logic.nodes import (
     core_settings,
     drain_room,
     expanders,
+    open_plans,
     outdated_nodes,
     scaling_plans,
+    started_replacements,
 )
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
+from agents.logic.nodes.node_autoscaler import NodeAutoscaler
+from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_replacements import NOTHING
+from agents.logic.nodes.replacement_plans import ReplacementPlanner
+from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
-from agents.logic.nodes.scaler_state import NO_ATTENTION, SOFT, Attention, OpenNodePlan, SaidLast, ScalerState
+from agents.logic.nodes.scaler_state import GROWTH, SOFT, ScalerState
 from agents.logic.nodes.scaling_plans import NAME, PlanContext
-from agents.logic.nodes.unneeded_nodes import StayReason, UnneededNode
+from agents.logic.nodes.unneeded_nodes import StayReason
 from agents.logic.stage_rules import StageRules
 from schemas import times
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused
+from schemas.decisions.node_updates import ScaleRefused
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
-from schemas.policies.control import Mode
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 4
+PROGRAM = 5
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -150,9 +155,12 @@ class Scaler(PartedState):
         context = PlanContext(turn, self.partition, cluster, self.settings, view, drain_room.headcount(view))
         auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
         around = cluster_view.expander_context(view, self.settings, turn.number)
-        outdated = outdated_nodes.find(view, self.settings, now, state.notices.get) if look else {}
-        replace = drain_room.request(view, self.settings, list(outdated), state.notices.get)
+        released = started_replacements.settle(state, cluster, view, self.settings, now) if look else []
+        wanted, replace = started_replacements.asked(state, cluster, view, self.settings, now) if look else ({}, NOTHING)
         found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=replace)
+        if replace.cheaper is not None:
+            timers = state.consolidation.get(cluster) or NO_TIMERS
+            state.consolidation.upsert(cluster, started_replacements.next_timers(timers, found, view, self.settings, now))
         control = state.control.get(cluster)
         pause = shared_guards.paused(control)
         decided: list[Decided] = []
@@ -163,11 +171,12 @@ class Scaler(PartedState):
             if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
                 auto.soft_taints(view.inputs, found)
             decided += self._interrupted(context)
-            decided += self._replacements(context, found, auto, outdated)
+            decided += ReplacementPlanner(state, context, found, auto, wanted).plans()
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
         refusals += self._refusals(context, found, auto, look=look)
+        refusals += [scaling_plans.released(context, record, why) for record, why in released]
         state.memory.upsert(cluster, autoscaler_memory.remember(auto))
         places = () if control is None else (control.place,)
         return [*decided, *self._say(context, refusals, look=look, places=places)]
@@ -175,18 +184,6 @@ class Scaler(PartedState):
     def _about_cluster(self, context: PlanContext, code: str, reason: str) -> ScaleRefused:
         subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
         return scaling_plans.refusal(context, subject, Objection(code, reason), {}, len(context.view.inputs.waiting))
-
-    def _acting(self, cluster: str) -> bool:
-        return shared_guards.mode(self.clusters.control.get(cluster)) is Mode.APPLY
-
-    def _new(self, cluster: str, key: str, said: SaidLast) -> bool:
-        """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last."""
-        if key in self.clusters.plans:
-            return False
-        fresh = self._acting(cluster) or self.clusters.said.get(key) != said
-        if fresh:
-            self.clusters.said.upsert(key, said)
-        return fresh
 
     def _growth(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> Iterator[Decided]:
         """Plans for the groups that grow; a group grows no further while its last plan is open."""
@@ -199,15 +196,15 @@ class Scaler(PartedState):
         by_place = dict(zip(left, found.triggered, strict=True))
         for one in found.grow:
             key = f"{cluster}/group/{one.group}"
-            if not self._new(cluster, key, SaidLast("grow", f"{one.before} to {one.after}")):
+            if not open_plans.is_new(state, cluster, key, SaidLast("grow", f"{one.before} to {one.after}")):
                 continue
             pods = [by_place[place] for place in one.pods]
             plan = scaling_plans.growth(context, one, pods, found)
-            state.plans.upsert(key, OpenNodePlan(plan.id, one.group, now, times.to_seconds(plan.expires), one.after))
             auto.grew(one.group, one.after - one.before, now)
             waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
             places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
-            yield context.decided(plan, *places, context.view.groups[one.group].place, *self._priorities_place(context))
+            places += [context.view.groups[one.group].place, *self._priorities_place(context)]
+            yield open_plans.growth(state, context, plan, *places)
 
     def _priorities_place(self, context: PlanContext) -> tuple[Place, ...]:
         """Where the priorities of groups stand, if they had a say."""
@@ -220,11 +217,11 @@ class Scaler(PartedState):
     ) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        for group, names in found.remove:
+        for _group, names in found.remove:
             for name in names:
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
-                if instance is not None and self._new(cluster, key, SaidLast("remove", "unregistered")):
-                    yield self._planned(context, key, group, scaling_plans.abandoned(context, instance), now)
+                if instance is not None and open_plans.is_new(state, cluster, key, SaidLast("remove", "unregistered")):
+                    yield open_plans.planned(state, context, key, scaling_plans.abandoned(context, instance))
         share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
         for one in (*found.delete.empty, *found.delete.drain):
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
@@ -235,31 +232,10 @@ class Scaler(PartedState):
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
                 refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": share}))
                 continue
-            if self._new(cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
-                yield self._removal(context, key, one, now)
+            if open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
+                yield open_plans.removal(state, context, one)
                 auto.started([one.node.group], now)
                 context.headcount.acting += one.node.ready
-
-    def _removal(
-        self, context: PlanContext, key: str, one: UnneededNode, now: float, reason: RemovalReason | None = None
-    ) -> Decided:
-        uids = self.clusters.ready_index().uids(f"{context.cluster}/{one.node.name}")
-        plan = scaling_plans.removal(context, one, uids, reason)
-        place = context.view.nodes[one.node.name].place
-        return self._planned(context, key, one.node.group, plan, now, place, draining=not one.empty)
-
-    def _planned(  # noqa: PLR0913  # the plan, its key, and what is kept of it
-        self,
-        context: PlanContext,
-        key: str,
-        group: str,
-        plan: NodeRemovalPlanned,
-        now: float,
-        *places: Place,
-        draining: bool = False,
-    ) -> Decided:
-        self.clusters.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), draining=draining))
-        return context.decided(plan, *places, context.view.groups[group].place)
 
     def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
         """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
@@ -270,49 +246,21 @@ class Scaler(PartedState):
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
         for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
             key = f"{cluster}/node/{name}"
-            if not self._new(cluster, key, SaidLast("remove", "interrupted")):
+            if not open_plans.is_new(state, cluster, key, SaidLast("remove", "interrupted")):
                 continue
             uids = state.ready_index().uids(f"{cluster}/{name}")
             plan = scaling_plans.interruption(context, name, notice.fact, uids)
             state.call(cluster, now)
             context.headcount.acting += context.view.seen[name].ready
             place = context.view.nodes[name].place
-            yield self._planned(context, key, plan.group, plan, now, notice.place, place, draining=True)
-
-    def _replacements(
-        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, outdated: Mapping[str, RemovalReason]
-    ) -> Iterator[Decided]:
-        """Plans for nodes that are replaced: they go within the budgets, and where their group must grow first, it grows.
-
-        Growth takes up room as a drain does: nothing is started whose drain could not begin.
-        """
-        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        room = drain_room.of(context.view, self.settings, context.headcount, found, state.control.get(cluster))
-        for one in found.outdated.go:
-            name = one.node.name
-            if room.objection(broken=outdated[name] is RemovalReason.BROKEN) is not None:
-                continue
-            if self._new(cluster, f"{cluster}/node/{name}", SaidLast("remove", outdated[name].value)):
-                room.take(ready=one.node.ready)
-                auto.started([one.node.group], now)
-                yield self._removal(context, f"{cluster}/node/{name}", one, now, outdated[name])
-        for group, name in found.outdated.start.items():
-            key, target = f"{cluster}/group/{group}", context.view.sized[group].target
-            held = auto.state.upcoming(group, now) or room.objection(broken=outdated[name] is RemovalReason.BROKEN) is not None
-            if held or not self._new(cluster, key, SaidLast("grow", f"{target} for {name}")):
-                continue
-            room.drains += 1
-            plan = scaling_plans.replacement(context, group, name, outdated[name])
-            state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), plan.after))
-            auto.grew(group, 1, now)
-            yield context.decided(plan, context.view.groups[group].place, context.view.nodes[name].place)
+            yield open_plans.planned(state, context, key, plan, notice.place, place, draining=True)
 
     def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
         """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
         for name, tainted in (*((name, False) for name in found.untaint), *((name, True) for name in found.taint)):
             key, known = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
-            if self._new(cluster, key, SaidLast("soft-taint", str(tainted))):
+            if open_plans.is_new(state, cluster, key, SaidLast("soft-taint", str(tainted))):
                 plan = scaling_plans.soft_taint(context, name, tainted=tainted)
                 group = context.view.seen[name].group
                 state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))
@@ -388,7 +336,9 @@ class Scaler(PartedState):
             parts = key.split("/", 3)
             about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
             kind = parts[2] if parts[1] == "said" else parts[1]
-            known = about in context.view.nodes or about in context.view.unregistered if kind in ("node", SOFT) else waiting
+            known = (
+                about in context.view.nodes or about in context.view.unregistered if kind in ("node", GROWTH, SOFT) else waiting
+            )
             if not known:
                 state.said.remove(key)
 

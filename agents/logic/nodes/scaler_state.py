@@ -5,7 +5,7 @@ is derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -14,6 +14,19 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes import cluster_facts, rule_bounds
 from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
+from agents.logic.nodes.scaler_records import (
+    NO_ATTENTION,
+    Attention,
+    ConsolidationTimers,
+    KnownGroup,
+    KnownNode,
+    KnownNotice,
+    KnownPriorities,
+    OpenNodePlan,
+    RefusedShape,
+    SaidLast,
+    StartedReplacement,
+)
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
@@ -40,93 +53,11 @@ NEEDED = ("scheduling-changes", "node-group-changes")
 SILENT = 3.0
 """So many of its periods may pass before a source counts as silent."""
 UNSCHEDULABLE = "Unschedulable"
-READY = "Ready"
 BY_WEIGHT = (InterruptionKind.REBALANCE, InterruptionKind.MAINTENANCE, InterruptionKind.SPOT)
+GROWTH = "growth"
+"""The part of a key that says that it is about growth for a node that is replaced."""
 SOFT = "soft"
 """The part of a plan's key that says that it is about a node's soft taint."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownNode:
-    """The newest fact about a node, and its place in the log. `unready`: since when it is not ready, in seconds."""
-
-    fact: NodeDetailsChanged
-    place: Place
-    unready: float | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether its kubelet says that it is ready."""
-        return self.fact.conditions.get(READY) == "True"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownGroup:
-    """The newest fact about a node group, and its place in the log."""
-
-    fact: NodeGroupSeen
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPriorities:
-    """The newest fact about the priority expander's ConfigMap, and its place in the log."""
-
-    fact: ExpanderPrioritiesSeen
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class KnownNotice:
-    """What the cloud announced last of an instance, and its place in the log."""
-
-    fact: InstanceInterruptionNoticed
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class OpenNodePlan:
-    """A plan about a group or a node without final outcome; `since` and `expires` are seconds.
-
-    `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
-
-    `done`: it was carried out, and the facts do not show it yet.
-    """
-
-    id: str
-    group: str
-    since: float
-    expires: float
-    after: int = 0
-    draining: bool = False
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedShape:
-    """A shape that no node is to be made for, and why: its namespace has too many rules between pods."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SaidLast:
-    """What was said last about something: said again only when it changes."""
-
-    code: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """What calls for a decision about a cluster. Seconds: the first and last news that is not decided on, and the last look."""
-
-    first: float | None = None
-    last: float = 0.0
-    looked: float = 0.0
-
-
-NO_ATTENTION = Attention()
 
 
 class ScalerState:
@@ -152,6 +83,10 @@ class ScalerState:
         self.said: ObjectTable[SaidLast] = ObjectTable("said", SaidLast, 64)
         self.attention: ObjectTable[Attention] = ObjectTable("attention", Attention, 4)
         self.memory: ObjectTable[AutoscalerMemory] = ObjectTable("memory", AutoscalerMemory, 4)
+        self.replacements: ObjectTable[StartedReplacement] = ObjectTable("replacements", StartedReplacement, 4)
+        """By cluster and the first of the nodes that are replaced."""
+        self.consolidation: ObjectTable[ConsolidationTimers] = ObjectTable("consolidation", ConsolidationTimers, 4)
+        """By cluster."""
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
@@ -177,6 +112,8 @@ class ScalerState:
             self.said,
             self.attention,
             self.memory,
+            self.replacements,
+            self.consolidation,
         )
 
     def loaded(self) -> None:
@@ -256,10 +193,17 @@ class ScalerState:
                 self._notice(event, recorded.place, now)
             case ScalingActivityFailed() as event:
                 self.failures.append(event)
+                self._not_coming(event.cluster, event.group, f"a start failed: {event.code}")
                 self.plans.remove(f"{event.cluster}/group/{event.group}")
                 self.call(event.cluster, now)
             case _:
                 pass
+
+    def _not_coming(self, cluster: str, group: str, why: str) -> None:
+        """No node comes for the nodes that a group grew for, as far as none came yet."""
+        for key, one in list(self.replacements.items()):
+            if key.startswith(f"{cluster}/") and one.group == group and not one.node:
+                self.replacements.upsert(key, replace(one, failed=why))
 
     def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
         """An instance that nobody knows is nobody's business; a weaker notice takes nothing back that was announced."""
@@ -298,7 +242,7 @@ class ScalerState:
                 if before is None:
                     self.call(event.cluster, now)
                 since = now if before is None or before.unready is None else before.unready
-                known = KnownNode(event, recorded.place)
+                known = KnownNode(event, recorded.place, first=now if before is None else before.first)
                 self.nodes.upsert(key, known if known.ready else replace(known, unready=since))
                 self._settle_taint(event)
             case NodeDetailsRemoved() as event:
@@ -397,4 +341,6 @@ class ScalerState:
                 else:
                     self.plans.remove(key)
                     self.finished.append((key, plan, event))
+                    if key.split("/")[1] == "group":
+                        self._not_coming(event.subject.cluster, plan.group, f"its growth was {event.result.value}")
                     self.call(event.subject.cluster, now)

@@ -1,7 +1,7 @@
 """What the scaler would say now of one node, or one pod that waits: its decision, made again from its state and thrown away."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.engine.turn import Turn
 from agents.logic.guards import shared_guards
@@ -9,19 +9,23 @@ from agents.logic.guards.budget import over_budget
 from agents.logic.nodes import (
     autoscaler_memory,
     cluster_view,
+    consolidation,
     core_settings,
     drain_room,
     outdated_nodes,
     pending_pods,
     scaling_plans,
+    started_replacements,
 )
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.drain_room import DrainRoom
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeDecisions
+from agents.logic.nodes.node_autoscaler import NodeAutoscaler
+from agents.logic.nodes.node_decisions import NodeDecisions
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.scaler_records import NO_TIMERS
 from agents.logic.nodes.scaler_stage import Scaler
 from agents.logic.nodes.scaling_plans import PlanContext
-from agents.logic.nodes.unneeded_nodes import StayReason
+from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason
 from schemas import times
 from schemas.decisions.node_updates import RemovalReason
 from schemas.policies.control import Mode
@@ -63,7 +67,7 @@ def node_stays(scaler: Scaler, cluster: str, name: str, turn: int) -> list[Scali
     """Why a node stays at this turn, most general first; empty if it would go, None if nobody knows the node."""
     if f"{cluster}/{name}" not in scaler.clusters.nodes:
         return None
-    look = _look(scaler, cluster, turn)
+    look = _look(scaler, cluster, turn, name)
     plan = scaler.clusters.plans.get(f"{cluster}/node/{name}")
     if plan is not None:
         since = times.rfc3339(times.from_seconds(plan.since))
@@ -83,6 +87,7 @@ def _of_node(look: _Look, name: str) -> Iterator[ScalingObstacle]:
         yield from _of_outdated(look, name)
     else:
         yield from _of_needed(look, name)
+        yield from _of_consolidation(look, name)
 
 
 def _over_budget(look: _Look, name: str) -> Iterator[ScalingObstacle]:
@@ -133,6 +138,33 @@ def _of_needed(look: _Look, name: str) -> Iterator[ScalingObstacle]:
         if unneeded is not None:
             numbers = {**numbers, "unneeded seconds": look.now - unneeded.since}
         yield ScalingObstacle("Cooling", cooling, numbers)
+
+
+def _of_consolidation(look: _Look, name: str) -> Iterator[ScalingObstacle]:
+    """Why a node is not replaced by a cheaper one, where that is done at all."""
+    if not started_replacements.consolidates(look.context.settings):
+        return
+    state, cluster = look.state.clusters, look.context.cluster
+    record = next(
+        (one for one in started_replacements.of_cluster(state, cluster).values() if name in (one.node, *one.names)), None
+    )
+    stay = look.found.cheaper.kept.get(name)
+    option = next((one for one in look.found.cheaper.found if name in one.names), None)
+    if record is not None and name == record.node:
+        names = ", ".join(f"'{one}'" for one in record.names)
+        yield ScalingObstacle("ReplacesAnotherNode", f"it came so that {names} can go", scaling_plans.replaced(record))
+    elif record is not None:
+        reason = f"a cheaper node of group '{record.group}' was started for it, and is not ready yet"
+        yield ScalingObstacle("ReplacementFirst", reason, {"growth": record.plan})
+    elif option is not None:
+        timers = state.consolidation.get(cluster) or NO_TIMERS
+        seconds = look.now - timers.since.get(name, look.now)
+        numbers = {"group": option.group, "price now": option.before, "price then": option.after, "possible seconds": seconds}
+        told = scaling_plans.stays(look.context, name, StayingNode(StayReason.CHEAPER_SOON))
+        yield ScalingObstacle(told.code, told.reason, {**numbers, "replaced together": list(option.names)})
+    elif stay is not None and stay.reason is not StayReason.OTHER:
+        told = scaling_plans.stays(look.context, name, stay)
+        yield ScalingObstacle(told.code, f"no cheaper node replaces it: {told.reason}", told.because)
 
 
 def pod_waits(scaler: Scaler, cluster: str, asked: str, turn: int) -> tuple[str, list[ScalingObstacle]] | None:
@@ -202,16 +234,17 @@ def _general(look: _Look) -> Iterator[ScalingObstacle]:
         yield ScalingObstacle("halted", look.found.halted, {})
 
 
-def _look(scaler: Scaler, cluster: str, turn: int) -> _Look:
-    """The decision of this turn, of which nothing is kept."""
+def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> _Look:
+    """The decision of this turn, of which nothing is kept; `name` is the node that is asked about."""
     settings, state, now = scaler.settings, scaler.clusters, turn / 1000
     view = cluster_view.view(state, cluster, settings)
     auto = autoscaler_memory.recall(state.memory.get(cluster), core_settings.of(settings), now)
     around = cluster_view.expander_context(view, settings, turn)
     notice_of = state.notices.get
-    outdated = outdated_nodes.find(view, settings, now, notice_of)
-    replace = drain_room.request(view, settings, list(outdated), notice_of)
-    found = auto.step(view.inputs, around, now, explain=MOST_NATURES, replace=replace)
+    outdated, request = started_replacements.asked(state, cluster, view, settings, now)
+    if request.cheaper is not None:
+        request = replace(request, cheaper=consolidation.about(request.cheaper, name))
+    found = auto.step(view.inputs, around, now, explain=MOST_NATURES, replace=request)
     count = drain_room.headcount(view)
     context = PlanContext(Turn(turn, {}), scaler.partition, cluster, settings, view, count)
     taken = frozenset(name for name, _notice in outdated_nodes.interrupted(view, notice_of, settings))

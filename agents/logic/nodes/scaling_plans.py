@@ -9,11 +9,13 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
+from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.helpless_pods import HelplessPods
-from agents.logic.nodes.node_autoscaler import NodeDecisions
+from agents.logic.nodes.node_decisions import NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
+from agents.logic.nodes.scaler_records import StartedReplacement
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
 from schemas import times
@@ -53,6 +55,12 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.NO_TURN: "it is to be replaced, and other nodes go first",
     StayReason.NO_GROWTH: "it is to be replaced, and its node group cannot grow for that now",
     StayReason.COMING: "it is to be replaced, and a new node of its group is not ready yet",
+    StayReason.FITS: "its pods would fit on nodes that are there, so scale-down decides about it",
+    StayReason.NOT_CHEAPER: "no new node of a cheaper group would take its pods for as much less as must be saved",
+    StayReason.CHEAPER_SOON: "a cheaper node could replace it, but not for long enough yet, or others are replaced first",
+    StayReason.JUST_REPLACED: "it replaced others a short while ago, or its own replacement was given up then",
+    StayReason.NOT_READY: "it is not ready, and only ready nodes are replaced by cheaper ones",
+    StayReason.NO_PRICE: "nobody told the price of a node of its group",
 }
 
 
@@ -114,6 +122,30 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
 
 def replacement(context: PlanContext, group: str, name: str, reason: RemovalReason) -> ScaleUpPlanned:
     """A group that grows by one, so that a node of it can go later."""
+    return _one_more(context, group, "replacement", {"replaces": name, "reason": str(reason)})
+
+
+def cheaper(context: PlanContext, option: CheaperNode, since: Mapping[str, float]) -> ScaleUpPlanned:
+    """A group that grows by one, so that nodes of others can go later which cost more; `since`: when that was so first."""
+    because: dict[str, object] = {
+        "replaces": list(option.names),
+        "reason": str(RemovalReason.CONSOLIDATED),
+        "possible since": times.rfc3339(times.from_seconds(max(since.values()))),
+        "price now": round(option.before, 6),
+        "price then": round(option.after, 6),
+        "least savings": context.settings.consolidation_savings,
+        "groups": sorted({context.view.seen[name].group for name in option.names}),
+    }
+    return _one_more(context, option.group, "consolidation", because)
+
+
+def replaced(record: StartedReplacement) -> Because:
+    """What a removal says of the node that came first."""
+    prices = {"price before": round(record.before, 6), "price after": round(record.after, 6)} if record.before else {}
+    return {"replaced by": record.node, "growth": record.plan, **prices}
+
+
+def _one_more(context: PlanContext, group: str, expander: str, because: Because) -> ScaleUpPlanned:
     settings, fact, before = context.settings, context.view.groups[group].fact, context.view.sized[group].target
     return ScaleUpPlanned(
         id=context.id("scale-up", group),
@@ -125,21 +157,27 @@ def replacement(context: PlanContext, group: str, name: str, reason: RemovalReas
         after=before + 1,
         pods=0,
         examples=(),
-        expander="replacement",
-        because={"replaces": name, "reason": str(reason), "desired": fact.desired, "least": fact.least, "most": fact.most},
+        expander=expander,
+        because={**because, "desired": fact.desired, "least": fact.least, "most": fact.most},
     )
 
 
 def removal(
-    context: PlanContext, one: UnneededNode, uids: Mapping[str, str], why: RemovalReason | None = None
+    context: PlanContext,
+    one: UnneededNode,
+    uids: Mapping[str, str],
+    why: RemovalReason | None = None,
+    numbers: Because | None = None,
 ) -> NodeRemovalPlanned:
-    """A node that goes, because it is not needed or, where `why` says so, although it is.
+    """A node that goes, because it is not needed or, where `why` says so, although it is; `numbers` are told, too.
 
     `uids` are those of the pods that it has now: such as a simulation put there are not evicted.
     """
     reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
     evict, daemons = _names(one.drained.move, uids), _names(one.drained.daemons, uids)
-    return _removal(context, one.node.name, why or reason, (evict, daemons), _removal_numbers(context, one))
+    return _removal(
+        context, one.node.name, why or reason, (evict, daemons), {**_removal_numbers(context, one), **(numbers or {})}
+    )
 
 
 def interruption(
@@ -282,6 +320,19 @@ def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:
         why = f"pod '{stay.pod}' must end by itself first"
     subject = Subject.of_node(context.cluster, name, context.view.nodes[name].fact.uid)
     return refusal(context, subject, Objection(stay.reason.value, why), utilization(context, name))
+
+
+def released(context: PlanContext, record: StartedReplacement, why: str) -> ScaleRefused:
+    """A replacement that is given up: what came of it is a node like any other from now on."""
+    subject = Subject.of_node_group(context.cluster, record.group)
+    if record.node in context.view.nodes:
+        subject = Subject.of_node(context.cluster, record.node, context.view.nodes[record.node].fact.uid)
+    names = ", ".join(f"'{name}'" for name in record.names)
+    reason = f"it grew by a node so that {names} could go, and that is given up: {why}"
+    if record.node:
+        reason = f"it came so that {names} could go, and is kept for that no longer: {why}"
+    numbers = {"replaces": list(record.names), "reason": record.reason, "growth": record.plan}
+    return refusal(context, subject, Objection("ReplacementReleased", reason), numbers)
 
 
 def skipped_group(context: PlanContext, group: str, reason: str) -> ScaleRefused:

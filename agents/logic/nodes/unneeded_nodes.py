@@ -53,6 +53,12 @@ class StayReason(StrEnum):
     NO_TURN = "ReplacedLater"
     NO_GROWTH = "ReplacementCannotStart"
     COMING = "ReplacementComing"
+    FITS = "FitsElsewhere"
+    NOT_CHEAPER = "NoCheaperNode"
+    CHEAPER_SOON = "CheaperNodeSoon"
+    JUST_REPLACED = "ReplacedRecently"
+    NOT_READY = "NotReady"
+    NO_PRICE = "NoPrice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +165,8 @@ class ScaleDown:
         self.looked = now
         self.failed = {name: until for name, until in self.failed.items() if until > now}
         self.stays = {}
-        usage = _usage(cluster)
-        able = [one for one in nodes if self._eligible(cluster, one, groups, usage, now)]
+        used = usage(cluster)
+        able = [one for one in nodes if self._eligible(cluster, one, groups, used, now)]
         able.sort(key=self._first)
         mark = cluster.mark(openings=True)
         found = self._simulate(cluster, able, scene, self._enough())
@@ -355,7 +361,7 @@ def _by_nature(pods: Iterable[SchedulablePod]) -> dict[PodNature, list[Schedulab
     return found
 
 
-def _usage(cluster: ScheduledCluster) -> Counts:
+def usage(cluster: ScheduledCluster) -> Counts:
     """For each row the larger of the shares of CPU and memory that are asked for; not finite where there is none to ask for."""
     shares = []
     for name in (CPU, MEMORY):

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes import outdated_nodes
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
 from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
-from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
+from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, LabelQuery, NodeQuery
 from schemas.outcomes import Result
 from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import START, when
@@ -251,3 +252,51 @@ def test_an_empty_node_that_takes_no_pods_is_no_replacement() -> None:
     run = world(*aged("n1", 2), *full("n1"), *cordoned, settings={"drift": True}, least=2)
     run.run(5.0)
     assert run.grown == [("a", 2, 3)]
+
+
+def guarded(allowed: int) -> PodDisruptionBudgetChanged:
+    return PodDisruptionBudgetChanged(when(START), CLUSTER, "shop", "web", LabelQuery({"app": "web"}), allowed, 4, 4, 4)
+
+
+def replaced(**more: Any) -> ScalerRun:
+    """A group grew for its expired node, and a disruption budget came before its new node did."""
+    settings = {"expire_after": 30 * 86_400.0, "unneeded_time": 5.0, "replacement_hold": 60.0, **more}
+    run = world(*aged("n1", 31), *full("n1"), settings=settings, desired=1)
+    run.run(3.0)
+    [grown] = run.of(ScaleUpPlanned)
+    run.step(guarded(0))
+    run.answer(grown, Result.DONE)
+    run.step(group(desired=2, launch_version="lt-1:7"), *aged("n2", 0, "lt-1:7"))
+    return run
+
+
+def test_a_replacement_whose_drain_a_budget_blocks_is_kept_and_then_released_with_a_reason() -> None:
+    run = replaced()
+    run.run(50.0)
+    assert (run.removed, "ReplacesAnotherNode" in run.refused("n2")) == ([], True)
+    run.run(25.0)
+    assert run.refused("n2")[-1] != "ReplacesAnotherNode"
+    [told] = [one for one in run.of(ScaleRefused) if one.code == "ReplacementReleased"]
+    assert told.subject.name == "n2"
+    assert told.reason == "it came so that 'n1' could go, and is kept for that no longer: no drain could begin within 60 s"
+    run.run(10.0)
+    assert (run.removed, run.grown) == (["n2"], [("a", 1, 2)])
+
+
+def test_a_budget_that_lets_go_while_the_replacement_is_kept_lets_the_drain_begin() -> None:
+    run = replaced()
+    run.run(40.0)
+    run.step(guarded(4))
+    run.run(3.0)
+    assert (run.removed, run.grown) == (["n1"], [("a", 1, 2)])
+
+
+def test_growth_for_a_replacement_that_failed_is_tried_again_after_its_backoff() -> None:
+    settings = {"expire_after": 30 * 86_400.0, "backoff_first": 20.0}
+    run = world(*aged("n1", 31), *full("n1"), settings=settings, desired=1)
+    run.run(3.0)
+    run.answer(run.of(ScaleUpPlanned)[0], Result.FAILED)
+    run.run(10.0)
+    assert run.grown == [("a", 1, 2)]
+    run.run(20.0)
+    assert run.grown == [("a", 1, 2), ("a", 1, 2)]

@@ -1,0 +1,64 @@
+"""Plans are made once: while one is open, nothing further is planned for its group or node; in shadow only what is news."""
+
+from agents.engine.turn import Decided
+from agents.logic.guards import shared_guards
+from agents.logic.nodes import scaling_plans
+from agents.logic.nodes.scaler_records import OpenNodePlan, SaidLast
+from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.scaling_plans import PlanContext
+from agents.logic.nodes.unneeded_nodes import UnneededNode
+from schemas import times
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.decisions.recommendations import Because
+from schemas.names import Place
+from schemas.policies.control import Mode
+
+
+def acting(state: ScalerState, cluster: str) -> bool:
+    """Whether plans of a cluster are carried out."""
+    return shared_guards.mode(state.control.get(cluster)) is Mode.APPLY
+
+
+def is_new(state: ScalerState, cluster: str, key: str, said: SaidLast, about: str = "") -> bool:
+    """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last.
+
+    `about`: what the last one is remembered by, where it is not the plan's key.
+    """
+    if key in state.plans:
+        return False
+    fresh = acting(state, cluster) or state.said.get(about or key) != said
+    if fresh:
+        state.said.upsert(about or key, said)
+    return fresh
+
+
+def growth(state: ScalerState, context: PlanContext, plan: ScaleUpPlanned, *places: Place) -> Decided:
+    """Open a plan for a group that grows."""
+    key, now = f"{context.cluster}/group/{plan.group}", context.turn.number / 1000
+    state.plans.upsert(key, OpenNodePlan(plan.id, plan.group, now, times.to_seconds(plan.expires), plan.after))
+    return context.decided(plan, *places)
+
+
+def removal(
+    state: ScalerState,
+    context: PlanContext,
+    one: UnneededNode,
+    reason: RemovalReason | None = None,
+    numbers: Because | None = None,
+    *places: Place,
+) -> Decided:
+    """Open a plan for a node that goes; `numbers` are told besides those of the node, `places` beside those of node and group."""
+    name = one.node.name
+    uids = state.ready_index().uids(f"{context.cluster}/{name}")
+    plan = scaling_plans.removal(context, one, uids, reason, numbers or {})
+    place = context.view.nodes[name].place
+    return planned(state, context, f"{context.cluster}/node/{name}", plan, place, *places, draining=not one.empty)
+
+
+def planned(
+    state: ScalerState, context: PlanContext, key: str, plan: NodeRemovalPlanned, *places: Place, draining: bool = False
+) -> Decided:
+    """Open a plan for a node or an instance that goes."""
+    now = context.turn.number / 1000
+    state.plans.upsert(key, OpenNodePlan(plan.id, plan.group, now, times.to_seconds(plan.expires), draining=draining))
+    return context.decided(plan, *places, context.view.groups[plan.group].place)
