@@ -49,7 +49,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "batch", "cronjobs jobs"),
         *_each("list watch", "autoscaling", "horizontalpodautoscalers"),
         *_each("list watch", "policy", "poddisruptionbudgets"),
-        *_each("list watch", "", "persistentvolumeclaims persistentvolumes"),
+        *_each("list watch", "", "namespaces persistentvolumeclaims persistentvolumes"),
         *_each("list watch", "storage.k8s.io", "csinodes storageclasses"),
         *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
         *_each("list watch", "autoscaling.crane.io", "effectivehorizontalpodautoscalers"),

@@ -6,6 +6,7 @@ from typing import Any
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -87,6 +88,8 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     PodDisruptionBudgetRemoved: lambda event: {"budget": f"{event.namespace}/{event.name}"},
     ReplicaControllerChanged: lambda event: {"controller": f"{event.kind}/{event.name}", "replicas": event.replicas},
     ReplicaControllerRemoved: lambda event: {"controller": f"{event.kind}/{event.name}"},
+    NamespaceLabelsChanged: lambda event: {"namespace": event.namespace, "labels": dict(event.labels)},
+    NamespaceRemoved: lambda event: {"namespace": event.namespace},
     ExpanderPrioritiesSeen: _priorities,
     ExpanderPrioritiesGone: lambda event: {"config map": f"{event.namespace}/{event.name}"},
     NodeGroupSeen: _group,
@@ -112,6 +115,8 @@ WHAT: Mapping[type, str] = {
     PodDisruptionBudgetRemoved: "disruption budget removed",
     ReplicaControllerChanged: "controller changed",
     ReplicaControllerRemoved: "controller removed",
+    NamespaceLabelsChanged: "labels of a namespace changed",
+    NamespaceRemoved: "namespace removed",
     ExpanderPrioritiesSeen: "priorities of node groups seen",
     ExpanderPrioritiesGone: "priorities of node groups gone",
     NodeGroupSeen: "node group seen",

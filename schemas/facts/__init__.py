@@ -4,6 +4,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisr
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -32,6 +33,8 @@ SchedulingFact = (
     | PodDisruptionBudgetRemoved
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
+    | NamespaceLabelsChanged
+    | NamespaceRemoved
     | ExpanderPrioritiesSeen
     | ExpanderPrioritiesGone
 )

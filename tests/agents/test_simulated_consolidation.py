@@ -12,15 +12,14 @@ SETTINGS: Mapping[str, object] = {
     "nodes.unneeded_time": 60,
     "nodes.delay_after_add": 30,
     "nodes.utilization_threshold": 0.01,
-    "nodes.consolidate": True,
 }
 
 
-def fleet(*, keep: int = 2, shortages: tuple[Shortage, ...] = (), **changed: object) -> Fleet:
+def fleet(*, consolidate: bool = True, shortages: tuple[Shortage, ...] = ()) -> Fleet:
     """Three pods of a core on a node of eight; a node of four costs half."""
     large = SimulatedNodeGroup("large", "m5.2xlarge", desired=1, price=0.46)
     medium = SimulatedNodeGroup("medium", "m5.xlarge", zone="eu-central-1b", price=0.23, shortages=shortages)
-    return Fleet([large, medium], [deployment("web", 3, keep=keep)], {**SETTINGS, **changed})
+    return Fleet([large, medium], [deployment("web", 3, keep=2)], {**SETTINGS, "nodes.consolidate": consolidate})
 
 
 def test_a_large_node_gives_way_to_a_cheaper_one_that_is_ready_first() -> None:
@@ -46,7 +45,7 @@ def test_a_large_node_gives_way_to_a_cheaper_one_that_is_ready_first() -> None:
     )
     assert gone.at - grown.at >= timedelta(seconds=90)
     assert all(one.result is Result.DONE for one in run.events(ActionFinished, "outcomes"))
-    stays = fleet(**{"nodes.consolidate": False})
+    stays = fleet(consolidate=False)
     stays.run(minutes=20)
     assert stays.cloud.desired == {"large": 1, "medium": 0}
     hour = {one: each.cloud.machine_hours.price for one, each in (("cheaper", run), ("same", stays))}

@@ -19,7 +19,7 @@ from agents.logic.nodes.deletion_budgets import DeletionParallelism
 from agents.logic.nodes.drain_rules import SAFE_TO_EVICT, DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings, ScaleDownDelays
-from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod

@@ -69,6 +69,8 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "nodes", "list", {KUBE, ASG}),
     (CORE, "nodes", "patch", {ASG}),
     (CORE, "nodes", "delete", set()),
+    (CORE, "namespaces", "watch", {KUBE}),
+    (CORE, "namespaces", "get", set()),
     (CORE, "persistentvolumeclaims", "list", {KUBE}),
     (CORE, "persistentvolumeclaims", "delete", set()),
     (CORE, "persistentvolumes", "watch", {KUBE}),

@@ -14,7 +14,7 @@ from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, 
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings
-from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeDecisions, NodeSeen
+from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeDecisions, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.placement_rules import selector

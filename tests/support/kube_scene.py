@@ -80,7 +80,7 @@ class KubeScene:
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
         budgets = ("poddisruptionbudgets",) if self.nodes or self.webhook is not None else ()
-        storage = (*STORAGE, "csinodes") if self.nodes else ()
+        storage = (*STORAGE, "csinodes", "namespaces") if self.nodes else ()
         more = () if self.webhook is None else (HPAS.name, "leases")
         self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *storage, *budgets, *more)))
 

@@ -12,6 +12,7 @@ from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     InterruptionKind,
@@ -105,6 +106,8 @@ EXAMPLES: tuple[Event, ...] = (
         {"10": (".*t2\\.large.*", ".*t3\\.large.*"), "50": (".*m4\\.4xlarge.*",)},
         unsupported="",
     ),
+    NamespaceLabelsChanged(AT, "prod", "shop", {"kubernetes.io/metadata.name": "shop", "team": "a"}),
+    NamespaceRemoved(AT, "prod", "shop"),
     ExpanderPrioritiesGone(AT, "prod", "kube-system", "cluster-autoscaler-priority-expander"),
     NodeGroupSeen(
         AT,

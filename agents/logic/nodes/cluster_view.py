@@ -11,7 +11,7 @@ from agents.logic.nodes.aws.group_options import OPTION_TAG
 from agents.logic.nodes.cluster_state_registry import SeenInstance
 from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
-from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
 from agents.logic.nodes.priority_config import Priorities, PrioritiesError
@@ -62,6 +62,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
         waiting=index.waiting(cluster),
         instances=[SeenInstance(one.instance, one.group, one.lifecycle in DYING) for one in unregistered.values()],
         workloads=_controllers(state, prefix),
+        namespaces={one.namespace: one.labels for key, one in state.namespaces.items() if key.startswith(prefix)},
         budgets=DisruptionBudgets(
             [cluster_facts.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
         ),

@@ -8,7 +8,7 @@ from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.nodes import outdated_nodes
 from agents.logic.nodes.cluster_view import ClusterView
-from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_replacements import ReplacementRequest
 from agents.logic.nodes.outdated_nodes import NoticeOf
 from agents.logic.nodes.scaler_settings import ScalerSettings

@@ -22,7 +22,7 @@ from agents.logic.nodes.deletion_budgets import RunningDeletions
 from agents.logic.nodes.drain_rules import DrainContext, DrainSettings
 from agents.logic.nodes.expanders import ExpanderContext
 from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
-from agents.logic.nodes.node_decisions import GroupSeen, NodeDecisionInputs, NodeDecisions
+from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.node_replacements import NOTHING, ReplacementRequest, Replacements
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod, recreated

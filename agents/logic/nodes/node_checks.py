@@ -6,6 +6,7 @@ from agents.engine.turn import Event
 from schemas import bounds
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -31,6 +32,8 @@ _NAMED = {
     PodDisruptionBudgetRemoved: ("namespace", "name"),
     ReplicaControllerChanged: ("namespace", "kind", "name"),
     ReplicaControllerRemoved: ("namespace", "kind", "name"),
+    NamespaceLabelsChanged: ("namespace",),
+    NamespaceRemoved: ("namespace",),
     ExpanderPrioritiesSeen: ("namespace", "name"),
     ExpanderPrioritiesGone: ("namespace", "name"),
     NodeGroupSeen: ("group",),

@@ -11,7 +11,7 @@ from agents.logic.nodes import drain_room, open_plans, scaling_plans, started_re
 from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.drain_room import DrainRoom
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.scaler_records import NO_TIMERS, ConsolidationTimers, SaidLast, StartedReplacement
 from agents.logic.nodes.scaler_state import GROWTH, ScalerState
 from agents.logic.nodes.scaling_plans import PlanContext

@@ -27,7 +27,7 @@ from agents.logic.nodes import (
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_replacements import NOTHING
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast

@@ -30,6 +30,7 @@ from agents.logic.nodes.scaler_records import (
 from schemas import times
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     InterruptionKind,
@@ -75,6 +76,7 @@ class ScalerState:
         self.controllers: ObjectTable[ReplicaControllerChanged] = ObjectTable("controllers", ReplicaControllerChanged, 64)
         self.priorities: ObjectTable[KnownPriorities] = ObjectTable("priorities", KnownPriorities, 4)
         """By cluster."""
+        self.namespaces: ObjectTable[NamespaceLabelsChanged] = ObjectTable("namespaces", NamespaceLabelsChanged, 16)
         self.notices: ObjectTable[KnownNotice] = ObjectTable("notices", KnownNotice, 16)
         """By cluster and instance, until the instance is gone."""
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
@@ -114,6 +116,7 @@ class ScalerState:
             self.memory,
             self.replacements,
             self.consolidation,
+            self.namespaces,
         )
 
     def loaded(self) -> None:
@@ -257,7 +260,7 @@ class ScalerState:
                 if held is not None and (held.fact.namespace, held.fact.name) == (event.namespace, event.name):
                     self.priorities.remove(event.cluster)
             case event:
-                self._object(event)
+                self._object(event, now)
 
     def _shape(self, key: str, event: PodShapeSeen) -> None:
         """A shape that was refused is looked at again when it is told again."""
@@ -277,9 +280,16 @@ class ScalerState:
         refused = self.refused.get(key)
         return "" if refused is None else refused.reason
 
-    def _object(self, event: Event) -> None:
-        """A disruption budget or a controller."""
+    def _object(self, event: Event, now: float) -> None:
+        """A disruption budget, a controller, or a namespace, whose labels waiting pods may have waited for."""
         match event:
+            case NamespaceLabelsChanged():
+                known = self.namespaces.get(f"{event.cluster}/{event.namespace}")
+                self.namespaces.upsert(f"{event.cluster}/{event.namespace}", event)
+                if known is None or known.labels != event.labels:
+                    self.call(event.cluster, now)
+            case NamespaceRemoved():
+                self.namespaces.remove(f"{event.cluster}/{event.namespace}")
             case PodDisruptionBudgetChanged():
                 self.budgets.upsert(f"{event.cluster}/{event.namespace}/{event.name}", event)
             case PodDisruptionBudgetRemoved():

@@ -20,7 +20,7 @@ from agents.logic.nodes import (
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.drain_room import DrainRoom
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
 from agents.logic.nodes.scaler_records import NO_TIMERS
 from agents.logic.nodes.scaler_stage import Scaler

@@ -11,7 +11,7 @@ from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.helpless_pods import HelplessPods
-from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease

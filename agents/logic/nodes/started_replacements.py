@@ -12,7 +12,7 @@ from agents.logic.nodes import consolidation, drain_room, outdated_nodes
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.consolidation import ConsolidationRequest
-from agents.logic.nodes.node_decisions import NodeDecisions
+from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_replacements import ReplacementRequest
 from agents.logic.nodes.outdated_nodes import NoticeOf
 from agents.logic.nodes.scaler_records import NO_TIMERS, ConsolidationTimers, StartedReplacement

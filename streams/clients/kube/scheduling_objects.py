@@ -232,6 +232,12 @@ class TopologyTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     match_label_expressions: list[SelectorTermExpression] | None = None
 
 
+class NamespaceObject(msgspec.Struct, frozen=True, gc=False):
+    """A Namespace as the API server sends it."""
+
+    metadata: ObjectMeta
+
+
 class StorageClassObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A StorageClass as the API server sends it."""
 

@@ -27,6 +27,7 @@ from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
+    NamespaceObject,
     ScheduledPodObject,
     StorageClassObject,
     VolumeObject,
@@ -77,7 +78,7 @@ REPORT_PERIOD = timedelta(seconds=30)
 """How often the source reports that it is at work."""
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
-_SCHEDULING_KINDS = (*STORAGE, "configmaps", "poddisruptionbudgets", "replicasets", HPAS.name, "leases")
+_SCHEDULING_KINDS = (*STORAGE, "configmaps", "namespaces", "poddisruptionbudgets", "replicasets", HPAS.name, "leases")
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
 
@@ -292,6 +293,8 @@ class KubeSource:
                 scheduling.storage(found, at)
             case ConfigMapObject():
                 scheduling.priorities(found, at)
+            case NamespaceObject():
+                scheduling.namespace(found, at)
             case ControllerObject() | ReplicationControllerObject():
                 scheduling.controller(CONTROLLERS[kind], found, at)
             case _:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged
+from schemas.facts.namespaces import NamespaceLabelsChanged
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.replica_scaling import HpaSeen
@@ -35,6 +36,7 @@ F = TypeVar(
     ReplicaControllerChanged,
     HpaTargetChanged,
     ExpanderPrioritiesSeen,
+    NamespaceLabelsChanged,
 )
 
 

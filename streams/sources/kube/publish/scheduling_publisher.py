@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
@@ -19,6 +20,7 @@ from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
+    NamespaceObject,
     ScheduledPodObject,
     StorageClassObject,
     VolumeObject,
@@ -48,6 +50,7 @@ class PublishedScheduling:
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
     priorities: dict[str, ExpanderPrioritiesSeen] = field(default_factory=dict)
+    namespaces: dict[str, NamespaceLabelsChanged] = field(default_factory=dict)
     pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
     shapes: set[str] = field(default_factory=set)
 
@@ -81,6 +84,9 @@ class SchedulingPublisher:
         self._priorities: PublishedFacts[ExpanderPrioritiesSeen] = PublishedFacts(
             publish, lambda one: publish(ExpanderPrioritiesGone(self._at, one.cluster, one.namespace, one.name))
         )
+        self._namespaces: PublishedFacts[NamespaceLabelsChanged] = PublishedFacts(
+            publish, lambda one: publish(NamespaceRemoved(self._at, one.cluster, one.namespace))
+        )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
 
     # What the log says
@@ -94,6 +100,7 @@ class SchedulingPublisher:
         self._budgets.restore(found.budgets)
         self._controllers.restore(found.controllers)
         self._priorities.restore(found.priorities)
+        self._namespaces.restore(found.namespaces)
         self._pods.restore(found.pods)
 
     def _read(self) -> PublishedScheduling:
@@ -126,6 +133,10 @@ class SchedulingPublisher:
                 found.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
             case ReplicaControllerRemoved(cluster=self._cluster):
                 found.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+            case NamespaceLabelsChanged(cluster=self._cluster):
+                found.namespaces[event.namespace] = event
+            case NamespaceRemoved(cluster=self._cluster):
+                found.namespaces.pop(event.namespace, None)
             case ExpanderPrioritiesSeen(cluster=self._cluster):
                 found.priorities[f"{event.namespace}/{event.name}"] = event
             case ExpanderPrioritiesGone(cluster=self._cluster):
@@ -185,6 +196,11 @@ class SchedulingPublisher:
         name = f"{found.metadata.namespace}/{found.metadata.name}"
         self._priorities.upsert(name, priority_config_map.seen(found, self._cluster, at))
 
+    def namespace(self, found: NamespaceObject, at: datetime) -> None:
+        """A namespace exists."""
+        self._at = at
+        self._namespaces.upsert(found.metadata.name, scheduling_facts.namespace(found, self._cluster, at))
+
     def pod(self, found: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
         self._at = at
@@ -235,6 +251,8 @@ class SchedulingPublisher:
                 self._budgets.remove(f"{gone.namespace}/{gone.name}")
             case "configmaps":
                 self._priorities.remove(f"{gone.namespace}/{gone.name}")
+            case "namespaces":
+                self._namespaces.remove(gone.name)
             case _:
                 self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
 
@@ -255,6 +273,8 @@ class SchedulingPublisher:
                 self._budgets.mark_synced()
             case "configmaps":
                 self._priorities.mark_synced()
+            case "namespaces":
+                self._namespaces.mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
             case _:
@@ -267,7 +287,7 @@ class SchedulingPublisher:
             if at - fact.at >= older and shape in self._told:
                 self._shapes[shape] = again = replace(fact, at=at)
                 self._publisher.publish(again)
-        for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._pods):
+        for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._namespaces, self._pods):
             facts.republish(at, older)
 
     # Pods and their shapes

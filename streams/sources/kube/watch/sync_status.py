@@ -23,6 +23,7 @@ KINDS_BEHIND: Mapping[str, tuple[str, ...]] = {
         "persistentvolumeclaims",
         "persistentvolumes",
         "storageclasses",
+        "namespaces",
     ),
 }
 """By topic, the kinds that its facts come from: while one is out of sync, facts are missing."""

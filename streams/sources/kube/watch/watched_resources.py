@@ -15,6 +15,7 @@ from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
+    NamespaceObject,
     ScheduledPodObject,
     StorageClassObject,
     VolumeObject,
@@ -77,6 +78,7 @@ _STORAGE: Sequence[ApiResource[KubeObject]] = (
     ApiResource("csinodes", "/apis/storage.k8s.io/v1/csinodes", CsiNodeObject),
 )
 """Where the volumes of pods are, and how many of them a node attaches."""
+NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", NamespaceObject)
 HPAS: ApiResource[KubeObject] = ApiResource(
     "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
 )
@@ -147,7 +149,7 @@ def watches(
     scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
     more = () if webhook is None else (webhook.watch,)
     if nodes:
-        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, NODES))]
+        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, NAMESPACES, NODES))]
         asked = () if priorities is None else (priorities.watch,)
         return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
