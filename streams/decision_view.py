@@ -20,7 +20,7 @@ from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.times import from_ms
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadRecord
 from streams.log.log_port import Log, Record
 
@@ -71,11 +71,23 @@ class DecisionView:
         number = tick_number(record)
         if number is not None:
             self._advance(from_ms(number))
-        elif record.value is not None:
+        elif record.value is not None and not self._is_known(record):
             try:
                 self._apply_decision(record)
             except BadRecord:
                 self.bad += 1
+
+    def _is_known(self, record: Record) -> bool:
+        """Whether the id in a record's headers shows that nothing newer is in it, so that it need not be decoded."""
+        try:
+            identity = DecisionId.parse(header(record, "ce_id") or "")
+        except ValueError:
+            return False
+        return self._is_outdated(identity.key, _rank(identity.turn, record.place))
+
+    def _is_outdated(self, key: str, rank: Rank) -> bool:
+        latest, withdrawn = self._latest.get(key), self._withdrawn.get(key)
+        return (latest is not None and rank <= _rank(latest.turn, latest.place)) or (withdrawn is not None and rank <= withdrawn)
 
     def _apply_decision(self, record: Record) -> None:
         event = self._codec.decode(record)
@@ -84,8 +96,8 @@ class DecisionView:
         identity = id_of(event)
         turn, key = identity.turn, identity.key
         self._advance(event.at)
-        rank, latest, withdrawn = _rank(turn, record.place), self._latest.get(key), self._withdrawn.get(key)
-        if (latest is not None and rank <= _rank(latest.turn, latest.place)) or (withdrawn is not None and rank <= withdrawn):
+        rank = _rank(turn, record.place)
+        if self._is_outdated(key, rank):
             return
         self._latest.pop(key, None)
         if isinstance(event, RequestsRecommended) and not event.containers:

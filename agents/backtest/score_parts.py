@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
+
+from agents.backtest.container_rows import Floats
 from agents.backtest.kill_counts import KillCounts
 from agents.backtest.score_card import LeftOut, Resolution, ScoreCard
 from agents.backtest.weighted_sums import DAY, SideSums, in_seconds, microseconds
-from agents.backtest.workload_sums import ContainerSums, Floats, WorkloadTotal
+from agents.backtest.workload_sums import ContainerSums, WorkloadTotal
 from schemas.units import Fraction
-
-import numpy as np
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,17 +48,19 @@ class ResourceSums:
     peak_micros: int = 0
     peak_over: int = 0
     bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
-    _sums: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in _AMOUNTS})
+    sums: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in _AMOUNTS})
     """(rows,) Amounts times seconds of each container."""
 
-    def add(self, rows: Rows, request: Floats, use: Floats, seconds: float, peak: Floats | None = None) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
+    def add(
+        self, rows: Rows, request: Floats, use: Floats, seconds: float, peak: Floats | None = None
+    ) -> None:  # one row of numbers
         """Rows of windows of equal length, none of them NaN. `peak` is the highest use within the window, NaN if unknown."""
         if not len(rows):
             return
         self._reserve(int(rows.max()) + 1)
         slack, micros = np.maximum(request - use, 0.0), microseconds(seconds)
         for name, amounts in zip(_AMOUNTS, (request, use, slack), strict=True):
-            np.add.at(self._sums[name], rows, amounts * seconds)
+            np.add.at(self.sums[name], rows, amounts * seconds)
         self.micros += micros * len(rows)
         self.over += micros * int(np.count_nonzero(use > request))
         self.bins += micros * np.bincount(self._bin(slack), minlength=BINS)
@@ -74,7 +76,7 @@ class ResourceSums:
     def spread(self) -> ResourceScore:
         """The result; all zero when nothing was scored."""
         seconds = in_seconds(self.micros) or 1.0
-        requested, used, slack = (math.fsum(self._sums[name].tolist()) / seconds for name in _AMOUNTS)
+        requested, used, slack = (math.fsum(self.sums[name].tolist()) / seconds for name in _AMOUNTS)
         return ResourceScore(
             container_days=in_seconds(self.micros) / DAY,
             requested=requested,
@@ -91,10 +93,10 @@ class ResourceSums:
         return 0.0 if at == 0 else float(self.unit * RATIO ** (at - 0.5))
 
     def _reserve(self, rows: int) -> None:
-        size = len(self._sums["used"])
+        size = len(self.sums["used"])
         if rows > size:
             more = np.zeros(max(rows, 2 * size) - size)
-            self._sums = {name: np.append(column, more) for name, column in self._sums.items()}
+            self.sums = {name: np.append(column, more) for name, column in self.sums.items()}
 
     @staticmethod
     def joined(parts: "Sequence[ResourceSums]") -> "ResourceSums":
@@ -106,7 +108,7 @@ class ResourceSums:
             sum(each.peak_micros for each in parts),
             sum(each.peak_over for each in parts),
             np.sum([each.bins for each in parts], axis=0),
-            {name: np.concatenate([each._sums[name] for each in parts]) for name in _AMOUNTS},
+            {name: np.concatenate([each.sums[name] for each in parts]) for name in _AMOUNTS},
         )
 
 

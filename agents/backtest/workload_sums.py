@@ -48,14 +48,17 @@ class WorkloadTotal:
 
 @dataclass(slots=True)
 class ContainerSums:
-    """Sums by row of `ContainerRows`; rows come as they are needed."""
+    """Sums by row of `ContainerRows`; rows come as they are needed.
 
-    _sums: dict[Column, Floats] = field(default_factory=lambda: _zeros(_FIRST_ROWS))
-    _kills: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in KILLS})
-    _hour: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, -1.0))
-    _peaks: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in RESOURCES})
-    _in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
-    _used_in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
+    Of the `hour` (a number of hours since 1970) that is not closed: the highest use, seconds, and use times seconds.
+    """
+
+    sums: dict[Column, Floats] = field(default_factory=lambda: _zeros(_FIRST_ROWS))
+    kills: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in KILLS})
+    hour: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, -1.0))
+    peaks: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in RESOURCES})
+    in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
+    used_in_hour: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in RESOURCES})
 
     def weigh(self, resource: str, rows: Rows, amounts: tuple[Floats, Floats], use: Floats, seconds: float) -> None:
         """One scrape of one resource. `amounts` (rows,) each: the recording's own request, and the recommendation in force."""
@@ -68,29 +71,29 @@ class ContainerSums:
         """The same scrape for the oracle. `peaks` (rows,) of each resource: the highest use within the window; `at`: its end."""
         self._reserve(rows)
         hour = np.floor((at - seconds / 2) / _HOUR)
-        over = rows[self._hour[rows] != hour]
+        over = rows[self.hour[rows] != hour]
         self._settle(np.unique(over))
-        self._hour[rows] = hour
+        self.hour[rows] = hour
         for resource, peak, use in zip(RESOURCES, peaks, uses, strict=True):
             known = ~np.isnan(use)
-            np.fmax.at(self._peaks[resource], rows[known], np.fmax(peak, use)[known])
-            np.add.at(self._in_hour[resource], rows[known], seconds)
-            np.add.at(self._used_in_hour[resource], rows[known], seconds * use[known])
+            np.fmax.at(self.peaks[resource], rows[known], np.fmax(peak, use)[known])
+            np.add.at(self.in_hour[resource], rows[known], seconds)
+            np.add.at(self.used_in_hour[resource], rows[known], seconds * use[known])
 
     def kill(self, kind: str, rows: Rows) -> None:
         """Count one kill of each of these rows; `kind` is one of KILLS."""
         self._reserve(rows)
-        np.add.at(self._kills[kind], rows, 1.0)
+        np.add.at(self.kills[kind], rows, 1.0)
 
     def of_rows(self, count: int) -> "ContainerSums":
         """The sums of the first `count` rows, with the hour closed."""
         self._reserve(np.array([max(count - 1, 0)]))
         self._settle(np.arange(count))
         return ContainerSums(
-            {name: column[:count] for name, column in self._sums.items()},
-            {name: column[:count] for name, column in self._kills.items()},
-            self._hour[:count],
-            *({name: column[:count] for name, column in each.items()} for each in (self._peaks, self._in_hour, self._used_in_hour)),
+            {name: column[:count] for name, column in self.sums.items()},
+            {name: column[:count] for name, column in self.kills.items()},
+            self.hour[:count],
+            *({name: column[:count] for name, column in each.items()} for each in (self.peaks, self.in_hour, self.used_in_hour)),
         )
 
     @staticmethod
@@ -98,12 +101,12 @@ class ContainerSums:
         """The rows of each part, one part after the other."""
         first = parts[0]
         return ContainerSums(
-            {name: np.concatenate([each._sums[name] for each in parts]) for name in first._sums},
-            {name: np.concatenate([each._kills[name] for each in parts]) for name in first._kills},
-            np.concatenate([each._hour for each in parts]),
-            {name: np.concatenate([each._peaks[name] for each in parts]) for name in RESOURCES},
-            {name: np.concatenate([each._in_hour[name] for each in parts]) for name in RESOURCES},
-            {name: np.concatenate([each._used_in_hour[name] for each in parts]) for name in RESOURCES},
+            {name: np.concatenate([each.sums[name] for each in parts]) for name in first.sums},
+            {name: np.concatenate([each.kills[name] for each in parts]) for name in first.kills},
+            np.concatenate([each.hour for each in parts]),
+            {name: np.concatenate([each.peaks[name] for each in parts]) for name in RESOURCES},
+            {name: np.concatenate([each.in_hour[name] for each in parts]) for name in RESOURCES},
+            {name: np.concatenate([each.used_in_hour[name] for each in parts]) for name in RESOURCES},
         )
 
     def totals(self, side: str, workloads: Sequence[str], changes: Floats) -> list[WorkloadTotal]:
@@ -120,10 +123,7 @@ class ContainerSums:
         parts = {
             resource: list(
                 zip(
-                    *(
-                        by_workload(self._sums[side, resource, what])
-                        for what in ("requested", "used", "slack", "over", "seconds")
-                    ),
+                    *(by_workload(self.sums[side, resource, what]) for what in ("requested", "used", "slack", "over", "seconds")),
                     strict=True,
                 )
             )
@@ -145,12 +145,12 @@ class ContainerSums:
 
     def _kills_of(self, side: str) -> Floats:
         """As `KillCounts` counts them: a recording that tells of no kill is judged by what went over limits."""
-        told = bool(self._kills["recorded"].any())
+        told = bool(self.kills["recorded"].any())
         if side == "oracle":
-            return np.zeros_like(self._hour)
+            return np.zeros_like(self.hour)
         if side == "own":
-            return self._kills["recorded" if told else "own_crossings"]
-        return self._kills["would_be"] + self._kills["before" if told else "crossings_before"]
+            return self.kills["recorded" if told else "own_crossings"]
+        return self.kills["would_be"] + self.kills["before" if told else "crossings_before"]
 
     def _add(self, side: str, resource: str, rows: Rows, request: Floats, use: Floats, seconds: float) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
         known = ~(np.isnan(request) | np.isnan(use))
@@ -162,35 +162,35 @@ class ContainerSums:
             ("over", (use > request) * seconds),
             ("seconds", np.full(len(rows), seconds)),
         ):
-            np.add.at(self._sums[side, resource, what], rows, amount)
+            np.add.at(self.sums[side, resource, what], rows, amount)
 
     def _settle(self, rows: Rows) -> None:
         """Close the hour of these rows: the oracle requested its highest use all the time."""
         for resource in RESOURCES:
-            peak = np.nan_to_num(self._peaks[resource][rows])
-            seconds, used = self._in_hour[resource][rows], self._used_in_hour[resource][rows]
+            peak = np.nan_to_num(self.peaks[resource][rows])
+            seconds, used = self.in_hour[resource][rows], self.used_in_hour[resource][rows]
             for what, amount in (
                 ("requested", peak * seconds),
                 ("used", used),
                 ("slack", peak * seconds - used),
                 ("seconds", seconds),
             ):
-                self._sums["oracle", resource, what][rows] += amount
-            self._peaks[resource][rows] = np.nan
-            self._in_hour[resource][rows] = self._used_in_hour[resource][rows] = 0.0
+                self.sums["oracle", resource, what][rows] += amount
+            self.peaks[resource][rows] = np.nan
+            self.in_hour[resource][rows] = self.used_in_hour[resource][rows] = 0.0
 
     def _reserve(self, rows: Rows) -> None:
         """Room for these rows."""
         most = int(rows.max()) + 1 if len(rows) else 0
-        size = len(self._hour)
+        size = len(self.hour)
         if most <= size:
             return
         more = max(most, 2 * size) - size
-        for columns in (self._sums, self._kills, self._in_hour, self._used_in_hour):
+        for columns in (self.sums, self.kills, self.in_hour, self.used_in_hour):
             for name in columns:
                 columns[name] = np.concatenate([columns[name], np.zeros(more)])  # type: ignore[index]  # each dictionary with its own keys
-        self._peaks = {name: np.concatenate([column, np.full(more, np.nan)]) for name, column in self._peaks.items()}
-        self._hour = np.concatenate([self._hour, np.full(more, -1.0)])
+        self.peaks = {name: np.concatenate([column, np.full(more, np.nan)]) for name, column in self.peaks.items()}
+        self.hour = np.concatenate([self.hour, np.full(more, -1.0)])
 
 
 def _zeros(rows: int) -> dict[Column, Floats]:

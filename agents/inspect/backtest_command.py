@@ -52,8 +52,8 @@ def _for_programs(form: Literal["json", "yaml"], card: ScoreCard) -> Iterator[st
 def _of_log(settings: Settings, jobs: int | None) -> ScoreCard:
     trace_backtest.require_jobs(jobs)
     note(
-        "a log may hold policies, nodes and outcomes, which cross workloads, so every stage takes every turn of it in one process; "
-        "a usage trace goes faster"
+        "a log may hold policies, nodes and outcomes, which cross workloads, so every stage takes every turn of it, in one "
+        "process; a usage trace goes faster"
     )
     with log_factory.log(settings) as log:
         return backtest.over_log(log, stages(settings), log_factory.topics(settings), updates=settings.updates)

@@ -38,7 +38,10 @@ class _Part:
 
 
 def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: bool = False) -> ScorePart:
-    """The score of everything in a trace. `jobs`: processes; None for as many as there are cores and it is worth. Raises BadInput."""
+    """The score of everything in a trace. Raises BadInput.
+
+    `jobs`: how many processes; None for as many as there are cores, fewer where they are not worth their start.
+    """
     require_jobs(jobs)
     with Trace(file) as trace:
         if not by_workload:

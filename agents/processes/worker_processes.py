@@ -20,6 +20,8 @@ from streams.errors import BadInput, GiveUp, UllageError
 _A = TypeVar("_A")
 _R = TypeVar("_R")
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 Report = Callable[[int], None]
 """Says how much of its work a process has done."""
 
@@ -34,8 +36,8 @@ def run(
 ) -> list[_R]:
     """What `work` returns for each argument, in their order; `show` is told how much they have done together.
 
-    `work`, the arguments and what is returned can be pickled. `what` is being done, to what, for errors. Raises BadInput as `work`
-    does, and GiveUp for its other errors of ours and when a process ends by itself.
+    `work`, the arguments and what is returned can be pickled. `what` is being done, to what, for errors. Raises BadInput as
+    `work` does, and GiveUp for its other errors of ours and when a process ends by itself.
     """
     processes: list[_Process] = []
     try:
@@ -104,11 +106,17 @@ def _answers(what: tuple[str, str], processes: Sequence[_Process], show: Callabl
 def _signals_kept() -> Iterator[None]:
     """Signals come after this block, and never to what is started in it: a terminal sends Ctrl-C to all processes."""
     resource_tracker.ensure_running()  # it lets signals through when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    came: list[int] = []
+    handlers = {number: signal.signal(number, lambda seen, _: came.append(seen)) for number in _SIGNALS}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # of this thread, which is what a new process takes over
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 def _child(pipe: Connection, work: Callable[[Report, Any], object], argument: object) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.catalogue import Event
 from schemas.decisions import Decision
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Place, Workload
@@ -209,3 +211,26 @@ def test_any_order_and_repetition_of_records_gives_the_same_view(
         if decision.workload.key not in newest or decision.at > newest[decision.workload.key].at:
             newest[decision.workload.key] = decision  # of one turn the first
     assert {key: seen.decision for key, seen in straight.items()} == {k: d for k, d in newest.items() if d.containers}
+
+
+def test_what_the_headers_show_to_be_older_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = list[int]()
+    read = Codec.decode
+
+    def counted(codec: Codec, each: Record) -> Event:
+        decoded.append(each.offset)
+        return read(codec, each)
+
+    monkeypatch.setattr(Codec, "decode", counted)
+    unnamed = dataclasses.replace(record(recommended("web", 6)), headers=())
+    _, view = view_of(
+        record(recommended("web", 9)),
+        record(recommended("web", 8)),
+        record(recommended("gone", 7, WITHDRAWN)),
+        record(recommended("gone", 6)),
+        unnamed,
+        record(recommended("web", 10)),
+    )
+    seen = view.get("demo/shop/Deployment/web")
+    assert (seen and seen.turn, view.get("demo/shop/Deployment/gone"), len(view)) == (START_MS + 10, None, 1)
+    assert decoded == [0, 2, 4, 5]

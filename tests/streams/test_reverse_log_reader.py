@@ -52,3 +52,13 @@ def test_a_topic_that_is_not_there_has_none(log: MemoryLog) -> None:
 
 def test_a_range_comes_without_its_ticks(log: MemoryLog) -> None:
     assert keys(reverse_log_reader.between(log, WIRE, 1, 0, 13)) == [0, 10]
+
+
+def test_backwards_it_gives_every_record_of_the_ranges_once_the_newest_of_each_partition_first(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reverse_log_reader, "_HELD", 7)
+    found = list(reverse_log_reader.backwards(log, {(WIRE, 0): (5, 98), (WIRE, 1): (100, 110)}))
+    offsets = [[record.offset for record in found if record.partition == partition] for partition in range(2)]
+    assert offsets == [list(range(97, 4, -1)), list(range(109, 99, -1))]
+    assert {record.partition for record in found[:14]} == {0, 1}  # stretch after stretch, not partition after partition

@@ -184,8 +184,8 @@ class Histograms:
     def percentiles_again(self, whose: object, rows: Indices, shares: Shares) -> list[Floats]:
         """As `percentiles`, where the same `rows` and `shares` are asked for by the same object again and again.
 
-        Rows of which nothing was added or taken since are not looked through again. Whoever gives rows back to the table, or loads
-        them, asks with another object.
+        Rows of which nothing was added or taken since are not looked through again. Whoever gives rows back to the table, or
+        loads them, asks with another object.
         """
         if self._kept is None or self._kept[0] is not whose:
             self._kept, self._moved = (whose, self.percentiles(rows, shares)), np.zeros(len(self.total), np.bool_)

@@ -12,8 +12,8 @@ from datetime import timedelta
 
 import structlog
 
+from streams import reverse_log_reader
 from streams.compacted_copy import read_present
-from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.tick_silence import TickSilence
 from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Record
@@ -97,15 +97,18 @@ class LogFollower(ABC):
         return count
 
     def _read_last(self, wire: str, span: timedelta) -> int:
-        """The last records of a topic, as far back as `span` of event time, to be followed from there; how many records."""
+        """The last records of a topic, as far back as `span` of event time, to be followed from there; how many records.
+
+        The newest come first, so that a view of the newest need not decode what is older.
+        """
         log = self._context.log
         places = [(wire, partition) for partition in range(self._context.topics.partitions)]
-        begin = {place: offset_before_end(log, *place, span) for place in places}
-        self._next.update(begin)
+        ranges = {place: (offset_before_end(log, *place, span), log.end(*place)) for place in places}
         count = 0
-        for record in Cursor(log, begin).catch_up():
+        for record in reverse_log_reader.backwards(log, ranges):
             self._take(record)
             count += 1
+        self._next.update({place: end for place, (_, end) in ranges.items()})
         return count
 
     def _take(self, record: Record) -> None:

@@ -101,7 +101,7 @@ class Trace:
         self._db = duckdb.connect(self._file, config={"memory_limit": _MEMORY})
         self._shared = False
         try:
-            self._found = self._columns()
+            self._found: Mapping[str, TraceColumn] = self._columns()
             self._load(step)
         except duckdb.Error as error:
             self.close()
@@ -132,7 +132,11 @@ class Trace:
         self = cls.__new__(cls)
         self.path, self._file, self._shared, self._whole, self._chunk = part.path, part.database, True, False, part.chunk
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
-        config = {"memory_limit": _MEMORY, "temp_directory": self._folder.name, "threads": 1}
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": _MEMORY,
+            "temp_directory": self._folder.name,
+            "threads": 1,
+        }
         self._db = duckdb.connect(config=config)
         quoted = str(part.database).replace("'", "''")
         self._db.execute(f"attach '{quoted}' as whole (read_only)")
@@ -140,8 +144,8 @@ class Trace:
         self._found, self._in_file, self._scraped, self.step = part.found, part.in_file, part.scraped, part.step
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         self._db.execute(
-            "create temp table mine as select who as was, row_number() over (order by who) - 1 as who, * exclude (who) from names "
-            "where who in (select unnest(?))",
+            "create temp table mine as select who as was, row_number() over (order by who) - 1 as who, * exclude (who) "
+            "from names where who in (select unnest(?))",
             [list(part.who)],
         )
         self.names = part.names
