@@ -132,7 +132,7 @@ class ScalerSettings:
     """Whether a node goes at once when its cloud takes it, and is replaced when its cloud plans maintenance. Not upstream's."""
     rebalances: bool = False
     """Whether a node is replaced, too, when its cloud recommends it. Not upstream's."""
-    replacement_hold: Seconds = Seconds(600.0)
+    replacement_hold: Seconds = Seconds(1800.0)
     """How long a new node is kept for a drain that cannot begin, where a group grew for that. Not upstream's."""
     consolidate: bool = False
     """Whether nodes are replaced by cheaper ones of other groups, by the groups' prices. Not upstream's."""
