@@ -7,6 +7,7 @@ reads all the time should open a log of its own. It creates no topics.
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
@@ -112,7 +113,8 @@ class KafkaLog:
                 errors.append(error)
             else:
                 sent.append((n, future))
-        producer.flush(DELIVERY_MS / 1000)
+        with suppress(KafkaError):  # it gives up on a batch that is split; each record says itself what came of it
+            producer.flush(DELIVERY_MS / 1000)
         for n, future in sent:
             try:
                 places[n] = Place(batch[n].topic, batch[n].partition, future.get(DELIVERY_MS / 1000).offset)
