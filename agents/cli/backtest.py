@@ -20,8 +20,8 @@ Jobs = Annotated[
     int | None,
     Parameter(
         name=("--jobs", "-j"),
-        help="Score a usage trace in so many processes; 1: in this one. Without it: as many as there are cores, fewer for a small "
-        "trace. The result is the same. A log, and a policy written as code, are scored in one process.",
+        help="Score a usage trace in so many processes; 1: in this one. Without it: as many as there are cores, fewer for a "
+        "small trace. The result is the same. A log, and a policy written as code, are scored in one process.",
     ),
 ]
 Output = Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")]
