@@ -51,9 +51,7 @@ class ResourceSums:
     sums: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in _AMOUNTS})
     """(rows,) Amounts times seconds of each container."""
 
-    def add(
-        self, rows: Rows, request: Floats, use: Floats, seconds: float, peak: Floats | None = None
-    ) -> None:  # one row of numbers
+    def add(self, rows: Rows, request: Floats, use: Floats, seconds: float, peak: Floats | None = None) -> None:
         """Rows of windows of equal length, none of them NaN. `peak` is the highest use within the window, NaN if unknown."""
         if not len(rows):
             return
