@@ -35,10 +35,6 @@ class Histograms:
         self.weights = rows.spans(f"{name}_weights")
         self.width = len(scale.starts)
         self._ends = np.append(scale.starts[1:], scale.starts[-1])
-        self._kept: tuple[object, list[Floats]] | None = None
-        """For whom percentiles were found last, and what they were."""
-        self._moved = np.zeros(0, np.bool_)
-        """(rows,) Which rows may have other percentiles since then."""
 
     @staticmethod
     def columns(name: str, scale: Buckets, half_life: float) -> Mapping[str, ColumnSpec]:
@@ -80,7 +76,6 @@ class Histograms:
 
     def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
         """Add one sample to each row, in order."""
-        self._note(rows)
         far = self._far(rows, at)
         if far.any():
             if isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
@@ -97,7 +92,6 @@ class Histograms:
 
     def subtract(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
         """Take one sample from each row; no row twice. What is left below epsilon becomes nothing."""
-        self._note(rows)
         self._catch_up(rows, at, self._far(rows, at))
         decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         cells = self.weights.cells(rows, self.scale.find(values))
@@ -114,7 +108,6 @@ class Histograms:
             self._absorb(rows[start : start + _BLOCK], other, others[start : start + _BLOCK])
 
     def _absorb(self, rows: Indices, other: "Histograms", others: Indices) -> None:
-        self._note(rows)
         theirs = other.reference[others]
         newest = np.maximum(self.reference[rows], theirs)
         older = self.reference[rows] < newest
@@ -145,7 +138,6 @@ class Histograms:
     def _absorb_alike(self, row: int, other: "Histograms", others: Indices) -> None:
         """Add rows with one reference."""
         into, theirs = np.array([row]), other.reference[others[:1]]
-        self._note(into)
         newest = np.maximum(self.reference[into], theirs)
         if self.reference[row] < newest[0]:
             self._scale(into, newest)
@@ -181,33 +173,6 @@ class Histograms:
                 place[part] = self._ends[np.minimum(reached, last)]
         return found
 
-    def percentiles_again(self, whose: object, rows: Indices, shares: Shares) -> list[Floats]:
-        """As `percentiles`, where the same `rows` and `shares` are asked for by the same object again and again.
-
-        Rows of which nothing was added or taken since are not looked through again. Whoever gives rows back to the table, or
-        loads them, asks with another object.
-        """
-        if self._kept is None or self._kept[0] is not whose:
-            self._kept, self._moved = (whose, self.percentiles(rows, shares)), np.zeros(len(self.total), np.bool_)
-            return self._kept[1]
-        stale = self._moved[rows].nonzero()[0]
-        if len(stale):
-            part = [share[stale] if isinstance(share, np.ndarray) else share for share in shares]
-            found = [before.copy() for before in self._kept[1]]
-            for column, now in zip(found, self.percentiles(rows[stale], part), strict=True):
-                column[stale] = now
-            self._kept = whose, found
-            self._moved[rows[stale]] = False
-        return self._kept[1]
-
-    def _note(self, rows: Indices) -> None:
-        """These rows change; nothing where nobody asks again."""
-        if self._kept is None:
-            return
-        if len(self._moved) < len(self.total):
-            self._moved = np.append(self._moved, np.ones(len(self.total) - len(self._moved), np.bool_))
-        self._moved[rows] = True
-
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
         """Let weights of these rows halve in other times from `at` on; what they weigh then stays; no row twice."""
         other = half_lives != self.half_life[rows]
@@ -239,7 +204,6 @@ class Histograms:
         self._multiply(rows, factor)
 
     def _multiply(self, rows: Indices, factor: Floats) -> None:
-        self._note(rows)
         self.weights.scale(rows, factor)
         self.total[rows] *= factor
         self._tighten(rows)

@@ -38,7 +38,7 @@ def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int],
     """The evidence for each member. `parts` gives the rows of the aggregates of one that has several, by its place."""
     single, shares = these.single, these.rules[:, :6]
     if these.all_single:
-        return read(usage, single, shares, whose=these)
+        return read(usage, single, shares)
     one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
     found = [
         read(usage, single[one], shares[one]),
@@ -48,14 +48,12 @@ def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int],
     return _joined(found, order)
 
 
-def read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats, *, whose: object = None) -> Evidence:
-    """The evidence in these rows. `whose` stands for rows and shares that are asked for again; memory seldom moves."""
-    columns, of_memory = usage.aggregates, list(shares[:, 3:6].T)
+def read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats) -> Evidence:
+    """The evidence in these rows."""
+    columns = usage.aggregates
     return Evidence(
         cpu=usage.cpu.percentiles(rows, list(shares[:, :3].T)),
-        memory=usage.memory.percentiles(rows, of_memory)
-        if whose is None
-        else usage.memory.percentiles_again(whose, rows, of_memory),
+        memory=usage.memory.percentiles(rows, list(shares[:, 3:6].T)),
         first=columns.floats("first")[rows],
         last=columns.floats("last")[rows],
         count=columns["count"][rows].astype(np.float64),

@@ -17,7 +17,7 @@ from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
-from agents.logic.vertical.tuning import COLUMNS, PLACE
+from agents.logic.vertical.told_rules import own_rules
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import times
 from schemas.decisions.recommendations import (
@@ -35,7 +35,6 @@ from schemas.units import Bytes, Cores
 
 NAME = "recommender"
 
-_BOUNDS = ("lower", "target", "upper")
 _SCALES = np.array([MILLI if name.endswith("cpu") else 1.0 for name in AMOUNTS])
 
 
@@ -254,7 +253,7 @@ class Numbers:
 
     def __init__(self, done: Recommendation, settings: VerticalSettings, places: Indices) -> None:
         self._done, self._places = done, places
-        self._own = _own_rules(settings)
+        self._own = own_rules(settings)
 
     def container(self, place: int, name: str) -> ContainerRecommendation:
         """The four amounts of a container: lower, target, upper and uncapped target."""
@@ -269,19 +268,15 @@ class Numbers:
         """
         columns = self._columns
         rules = columns.rules[place]
-        found: dict[str, object] = {
+        told = self._own.told(rules)
+        return {
             "samples": int(columns.count[place]),
             "first": _time(columns.first[place]),
             "last": _time(columns.last[place]),
-            "cpu": _resource(columns.cpu, place, rules, self._own.cpu),
-            "memory": _resource(columns.memory, place, rules, self._own.memory),
+            "cpu": {**_resource(columns.cpu, place), **told.cpu},
+            "memory": {**_resource(columns.memory, place), **told.memory},
+            **told.container,
         }
-        margin = rules[PLACE["margin"]]
-        if margin != self._own.margin:
-            found["margin"] = margin
-        if rules[PLACE["integer_cpu"]]:
-            found["integer_cpu"] = True
-        return found
 
     def node(self, place: int) -> dict[str, object]:
         """The node that a container's pod was measured against, and the pod's sums that are more than it has.
@@ -345,49 +340,13 @@ class _Columns:
     memory: _ResourceColumns
 
 
-@dataclass(frozen=True, slots=True)
-class _ResourceRules:
-    """Where the rules of one resource stand, and the percentiles of the settings."""
-
-    shares: slice
-    least: int
-    most: int
-    scale: float
-    own: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class _OwnRules:
-    margin: float
-    cpu: _ResourceRules
-    memory: _ResourceRules
-
-
-@lru_cache(maxsize=16)
-def _own_rules(settings: VerticalSettings) -> _OwnRules:
-    def rules(resource: str, scale: float) -> _ResourceRules:
-        first = COLUMNS.index(f"lower_{resource}")
-        own = [float(getattr(settings, f"{bound}_{resource}_percentile")) for bound in _BOUNDS]
-        return _ResourceRules(slice(first, first + 3), PLACE[f"least_{resource}"], PLACE[f"most_{resource}"], scale, own)
-
-    return _OwnRules(float(settings.margin), rules("cpu", MILLI), rules("memory", 1.0))
-
-
-def _resource(columns: _ResourceColumns, place: int, rules: list[float], own: _ResourceRules) -> dict[str, object]:
+def _resource(columns: _ResourceColumns, place: int) -> dict[str, object]:
     lower, target, upper = columns.percentiles
-    found: dict[str, object] = {
+    return {
         "percentiles": {"lower": lower[place], "target": target[place], "upper": upper[place]},
         "confidence": columns.confidence[place],
         "minimum": columns.minimum[place],
     }
-    shares = rules[own.shares]
-    if shares != own.own:
-        found["shares"] = dict(zip(_BOUNDS, shares, strict=True))
-    for name, column in (("min_allowed", own.least), ("max_allowed", own.most)):
-        bound = rules[column]
-        if not isnan(bound):
-            found[name] = bound / own.scale
-    return found
 
 
 def _amounts(cores: float, memory: float) -> Amounts:

@@ -267,33 +267,3 @@ def test_powers_in_one_pass_are_to_the_bit_those_taken_one_by_one(ratio: float, 
     with np.errstate(over="ignore"):
         one_by_one = [float(buckets.power(np.array([ratio]), n)[0]) for n in range(count)]
         assert buckets.powers(ratio, count).tolist() == one_by_one
-
-
-CHANGES = st.lists(
-    st.tuples(st.sampled_from(["add", "subtract", "absorb", "scale", "ask another"]), st.integers(0, 4), st.floats(0.01, 50.0)),
-    max_size=25,
-)
-
-
-@QUICK
-@given(SAMPLES, CHANGES)
-def test_percentiles_asked_for_again_are_those_found_anew(samples: list[Any], changes: list[tuple[str, int, float]]) -> None:
-    mine, rows, shares, whose = histograms(cpu_buckets(0.05), DAY, rows=6), np.arange(5), [0.5, np.full(5, 0.9)], object()
-    for row in range(5):
-        fold(mine, samples[row:], row)
-    mine.percentiles_again(whose, rows, shares)
-    at = max((sample[2] for sample in samples), default=0.0)
-    for what, row, amount in changes:
-        this, value = np.array([row]), np.array([amount])
-        if what == "add":
-            mine.add(this, value, 1.0, np.array([at]))
-        elif what == "subtract":
-            mine.subtract(this, value, 1.0, np.array([at]))
-        elif what == "absorb":
-            mine.absorb(this, mine, np.array([5]))
-        elif what == "scale":
-            mine.live_for(this, np.array([DAY * (1 + amount)]), at)
-        else:
-            mine.percentiles_again(object(), rows[:2], [0.5])
-        found, anew = mine.percentiles_again(whose, rows, shares), mine.percentiles(rows, shares)
-        assert [column.tobytes() for column in found] == [column.tobytes() for column in anew]
