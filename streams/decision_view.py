@@ -11,6 +11,7 @@ tombstone names no turn and removes nothing.
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -50,6 +51,8 @@ class DecisionView:
         """Keys that were withdrawn lately, with the rank of the withdrawal."""
         self._withdrawals: deque[tuple[datetime, str, Rank]] = deque()
         """Time, key and rank of these, in the order in which they came."""
+        self._forgets = True
+        """Whether these are forgotten in time."""
         self.newest: datetime | None = None
         """The latest event time of a decision or a tick; None before the first."""
         self.bad = 0
@@ -106,9 +109,25 @@ class DecisionView:
         else:
             self._latest[key] = LatestDecision(event, turn, record.place)
 
+    @contextmanager
+    def newest_first(self) -> Iterator[None]:
+        """Records come newest first until this ends: decisions from before a withdrawal still come, however old it is."""
+        self._forgets = False
+        try:
+            yield
+        finally:
+            self._forgets = True
+            self._withdrawals = deque(sorted(self._withdrawals))
+            self._forget()
+
     def _advance(self, at: datetime) -> None:
         self.newest = at if self.newest is None else max(self.newest, at)
-        while self._withdrawals and self.newest - self._withdrawals[0][0] > LATEST_REPEAT:
+        if self._forgets:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget withdrawals after which no older decision comes any more."""
+        while self.newest is not None and self._withdrawals and self.newest - self._withdrawals[0][0] > LATEST_REPEAT:
             _, key, rank = self._withdrawals.popleft()
             if self._withdrawn.get(key) == rank:
                 del self._withdrawn[key]

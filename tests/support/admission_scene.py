@@ -80,11 +80,11 @@ class AdmissionScene:
     def context(self) -> LogContext:
         return LogContext.of(self.log, NAMES, CLUSTER)
 
-    def new_view(self) -> AdmissionView:
+    def new_view(self, heartbeat: float = 3600.0) -> AdmissionView:
         return AdmissionView(
             self.context(),
             lambda latest: AdmissionReviewer(CLUSTER, latest, self.settings, self.own),
-            heartbeat=Seconds(3600.0),
+            heartbeat=Seconds(heartbeat),
             clock=lambda: self.now,
         )
 

@@ -53,7 +53,8 @@ class MetricsView(LogFollower):
         if self._forecasts is None:
             self._forecasts = DecisionView(log, self._context.codec, forecasts)
         count = self._read_present("policies", (topics.wire("policies"), 0))
-        return count + self._read_last(forecasts, forecast_lookback.span(self._longest))
+        with self._forecasts.newest_first():
+            return count + self._read_last(forecasts, forecast_lookback.span(self._longest))
 
     def _apply(self, record: Record) -> None:
         if self._context.topics.short(record.topic) == "load-forecasts":

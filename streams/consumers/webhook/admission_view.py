@@ -56,7 +56,8 @@ class AdmissionView(LogFollower):
         recommendations = topics.wire("recommendations")
         if self._decisions is None:
             self._decisions = DecisionView(log, self._context.codec, recommendations)
-        count = self._read_last(recommendations, timedelta(seconds=_BEATS * self._heartbeat))
+        with self._decisions.newest_first():
+            count = self._read_last(recommendations, timedelta(seconds=_BEATS * self._heartbeat))
         count += self._read_present("policies", (topics.wire("policies"), 0))
         count += self._read_present("control", self._context.cluster_partition("control"))
         self._ready()

@@ -198,6 +198,21 @@ def test_a_new_view_reads_the_present_from_the_log(scene: AdmissionScene) -> Non
     assert scene.requests() == GIVEN
 
 
+def test_a_new_view_gives_nothing_that_was_withdrawn_long_before_the_newest_recommendation(scene: AdmissionScene) -> None:
+    """With long heartbeats a view reads days of recommendations, the newest first."""
+    others = (replace(WEB, name=f"other-{n}") for n in range(100))
+    ended, other = [each for each in others if NAMES.partition_of(each.key) == NAMES.partition_of(WEB.key)][:2]
+    scene.recommend(turn=1)
+    scene.recommend(turn=30, workload=ended)
+    scene.recommend(turn=60, names=())
+    scene.recommend(turn=32 * 60, workload=other)
+    view = scene.new_view(heartbeat=12 * 3600.0)
+    view.catch_up()
+    scene.admission = Admission(view, scene.outcomes)
+    ops = admitted.operations({"response": scene.ask()})
+    assert [op["path"] for op in ops] == ["/metadata/annotations", "/metadata/annotations/vpaObservedContainers"]
+
+
 def test_a_vpa_that_is_removed_switched_off_or_served_by_another_leaves_pods_alone(scene: AdmissionScene) -> None:
     for changed in ({"update_mode": UpdateMode.OFF}, {"recommenders": ("other",)}, {"target_ref": TargetRef("Deployment", "x")}):
         scene.vpa(**changed)
