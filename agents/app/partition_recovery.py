@@ -9,6 +9,7 @@ another recovery follows. An error ends the process, because Faust would swallow
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -29,6 +30,14 @@ from streams.log.log_port import Record
 from streams.sources.clock import wall_ms
 
 
+@dataclass(frozen=True, slots=True)
+class _InputsSeen:
+    """What the log has of the inputs, and the last record that each newest mark has read of each, by place."""
+
+    offsets: Mapping[TopicAndPartition, KeptOffsets]
+    last: Mapping[Place, Record]
+
+
 class Recovery:
     """One for each worker process."""
 
@@ -38,8 +47,6 @@ class Recovery:
         """`generation` is shared with the checkpoint writer."""
         self.hosts, self.consumer, self.generation, self.observer = hosts, consumer, generation, observer
         self.plan, self.in_flight = hosts[0].plan, hosts[0].in_flight
-        self._shown: Mapping[Place, Record] = {}
-        """Records of inputs that marks were compared with, read for all marks at once."""
 
     def revoked(self) -> None:
         """A rebalance begins: close all partitions until recovery opens them again."""
@@ -99,12 +106,12 @@ class Recovery:
         changelogs = await log_reader.contents(consumer, stale)
         stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
         newest = {place: checkpoint_selection.read(records.last) for place, records in changelogs.items()}
-        self._shown = await self._last_read({places[place]: contents for place, contents in newest.items()}, stretches)
+        last = await self._last_read({places[place]: contents for place, contents in newest.items()}, stretches)
+        seen = _InputsSeen(stretches, last)
         for place, records in changelogs.items():
-            contents, how = await self._adopt(*places[place], records, newest[place], stretches)
+            contents, how = await self._adopt(*places[place], records, newest[place], seen)
             host, partition = places[place]
             self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)
-        self._shown = {}
 
     async def _last_read(
         self, newest: Mapping[tuple[StageHost, int], ChangelogContents], stretches: Mapping[TopicAndPartition, KeptOffsets]
@@ -127,11 +134,11 @@ class Recovery:
         partition: int,
         records: ChangelogRecords,
         contents: ChangelogContents,
-        stretches: Mapping[TopicAndPartition, KeptOffsets],
+        seen: _InputsSeen,
     ) -> tuple[ChangelogContents, str]:
         """Load the newest state of the changelog that can be, keep ours if it is further, or start empty where the log begins."""
         owned, how, refused = host.owned.get(partition), "", list[CheckpointMark]()
-        inputs = {name: stretches[wire, partition] for name, wire in host.wires.items()}
+        inputs = {name: seen.offsets[wire, partition] for name, wire in host.wires.items()}
         while not how:
             if refused:
                 contents = checkpoint_selection.read(records.last, without=refused)
@@ -144,7 +151,7 @@ class Recovery:
                 begins = {name: stretch.begin for name, stretch in inputs.items()}
                 owned = OwnedPartition(host.task(partition, positions=begins), new_ledger([]), begins)
             else:
-                restored = await self._restored(host, partition, contents.found, inputs)
+                restored = await self._restored(host, partition, contents.found, inputs, seen.last)
                 owned, how = (owned, "") if restored is None else (restored, "checkpoint")
                 refused.append(contents.found.mark)
         assert owned is not None  # noqa: S101  # each way out of the loop has one
@@ -154,10 +161,15 @@ class Recovery:
         return contents, how
 
     async def _restored(
-        self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]
+        self,
+        host: StageHost,
+        partition: int,
+        found: StoredState,
+        inputs: Mapping[str, KeptOffsets],
+        last: Mapping[Place, Record],
     ) -> OwnedPartition | None:
         """The state that a mark names; None when the log contradicts the mark, or when what it names cannot be loaded."""
-        why = await self._objection(host, partition, found.mark, inputs)
+        why = await self._objection(host, partition, found.mark, inputs, last)
         if not why:
             try:
                 return await self._loaded(host, partition, found, inputs)
@@ -166,12 +178,17 @@ class Recovery:
         self.observer.checkpoint_refused(host.stage.name, partition, turn=found.mark.turn, reason=why)
         return None
 
-    async def _objection(self, host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
+    async def _objection(
+        self,
+        host: StageHost,
+        partition: int,
+        mark: CheckpointMark,
+        inputs: Mapping[str, KeptOffsets],
+        last: Mapping[Place, Record],
+    ) -> str:
         """What the log says against a mark; empty if nothing."""
         offsets = _ends_read(host, partition, mark, inputs)
-        known = {
-            place: self._shown[found] for place, offset in offsets.items() if (found := Place(*place, offset)) in self._shown
-        }
+        known = {place: last[found] for place, offset in offsets.items() if (found := Place(*place, offset)) in last}
         there = known | await log_reader.records_at(self.plan.where, {p: at for p, at in offsets.items() if p not in known})
         shown = {name: evidence(stretch.end, there.get((host.wires[name], partition))) for name, stretch in inputs.items()}
         return checkpoint_validation.objection(mark, shown, now_ms=wall_ms())

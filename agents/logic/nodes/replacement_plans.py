@@ -81,7 +81,7 @@ class ReplacementPlanner:
         for option in self.found.cheaper.found:
             key = f"{cluster}/group/{option.group}"
             said = SaidLast("grow", f"{option.group} to {self.context.view.sized[option.group].target + 1}")
-            new = self.ripe(option, timers) and open_plans.is_new(self.state, cluster, key, said, self._about(option.names[0]))
+            new = self._ripe(option, timers) and open_plans.is_new(self.state, cluster, key, said, self._about(option.names[0]))
             if not new:
                 continue
             plan = scaling_plans.cheaper(self.context, option, {name: timers.since[name] for name in option.names})
@@ -96,7 +96,7 @@ class ReplacementPlanner:
         """What a growth for a node is remembered by, as long as the node is there."""
         return f"{self.context.cluster}/{GROWTH}/{name}"
 
-    def ripe(self, option: CheaperNode, timers: ConsolidationTimers) -> bool:
+    def _ripe(self, option: CheaperNode, timers: ConsolidationTimers) -> bool:
         """Whether each of the nodes could have been replaced for as long as its group's nodes must be unneeded."""
         view = self.context.view
         waits = {name: view.sized[view.seen[name].group].options.unneeded for name in option.names}

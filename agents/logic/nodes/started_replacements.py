@@ -39,7 +39,7 @@ def of_cluster(state: ScalerState, cluster: str) -> dict[str, StartedReplacement
     return dict(sorted(mine, key=lambda item: (item[1].since, item[0])))
 
 
-def follow(records: Records, view: ClusterView, settings: ScalerSettings, now: float) -> FollowedReplacements:
+def _follow(records: Records, view: ClusterView, settings: ScalerSettings, now: float) -> FollowedReplacements:
     """Find the nodes that came, and the end of what is over."""
     found = FollowedReplacements()
     taken = {one.node for one in records.values()}
@@ -117,7 +117,7 @@ def consolidates(settings: ScalerSettings) -> bool:
     return settings.consolidate and settings.scale_down and settings.profile != ScalerProfile.UPSTREAM
 
 
-def drained(records: Records, view: ClusterView) -> dict[str, RemovalReason]:
+def _drained(records: Records, view: ClusterView) -> dict[str, RemovalReason]:
     """The nodes whose cheaper replacement is ready, so that they can go."""
     return {
         name: RemovalReason.CONSOLIDATED
@@ -134,11 +134,11 @@ def asked(
     """Which nodes a look is to replace, each with the reason, and what it is asked for altogether."""
     records, timers = of_cluster(state, cluster), state.consolidation.get(cluster) or NO_TIMERS
     outdated = outdated_nodes.find(view, settings, now, state.notices.get)
-    wanted = {**outdated, **{name: why for name, why in drained(records, view).items() if name not in outdated}}
-    return wanted, request(records, timers, view, settings, wanted, state.notices.get)
+    wanted = {**outdated, **{name: why for name, why in _drained(records, view).items() if name not in outdated}}
+    return wanted, _request(records, timers, view, settings, wanted, state.notices.get)
 
 
-def request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
+def _request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
     records: Records,
     timers: ConsolidationTimers,
     view: ClusterView,
@@ -184,7 +184,7 @@ def settle(
     The node that came rests from then on, and so do nodes whose cheaper replacement was given up.
     """
     records = of_cluster(state, cluster)
-    found = follow(records, view, settings, now)
+    found = _follow(records, view, settings, now)
     for key, record in records.items():
         kept = found.going_on.get(key)
         if kept is None:
