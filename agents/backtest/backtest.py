@@ -141,7 +141,7 @@ class Backtest:
                 self._advise(found.batch)
 
     def _advise(self, batch: RecommendationBatch) -> None:
-        self.score.recommendations += batch.count
+        self.score.recommendations += len(batch.subjects)
         self.score.containers.advise_members(batch.done.of, batch.places, batch.amounts())
 
 

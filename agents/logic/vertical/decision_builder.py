@@ -11,7 +11,7 @@ from math import isnan
 
 import numpy as np
 
-from agents.engine.tables.row_table import Floats, Indices, RowKey
+from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
@@ -150,8 +150,13 @@ class RecommendationBatch:
 
     def __init__(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> None:
         self.builder, self.done, self.places = builder, done, places
-        numbers = done.of.workload[places]
-        self._firsts = np.append(0, (numbers[1:] != numbers[:-1]).nonzero()[0] + 1)
+        of = done.of
+        numbers = of.workload[places]
+        begins = np.append(0, (numbers[1:] != numbers[:-1]).nonzero()[0] + 1)
+        self.begins: list[int] = [*begins.tolist(), len(places)]
+        self.subjects = of.workload_names(numbers[begins])
+        self.containers = [of.names[member] for member in of.members[places].tolist()]
+        """Workload and name of each container."""
         self.grounds: Sequence[Grounds] = ()
         """Of each subject; set once, before a decision is asked for."""
         self._made: dict[int, DeferredRecommendation] = {}
@@ -160,26 +165,6 @@ class RecommendationBatch:
     def turn(self) -> int:
         """The number of the turn."""
         return self.builder.turn.number
-
-    @property
-    def count(self) -> int:
-        """How many workloads there are."""
-        return len(self._firsts)
-
-    @cached_property
-    def subjects(self) -> Sequence[str]:
-        """The workloads; to be read in the batch's own turn first, because a member that goes leaves its number to another."""
-        return self.done.of.workload_names(self.done.of.workload[self.places][self._firsts])
-
-    @cached_property
-    def containers(self) -> Sequence[RowKey]:
-        """Workload and name of each container; to be read as `subjects` are."""
-        return [self.done.of.names[member] for member in self.done.of.members[self.places].tolist()]
-
-    @cached_property
-    def begins(self) -> list[int]:
-        """Where the containers of each workload begin among the places, and where the last of them end."""
-        return [*self._firsts.tolist(), len(self.places)]
 
     def decision(self, number: int) -> "DeferredRecommendation":
         """The decision about `subjects[number]`."""

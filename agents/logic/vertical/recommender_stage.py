@@ -307,7 +307,6 @@ class Recommender(PartedState):
             self._grounds(turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
             for workload, start, end in zip(batch.subjects, batch.begins, batch.begins[1:], strict=False)
         ]
-        _ = batch.containers  # by the names of this turn
         return BatchDecided(batch, _ROUTES, [*decided, *self._compared(batch)])
 
     def _metrics(self, members: Indices) -> list[Place | None]:
