@@ -3,21 +3,26 @@
 A tick that lies implausibly far ahead is nothing to those who read from the beginning, and so it is nothing here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from streams.codec.event_codec import latest_tick, tick_number
 from streams.codec.headers import MOST_TICK_AHEAD
 from streams.log.log_port import Log, Record
 
-_FIRST_STRIDE, _LONGEST_STRIDE = 256, 16_384
+FIRST_STRIDE, _LONGEST_STRIDE = 256, 16_384
 """Records read at once when going backwards: few at first, because what is wanted is mostly near the end."""
 _FEWEST, _DOUBTFUL = 16, 100
 """Ticks that are looked at: so few that a second clock may be behind, and more while all are ahead of their time."""
 
 
-def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None) -> Record | None:
-    """The newest tick that counts; None if there is none, or none among the last `most` records."""
-    return newest_of(_backwards(log, (topic, partition), most))
+def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None, read: Sequence[Record] = ()) -> Record | None:
+    """The newest tick that counts; None if there is none, or none among the last `most` records.
+
+    `read` is the end of the partition, in its order, where somebody has read it already.
+    """
+    before = _backwards(log, (topic, partition), most, end=read[0].offset if read else None)
+    return newest_of(chain(reversed(read), before))
 
 
 def newest_of(backwards: Iterable[Record]) -> Record | None:
@@ -40,8 +45,8 @@ def newest_of(backwards: Iterable[Record]) -> Record | None:
     return newest
 
 
-def _backwards(log: Log, place: tuple[str, int], most: int | None) -> Iterator[Record]:
-    end, stride = log.end(*place), _FIRST_STRIDE
+def _backwards(log: Log, place: tuple[str, int], most: int | None, *, end: int | None = None) -> Iterator[Record]:
+    end, stride = log.end(*place) if end is None else end, FIRST_STRIDE
     begin = log.begin(*place) if most is None else max(log.begin(*place), end - most)
     while end > begin:
         start = max(begin, end - stride)

@@ -13,7 +13,7 @@ import faust
 import structlog
 from faust.types import StreamT
 
-from agents import garbage_collector, rules_in_log
+from agents import rules_in_log
 from agents.app import kafka_client_options, stage_host, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
@@ -195,7 +195,6 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
 def run(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogProducer] = ChangelogProducer) -> int:
     """Work until a signal stops the process; returns the exit code."""
     logging_setup.set_up("worker")
-    garbage_collector.relax()
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
     worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)
     worker.spinner = None

@@ -6,7 +6,6 @@ from typing import Literal
 
 import orjson
 
-from agents import garbage_collector
 from agents.backtest import backtest
 from agents.backtest.backtest import ScoreCard
 from agents.inspect import output_table, trace_backtest
@@ -23,7 +22,6 @@ def run(
     settings: Settings, file: Path, *, max_oom: int | None, form: Literal["table", "json", "yaml"], jobs: int | None = None
 ) -> int:
     """Print the score card; returns 3 when it counts more OOM kills than `max_oom`, else 0."""
-    garbage_collector.relax()
     with stoppable():
         if recorded_log.is_log(file):
             card = _of_log(recorded_log.reading(settings, file), jobs)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents import garbage_collector
 from agents.backtest import price_list, score_card
 from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
@@ -92,7 +91,6 @@ def _scores(
 ) -> list[PolicyScore]:
     comparison_output.require_file(flags.form, flags.to)
     specs = policy_specs.read(policies, settings, flags.given)
-    garbage_collector.relax()
     with stoppable():
         return policy_runs.run(file, specs, settings, prices, flags.jobs)
 

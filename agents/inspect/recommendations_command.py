@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents import garbage_collector
 from agents.inspect import clock_silence, output_table, recommendation_table
 from agents.inspect.output_table import OutputForm, Row
 from agents.inspect.recommendation_table import RecommendedContainer
@@ -35,7 +34,6 @@ _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: int | None = None) -> None:
     """Print the rows of the settings' cluster. Raises BadInput for a cluster that no source has named."""
-    garbage_collector.relax()
     topics = log_factory.topics(settings)
     with log_factory.answering_log(settings) as log:
         context = LogContext.of(log, topics, settings.cluster.name)

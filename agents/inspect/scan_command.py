@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agents import garbage_collector
 from agents.inspect import namespace_patterns, recommendation_table, scan_sources, scan_table
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.scan_sources import Scanned
@@ -64,7 +63,6 @@ def of_context(loaded: LoadedSettings, context: str) -> Settings:
 def run(clusters: Sequence[Settings], source: ScanSource, flags: ScanFlags) -> int:
     """Scan each cluster and print one table; 3 when a container is at the risk that `fail_on` names, or a higher one."""
     selected = _selector(flags.selector)
-    garbage_collector.relax()
     rows: list[RecommendedContainer] = []
     with stoppable():
         for settings in clusters:

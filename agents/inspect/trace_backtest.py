@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents import garbage_collector
 from agents.backtest.backtest import Backtest, over_trace
 from agents.backtest.score_parts import ScorePart, joined
 from agents.logic.vertical.vertical_settings import BUILT_IN
@@ -83,7 +82,6 @@ def _dealt(trace: Trace, processes: int) -> Iterator[list[int]]:
 
 def _scored_part(report: Report, part: _Part) -> ScorePart | None:
     """What one process does; None when it found records that are set aside."""
-    garbage_collector.relax()
     trace = Trace.of_part(part.trace)
     try:
         done = _scored(trace, part.settings, report, by_workload=part.by_workload, whole=False)

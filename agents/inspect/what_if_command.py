@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from agents import garbage_collector, rules_in_log
+from agents import rules_in_log
 from agents.backtest.what_if import Container, PlannedUpdate, StretchDecisions, WhatIf, what_if
 from agents.backtest.what_if_rules import OtherRules
 from agents.inspect import output_table
@@ -66,7 +66,6 @@ def _setting(item: str) -> str:
 def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
     """Decide the stretch again and print the difference; `given` are the settings that were named on the command line."""
     rules = _other_rules(settings, given, flags.policy)
-    garbage_collector.relax()
     with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         tick = OperatorLog(context).newest_tick()

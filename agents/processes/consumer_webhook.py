@@ -41,7 +41,6 @@ are admitted, and one answer waits for its turn some five times; with Python's o
 def webhook(context: Callable[[], LogContext], settings: Settings, metrics: WebhookMetrics) -> WebhookConsumer:
     """The webhook. `context` opens the log anew, for a thread of its own."""
     sys.setswitchinterval(SWITCH)
-    garbage_collector.relax()
     ours = settings.webhook
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
     make = partial(

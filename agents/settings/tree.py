@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
@@ -192,15 +191,8 @@ class DemoSettings(SettingsGroup):
     """Seconds of simulated time between two ticks."""
 
 
-class Settings(BaseSettings):
+class Settings(SettingsGroup):
     """All settings. `agents.settings.loading.load` makes one; the constructor itself reads neither environment nor file."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="ULLAGE_",
-        env_nested_delimiter="__",
-        frozen=True,
-        extra="forbid",
-    )
 
     log: LogSettings = LogSettings()
     """Where the log is."""
@@ -251,16 +243,3 @@ class Settings(BaseSettings):
     def ready_within(self) -> Seconds:
         """Event time by which a task may be behind and still be ready: 10 s of real time; with rare ticks, two tick periods."""
         return Seconds(max(_READY_WITHIN * max(1.0, self.clock.speed), 2 * self.clock.period_ms / 1000))
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments only: the layers call the other sources themselves, to remember which gave what."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)

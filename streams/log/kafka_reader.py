@@ -60,7 +60,7 @@ class KafkaReader:
 
     def _open(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = KafkaConsumer(**self._where.options(), **CONSUMER)
+            self._consumer = open_consumer(self._where)
         return self._consumer
 
     def _seek_to(self, consumer: KafkaConsumer, positions: Positions) -> set[TopicPartition]:
@@ -119,11 +119,21 @@ def _record(raw: ConsumerRecord) -> Record:
     return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, headers, raw.timestamp)
 
 
-CONSUMER: Mapping[str, object] = {
+_RETRY_MS = 10
+"""Milliseconds between two questions about a partition's leader; each first look at a topic would wait for the default, 100."""
+_CONSUMER: Mapping[str, object] = {
     "group_id": None,
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
     "allow_auto_create_topics": False,
     "max_partition_fetch_bytes": MAX_RECORD_BYTES,
+    "retry_backoff_ms": _RETRY_MS,
     "fetch_max_wait_ms": 100,  # a fetch that waits at the broker delays the one after a seek by as much
 }
+
+
+def open_consumer(where: KafkaConnection, **options: object) -> KafkaConsumer:
+    """A consumer that belongs to no group and is assigned by hand; `options` of the client go before ours."""
+    consumer = KafkaConsumer(**where.options(), **{**_CONSUMER, **options})
+    consumer._cluster.config["retry_backoff_ms"] = _RETRY_MS  # noqa: SLF001  # the client does not hand its option on to there
+    return consumer

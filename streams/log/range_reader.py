@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_reader import CONSUMER, PATIENCE, SLICE_MS
+from streams.log.kafka_reader import PATIENCE, SLICE_MS, open_consumer
 from streams.log.log_port import Record
 from streams.log.record_batches import RecordsWithoutKey
 
@@ -53,7 +53,7 @@ class RangeReader:
 
     def _open(self) -> Any:
         if self._consumer is None:
-            self._consumer = KafkaConsumer(**self._where.options(), **{**CONSUMER, "max_poll_records": 5_000})
+            self._consumer = open_consumer(self._where, max_poll_records=5_000)
             self._consumer._fetcher.PartitionRecords = self._records  # noqa: SLF001  # the client has no other way to say how
         return self._consumer
 

@@ -13,11 +13,12 @@ from schemas.names import Place
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
-from streams import compacted_copy, newest_ticks
+from streams import compacted_copy, newest_ticks, reverse_log_reader
 from streams.codec.event_codec import Codec, tick_number
 from streams.compacted_copy import CompactedState
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
+from streams.log_range import event_time_ms
 
 SOURCE = "/ullage/source/operator"
 
@@ -59,8 +60,12 @@ class OperatorLog:
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""
-        found = [tick for p in range(self.context.topics.partitions) if (tick := self._newest_tick(p)) is not None]
-        return max(found, key=lambda tick: tick.at, default=None)
+        log, wire = self.context.log, self.context.topics.wire("control")
+        ends = reverse_log_reader.last(log, [(wire, p) for p in range(self.context.topics.partitions)], newest_ticks.FIRST_STRIDE)
+        found = [tick for place, records in ends.items() if (tick := newest_ticks.newest_tick(log, *place, read=records))]
+        record = max(found, key=event_time_ms, default=None)
+        number = None if record is None else tick_number(record)
+        return None if record is None or number is None else NewestTick(times.from_ms(number), record.timestamp_ms)
 
     def first_tick(self) -> datetime | None:
         """The time of the oldest tick that is kept; None in a log that has none."""
@@ -96,8 +101,3 @@ class OperatorLog:
 
     def _present(self, name: str, partition: int) -> CompactedState:
         return compacted_copy.read_present(self.context.log, self.context.topics, name, partition, ticks=False)
-
-    def _newest_tick(self, partition: int) -> NewestTick | None:
-        record = newest_ticks.newest_tick(self.context.log, self.context.topics.wire("control"), partition)
-        number = None if record is None else tick_number(record)
-        return None if record is None or number is None else NewestTick(times.from_ms(number), record.timestamp_ms)

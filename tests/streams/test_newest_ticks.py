@@ -31,7 +31,7 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(newest_ticks, "_FIRST_STRIDE", 2)
+    monkeypatch.setattr(newest_ticks, "FIRST_STRIDE", 2)
     return Site()
 
 

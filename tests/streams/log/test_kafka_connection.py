@@ -17,7 +17,7 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
 def test_every_client_knows_every_setting_that_it_is_given(client: type[KafkaAdminClient]) -> None:
-    more = {KafkaProducer: adapter._PRODUCER, KafkaConsumer: kafka_reader.CONSUMER}.get(client, {})
+    more = {KafkaProducer: adapter._PRODUCER, KafkaConsumer: kafka_reader._CONSUMER}.get(client, {})
     assert set(KafkaConnection("a:1").options()) | set(more) <= set(client.DEFAULT_CONFIG)
 
 
