@@ -51,7 +51,8 @@ class Record:
     @property
     def size(self) -> int:
         """About how much memory it needs, in bytes."""
-        return len(self.key or b"") + len(self.value or b"") + 100
+        headers = sum([len(name) + len(value) for name, value in self.headers])
+        return len(self.key or b"") + len(self.value or b"") + headers + 100
 
 
 MAX_RECORD_BYTES = 8 << 20
