@@ -19,8 +19,10 @@ from streams.log.log_port import LEFT_OUT, Headers
 HEAD = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, epoch, version, checksum, attributes, last offset's delta, first and last time, producer, count."""
 VERSION, CODEC, APPEND_TIME, CONTROL = 2, 0x07, 0x08, 0x20
-MOST_HEADERS = 1_000
-"""Of one record. Each costs a hundred bytes of memory, and a byte or none in a batch."""
+MOST_RECORDS = 1 << 16
+"""Of one batch. A record costs a hundred times its bytes when it is packed, and a dead letter if it is nothing."""
+MOST_HEADERS, MOST_HEADERS_IN_ALL = 1_000, 1 << 20
+"""Of one record, and of a batch. Each costs a hundred bytes of memory, and two or fewer in a batch."""
 
 _LENGTH_AT, _BEFORE, _VERSION_AT = 8, 12, 16
 _OLD_TIME_AT, _OLD_HEAD = 18, 26
@@ -103,9 +105,11 @@ def _stand_in(offset: int, at: int, sentence: str) -> Fields:
 
 def _read(content: bytes, head: tuple[int, ...]) -> Iterator[Fields]:
     """The records of a batch's content. Raises NotReadable, or IndexError where the content ends."""
-    base, first, last = head[0], head[7], head[8] if head[5] & APPEND_TIME else None
-    at, end = 0, len(content)
-    for _ in range(head[12]):
+    base, first, last, count = head[0], head[7], head[8] if head[5] & APPEND_TIME else None, head[12]
+    if count > MOST_RECORDS:
+        raise NotReadable(f"has more than {MOST_RECORDS} records")
+    at, end, left = 0, len(content), MOST_HEADERS_IN_ALL
+    for _ in range(count):
         byte = content[at]
         size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
         behind = at + size
@@ -119,6 +123,9 @@ def _read(content: bytes, head: tuple[int, ...]) -> Iterator[Fields]:
         key, at = _bytes(content, at)
         value, at = _bytes(content, at)
         headers, at = _headers(content, at)
+        left -= len(headers)
+        if left < 0:
+            raise NotReadable(f"has more than {MOST_HEADERS_IN_ALL} headers")
         if at != behind:
             raise NotReadable("has a record of another size than it says")
         yield base + delta, _time(first + later) if last is None else last, key, value, headers

@@ -21,7 +21,7 @@ from streams.log import record_batches
 from streams.log.bounded_unpacking import MOST_PIECES
 from streams.log.log_port import LEFT_OUT, Record
 from streams.log.record_batches import RecordsWithoutKey
-from streams.log.record_format import MOST_HEADERS
+from streams.log.record_format import MOST_HEADERS, MOST_HEADERS_IN_ALL, MOST_RECORDS
 from streams.topics import Topics
 from tests.support.raw_batches import PACKERS, batch, checked_lz4, record, varint, xerial
 
@@ -180,6 +180,16 @@ def test_a_count_that_is_too_small_ends_the_reading_and_one_that_is_too_large_le
     assert values(content(3), 0, count=4) == [*GOOD, ends]
     assert values(b"", 0, count=1) == ["the batch of offsets 100 to 100 ends within a record"]
     assert values(content(3), 0, count=-1, last=2) == []
+    (found,) = values(record(0, None, None) * (MOST_RECORDS + 1), 0, count=MOST_RECORDS + 1, last=2)
+    assert found == f"{ALL}has more than {MOST_RECORDS} records"
+
+
+def test_more_headers_than_anybody_writes_are_set_aside() -> None:
+    full, per = MOST_HEADERS_IN_ALL // MOST_HEADERS, [(b"", b"")] * MOST_HEADERS
+    inside = b"".join(record(n, b"k", b"v", per) for n in range(full + 2))
+    (found, _) = by_aiokafka(batch(inside, 0, full + 2, base=BASE))
+    assert [left_out(each) for each in found[:-1]] == [""] * full
+    assert left_out(found[-1]).endswith(f"has more than {MOST_HEADERS_IN_ALL} headers, and is left out from {BASE + full} on")
 
 
 LONG_NUMBER = b"\x80" * 5 + b"\0"
