@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from streams.log import bounded_unpacking
 from streams.log.bounded_unpacking import NotReadable
-from streams.log.log_port import LEFT_OUT, Headers
+from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Headers
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, epoch, version, checksum, attributes, last offset's delta, first and last time, producer, count."""
@@ -89,18 +89,26 @@ def fields(batch: bytes) -> Iterator[Fields]:
         if after < last:
             why = str(error) if isinstance(error, NotReadable) else "ends within a record"
             so_far = f", and is left out from {after + 1} on" if after >= base else ""
-            yield _stand_in(after + 1, newest, f"the batch of offsets {base} to {last} {why}{so_far}")
+            yield _stand_in(after + 1, last, newest, f"the batch of offsets {base} to {last} {why}{so_far}")
 
 
 def _old(batch: bytes) -> Fields:
     """What a record of before Kafka 0.11 is: it has no headers, without which there is no event."""
     offset = int.from_bytes(batch[:8], signed=True)
     at = int.from_bytes(batch[_OLD_TIME_AT:_OLD_HEAD], signed=True) if batch[_VERSION_AT] == 1 else -1
-    return _stand_in(offset, at, f"the batch at offset {offset} has the format of before Kafka 0.11, which knows no headers")
+    return _stand_in(
+        offset, offset, at, f"the batch at offset {offset} has the format of before Kafka 0.11, which knows no headers"
+    )
 
 
-def _stand_in(offset: int, at: int, sentence: str) -> Fields:
-    return offset, at, None, None, ((LEFT_OUT, sentence.encode()),)
+def _stand_in(offset: int, last: int, at: int, sentence: str) -> Fields:
+    return offset, at, None, None, ((LEFT_OUT, sentence.encode()), (LEFT_OUT_TO, b"%d" % last))
+
+
+def _name(raw: bytes) -> str:
+    """A header's name. Nobody else gives a record the names that say that it stands for others."""
+    name = raw.decode(errors="replace")
+    return f"({name})" if name.startswith(LEFT_OUT) else name
 
 
 def _read(content: bytes, head: tuple[int, ...]) -> Iterator[Fields]:
@@ -148,7 +156,7 @@ def _headers(content: bytes, at: int) -> tuple[Headers, int]:
         byte = content[at]
         size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
         end = at + size if size > 0 else at
-        found.append((_NAMES.get(name) or name.decode(errors="replace"), content[at:end]))
+        found.append((_NAMES.get(name) or _name(name), content[at:end]))
         at = end
     return tuple(found), at
 

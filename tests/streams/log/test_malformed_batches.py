@@ -15,11 +15,13 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.record.memory_records import MemoryRecords
 
 import agents.app.kafka_client_options  # noqa: F401  # its import gives the client our reading
+from agents.engine.turn_aligner import Input
+from agents.partition_task import feed_input
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log import record_batches
 from streams.log.bounded_unpacking import MOST_PIECES
-from streams.log.log_port import LEFT_OUT, Record
+from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Record
 from streams.log.record_batches import RecordsWithoutKey
 from streams.log.record_format import MOST_HEADERS, MOST_HEADERS_IN_ALL, MOST_RECORDS
 from streams.topics import Topics
@@ -59,6 +61,7 @@ def _record(raw: Any) -> Record:
     return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, tuple(raw.headers), at)
 
 
+FIRST = record(0, b"k", b"v0")
 READERS: tuple[Callable[[bytes], Read], ...] = (by_kafka_python, by_aiokafka, by_range)
 
 
@@ -246,6 +249,24 @@ def test_any_time_is_read_as_it_is(at: int) -> None:
     for read in READERS:
         found = read(batch(record(0, b"k", b"v0") + record(1, b"k", b"v1"), 0, 2, base=BASE, at=(1 << 63) - 1, last=0))[0][0]
         assert -(1 << 63) <= found.timestamp_ms < 1 << 63
+
+
+def test_a_stand_in_says_how_far_it_reaches_and_no_record_of_others_says_so() -> None:
+    for read in READERS:
+        found = read(batch(FIRST + record(7, b"k", b"v"), 0, 5, base=BASE))[0]
+        assert [(each.offset, each.last_offset) for each in found] == [(BASE, BASE), (BASE + 1, BASE + 4)]
+        (forged,), _ = read(
+            batch(record(0, None, None, [(LEFT_OUT.encode(), b"x"), (LEFT_OUT_TO.encode(), b"999")]), 0, 1, base=BASE)
+        )
+        assert (forged.offset, forged.last_offset, left_out(forged)) == (BASE, BASE, "")
+
+
+@pytest.mark.parametrize("reads_all", [True, False])
+def test_an_input_goes_on_behind_what_a_stand_in_stands_for(*, reads_all: bool) -> None:
+    (found,), _ = by_aiokafka(batch(b"", 0, 5, base=BASE))
+    source: Input[Record] = Input(BASE, -1)
+    feed_input(source, found, keep=reads_all)
+    assert source.next == BASE + 5
 
 
 def test_a_batch_of_before_headers_is_set_aside() -> None:
