@@ -232,6 +232,16 @@ def test_a_size_beyond_the_end_is_set_aside(field: str, size: int) -> None:
     assert str(found).startswith(ALL)
 
 
+def test_the_last_header_ends_where_the_batch_ends() -> None:
+    whole = record(0, b"k", b"v", [(b"cause", b"12345")])
+    (found,) = values(whole[:-2], 0, count=1, last=2)
+    assert found == f"{ALL}ends within a record"
+
+
+def test_headers_count_for_the_memory_that_a_record_needs() -> None:
+    assert Record("t", 0, 0, b"k", b"v", (("name", bytes(1_000)),)).size == Record("t", 0, 0, b"k", b"v").size + 1_004
+
+
 def test_attributes_of_a_record_mean_nothing_and_an_empty_header_is_read() -> None:
     odd = record(0, b"k", b"v", [(b"ce_type", None), (b"\xff", b"x")], attributes=0x81)
     for read in READERS:
