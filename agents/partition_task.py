@@ -79,9 +79,9 @@ def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> b
     """
     number = event_codec.tick_number(record)
     if number is None and keep:
-        source.add(record.offset, record, record.size)
+        source.add(record.last_offset, record, record.size)
     elif number is None:
-        source.skip(record.offset)
+        source.skip(record.last_offset)
     elif event_codec.is_implausible(number, appended_ms=record.timestamp_ms, before=source.highest):
         source.skip(record.offset)
         return False

@@ -16,6 +16,7 @@ Every message is a sentence that says what was being done, to what, and what the
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
+from streams.url_display import without_password
 
 
 class UllageError(Exception):
@@ -27,6 +28,7 @@ class EdgeError(UllageError):
 
     def __init__(self, *, doing: str, to: str, answer: str, detail: OutcomeDetail = OutcomeDetail.NONE) -> None:
         """`doing` is a gerund phrase ("evicting"), `to` names the object, `answer` quotes the other side, `detail` sorts it."""
+        to, answer = without_password(to), without_password(answer)  # clients quote the URL that they were given
         super().__init__(f"{doing} '{to}' did not work: {answer}")
         self.doing, self.to, self.answer, self.detail = doing, to, answer, detail
 

@@ -6,13 +6,12 @@ from typing import Any
 import aiokafka.consumer.fetcher
 import faust
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.record._crecords import default_records, legacy_records
 
-from streams.log import bounded_unpacking
+from streams.log import record_batches
 from streams.log.kafka_connection import OAUTH, KafkaConnection
 from streams.log.msk_tokens import MskTokens
 
-bounded_unpacking.guard(aiokafka.consumer.fetcher, (default_records, legacy_records))
+record_batches.guard(aiokafka.consumer.fetcher)
 
 
 def options(where: KafkaConnection) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class StageHost:
 
     def _look_at_goal(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """A log without ticks completes no turn, and yet there may be nothing left to catch up with."""
-        if came.offset + 1 == owned.goals.get(name):
+        if came.last_offset + 1 == owned.goals.get(name):
             self.observer.opened(owned)
 
     def _take_turn(self, owned: OwnedPartition) -> bool:
@@ -159,7 +159,7 @@ class StageHost:
         if closed:
             self.backpressure.read_again(owned, name)
             return True
-        source.skip(came.offset)
+        source.skip(came.last_offset)
         self._look_at_goal(owned, name, came)
         return False
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter
 
 from streams.errors import BadInput
+from streams.url_display import without_password
 
 if TYPE_CHECKING:
     from agents.settings.loading import LoadedSettings
@@ -101,5 +102,5 @@ def given(common: CommonOptions | None) -> CommonOptions:
 def _split(item: str) -> tuple[str, str]:
     name, equals, value = item.partition("=")
     if not equals:
-        raise BadInput(f"--set takes NAME=VALUE, as in --set log.brokers=127.0.0.1:9092, not '{item}'")
+        raise BadInput(f"--set takes NAME=VALUE, as in --set log.brokers=127.0.0.1:9092, not '{without_password(item)}'")
     return name.strip(), value

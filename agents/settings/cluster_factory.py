@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.settings.tree import ClusterSettings
-from streams.clients.url_display import without_password
 from streams.errors import BadInput
+from streams.url_display import without_password
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration

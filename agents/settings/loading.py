@@ -19,8 +19,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from agents.settings import setting_bounds, setting_texts
 from agents.settings.tree import Settings
-from streams.clients.url_display import without_password
 from streams.errors import BadInput
+from streams.url_display import without_password
 
 FILE = Path("ullage.yaml")
 DEFAULT = "default"

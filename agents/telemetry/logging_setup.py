@@ -16,7 +16,11 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from agents.telemetry.client_chatter import ClientChatter
-from agents.visible_text import visible
+from agents.visible_text import visible, visible_line
+from streams.url_display import without_password
+
+_IN_LINES = ("exception", "stack")
+"""What is a traceback."""
 
 
 class Line(StrEnum):
@@ -76,13 +80,29 @@ def failed(log: FilteringBoundLogger, *, doing: str, error: BaseException) -> No
 
 def _renderers(colours: bool) -> list[Processor]:
     if colours:
-        return [structlog.processors.format_exc_info, _visible_values, structlog.dev.ConsoleRenderer()]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
+        return [structlog.processors.format_exc_info, _without_passwords, _visible, structlog.dev.ConsoleRenderer()]
+    return [structlog.processors.format_exc_info, _without_passwords, structlog.processors.JSONRenderer(_json)]
 
 
-def _visible_values(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """The colours come later, so whatever a terminal would obey by now was written by somebody else."""
-    return {name: visible(value) if isinstance(value, str) else value for name, value in line.items()}
+def _without_passwords(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Clients put the URL that they were given into their own lines, and into the texts of exceptions."""
+    return {name: without_password(value) if isinstance(value, str) else value for name, value in line.items()}
+
+
+def _visible(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Nothing in a line commands the terminal or looks like a line of its own; the colours come later.
+
+    The lines of a traceback stay, and are set in from the others.
+    """
+    return {visible_line(name): _shown(name, value) for name, value in line.items()}
+
+
+def _shown(name: str, value: object) -> object:
+    if name in _IN_LINES:
+        return visible(str(value)).replace("\n", "\n    ")
+    text = value if isinstance(value, str) else repr(value)
+    shown = visible_line(text)
+    return shown if isinstance(value, str) or shown != text else value
 
 
 def _json(line: object, **_: object) -> str:

@@ -20,6 +20,7 @@ from schemas.units import Bytes, Seconds
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
+from streams.url_display import without_password
 
 _NOBODY_BEHIND = (502, 503, 504)
 """Without Prometheus' own words: a proxy in front of a dead server, or a server that starts or ends."""
@@ -104,6 +105,9 @@ class AnswerLimits:
     bytes: Bytes = MOST_BYTES
 
 
+_NO_ADDRESS = "prometheus.url '{}' is no address such as https://prometheus:9090 (and holds no user)"
+
+
 class Prometheus:
     """One server at `url`, which may end in a path. `ca` is a file of authorities to trust instead of the system's."""
 
@@ -117,10 +121,14 @@ class Prometheus:
         ca: Path | None = None,
     ) -> None:
         """Raises BadInput for a `url` that is no address."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise BadInput(_NO_ADDRESS.format(without_password(url))) from error
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-            raise BadInput(f"prometheus.url '{shown}' is no address such as https://prometheus:9090 (and holds no user)")
+            raise BadInput(
+                f"prometheus.url '{without_password(url)}' is no address such as https://prometheus:9090 (and holds no user)"
+            )
         self._url, self._limits = url.rstrip("/"), limits or AnswerLimits()
         self._credentials = credentials or Credentials()
         self._pool = urllib3.PoolManager(
@@ -129,8 +137,8 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """The server's address."""
-        return self._url
+        """The server's address, for people."""
+        return without_password(self._url)
 
     def query(self, query: str, at: datetime) -> list[Series]:
         """The value of each series at a moment, or the samples that a range selector names. Raises TryAgain and GiveUp."""

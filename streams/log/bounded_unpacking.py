@@ -1,68 +1,161 @@
-"""Unpacks record batches within a bound. A topic's max.message.bytes bounds what is sent, and gzip makes 700 MB of 700 kB.
+"""Unpacks the content of a record batch, whatever its bytes are, within a bound.
 
-Kafka's two Python clients unpack a batch as a whole, however large it becomes. `guard` gives a client functions that stop at the
-bound, and a stand-in for a batch that is over it: one record without key and value, at the batch's first offset, whose header
-says what was left out. So readers go on behind the batch, and a stage sets the stand-in aside with its place and its size.
+A topic's max.message.bytes bounds what is sent, and gzip makes 700 MB of 700 kB. So each codec stops at `MOST_BYTES`, and at
+`MOST_PIECES` where a piece costs more than its bytes. What is read is what Kafka's own Java client reads, such as gzip with
+something behind it; anything else is an `NotReadable` batch, which says why in words that do not depend on a library's version.
 """
 
 import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import lz4.frame  # type: ignore[import-untyped]  # it ships no types
 import snappy  # type: ignore[import-untyped]  # it ships no types
 import zstandard
-from kafka.errors import CorruptRecordError
-
-from streams.log import header_names
-from streams.log.log_port import LEFT_OUT
 
 MOST_BYTES = 16 << 20
 """Twice the largest record that the topics take; what our own programs write as one batch stays below it."""
-_XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = 16
+MOST_PIECES = 1 << 14
+"""Members of gzip and blocks of xerial's Snappy; Java's writer makes one member, and blocks of 1 KiB or more."""
+
+_GZIP, _DEFLATE, _GZIP_HEADER, _GZIP_TRAILER = b"\x1f\x8b", 8, 10, 8
+_HEADER_SUM, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
+_FIRST_SLICE, _LARGEST_SLICE = 512, 1 << 20
+_XERIAL, _XERIAL_HEADER = b"\x82SNAPPY\x00", 16
+_LZ4, _LZ4_VERSION, _LZ4_LARGEST_ID = b"\x04\x22\x4d\x18", 0x40, (4, 5, 6, 7)
+_ALONE, _BLOCK_SUM, _CONTENT_SIZE, _RESERVED = 0x20, 0x10, 0x08, 0x03
 
 
-class UnpacksTooLarge(Exception):  # said by what it does
+class NotReadable(Exception):  # said by what it does
+    """What a batch cannot be read for, as the rest of a sentence that begins with the batch."""
+
+
+class UnpacksTooLarge(NotReadable):
     """A batch has more than `MOST_BYTES` when it is unpacked."""
+
+    def __init__(self) -> None:
+        super().__init__(f"has more than {MOST_BYTES} bytes unpacked")
+
+
+def unpacked(codec: int, content: bytes) -> bytes:
+    """The records of a batch whose attributes name this codec. Raises NotReadable."""
+    if codec == 0:
+        return content
+    if codec not in _UNPACKERS:
+        raise NotReadable(f"is packed in a way that has no name: {codec}")
+    return _UNPACKERS[codec](content)
 
 
 def gunzip(payload: bytes) -> bytes:
-    """GZIP, of one member or several."""
-    out, rest = bytearray(), bytes(payload)
-    while rest:
-        member = zlib.decompressobj(wbits=31)
-        out += _bounded(member.decompress(rest, MOST_BYTES + 1 - len(out)), so_far=len(out))
-        rest = member.unused_data
-    return bytes(out)
+    """GZIP, of one member or several. As in java.util.zip.GZIPInputStream, what is no header behind a member ends the reading."""
+    payload, out = bytes(payload), bytearray()
+    at = _after_gzip_header(payload, 0)
+    if at is None:
+        raise _not("gzip")
+    for _ in range(MOST_PIECES):
+        following = _after_gzip_header(payload, _inflate(payload, at, out))
+        if following is None:
+            return bytes(out)
+        at = following
+    raise NotReadable(f"has more than {MOST_PIECES} members of gzip")
 
 
 def unsnappy(payload: bytes) -> bytes:
-    """Snappy, as it is or in the blocks of xerial's Java library. Each block says its size before it is unpacked."""
+    """Snappy, as it is or in the blocks of xerial's Java library. Each block says its size before it is unpacked.
+
+    As in that library a header may come again between blocks, and up to three bytes behind the last block are nothing.
+    """
     payload = bytes(payload)
-    if not payload.startswith(_XERIAL):
+    if not payload.startswith(_XERIAL) or len(payload) < _XERIAL_HEADER:
         return _block(payload, so_far=0)
     out, at = bytearray(), _XERIAL_HEADER
-    while at < len(payload):
-        size = int.from_bytes(payload[at : at + 4])
-        out += _block(payload[at + 4 : at + 4 + size], so_far=len(out))
-        at += 4 + size
-    return bytes(out)
+    for _ in range(MOST_PIECES):
+        if at + 4 > len(payload):
+            return bytes(out)
+        if payload.startswith(_XERIAL[:4], at):
+            at += _XERIAL_HEADER
+            continue
+        end = at + 4 + int.from_bytes(payload[at : at + 4])
+        if end > len(payload):
+            raise _not("snappy")
+        out += _block(payload[at + 4 : end], so_far=len(out))
+        at = end
+    raise NotReadable(f"has more than {MOST_PIECES} blocks of snappy")
 
 
 def unlz4(payload: bytes) -> bytes:
-    """One frame of LZ4."""
-    return _bounded(lz4.frame.LZ4FrameDecompressor().decompress(bytes(payload), max_length=MOST_BYTES + 1))
+    """One frame of LZ4. As in Kafka's Lz4BlockInputStream neither the size nor the checksum of the whole content counts.
+
+    The library would insist on both, so it gets the frame with a header of its own, which names neither.
+    """
+    payload = bytes(payload)
+    flags, largest = payload[4:5] or b"\0", payload[5:6] or b"\0"
+    size_id = largest[0] >> 4
+    if not payload.startswith(_LZ4) or flags[0] & 0xC0 != _LZ4_VERSION or flags[0] & _RESERVED or size_id not in _LZ4_LARGEST_ID:
+        raise _not("lz4")
+    context, unpacker = lz4.frame.create_compression_context(), lz4.frame.LZ4FrameDecompressor()
+    linked, summed = not flags[0] & _ALONE, bool(flags[0] & _BLOCK_SUM)
+    header = lz4.frame.compress_begin(context, block_size=size_id, block_linked=linked, block_checksum=summed)
+    blocks = memoryview(payload)[15 if flags[0] & _CONTENT_SIZE else 7 :]
+    try:
+        found = bytes(unpacker.decompress(header + blocks, max_length=MOST_BYTES + 1))
+    except RuntimeError as error:
+        raise _not("lz4") from error
+    if not unpacker.eof and len(found) <= MOST_BYTES:
+        raise _not("lz4")
+    return _bounded(found)
 
 
 def unzstd(payload: bytes) -> bytes:
     """Zstandard, of one frame or several."""
-    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(bytes(payload)), read_across_frames=True) as reader:
-        return _bounded(reader.read(MOST_BYTES + 1))
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(bytes(payload)), read_across_frames=True) as reader:
+            return _bounded(reader.read(MOST_BYTES + 1))
+    except zstandard.ZstdError as error:
+        raise _not("zstd") from error
+
+
+def _after_gzip_header(payload: bytes, at: int) -> int | None:
+    """Where the data of a member begins whose header stands at `at`; None for what is no header (RFC 1952, 2.3)."""
+    begin, flags = at, payload[at + 3 : at + 4]
+    if not payload.startswith(_GZIP, at) or payload[at + 2 : at + 3] != bytes([_DEFLATE]) or not flags:
+        return None
+    at += _GZIP_HEADER
+    if flags[0] & _EXTRA:
+        at += 2 + int.from_bytes(payload[at : at + 2], "little")
+    for text in (_NAME, _COMMENT):
+        if flags[0] & text:
+            at = payload.find(b"\0", at) + 1 or len(payload) + 1
+    if flags[0] & _HEADER_SUM:
+        told = int.from_bytes(payload[at : at + 2], "little")
+        if told != zlib.crc32(memoryview(payload)[begin:at]) & 0xFFFF:
+            return None
+        at += 2
+    return at if at <= len(payload) else None
+
+
+def _inflate(payload: bytes, at: int, out: bytearray) -> int:
+    """Put the data of a member behind `out`; returns where its trailer ends. The time is linear in what is read and made.
+
+    What zlib has not used it copies, so it gets a member in slices that grow: a short member costs a short copy.
+    """
+    member, view, begin, size = zlib.decompressobj(wbits=-15), memoryview(payload), len(out), _FIRST_SLICE
+    while not member.eof:
+        piece = view[at : at + size]
+        if not piece:
+            raise _not("gzip")
+        try:
+            out += member.decompress(piece, MOST_BYTES + 1 - len(out))
+        except zlib.error as error:
+            raise _not("gzip") from error
+        if len(out) > MOST_BYTES:
+            raise UnpacksTooLarge
+        at, size = at + len(piece), min(2 * size, _LARGEST_SLICE)
+    at -= len(member.unused_data)
+    trailer = zlib.crc32(memoryview(out)[begin:]).to_bytes(4, "little") + (len(out) - begin).to_bytes(4, "little")
+    if not payload.startswith(trailer, at):
+        raise _not("gzip")
+    return at + _GZIP_TRAILER
 
 
 def _block(block: bytes, *, so_far: int) -> bytes:
@@ -74,114 +167,20 @@ def _block(block: bytes, *, so_far: int) -> bytes:
             break
     if so_far + size > MOST_BYTES:
         raise UnpacksTooLarge
-    return bytes(snappy.decompress(block))
+    try:
+        return bytes(snappy.decompress(block))
+    except snappy.UncompressError as error:
+        raise _not("snappy") from error
 
 
-def _bounded(data: bytes, *, so_far: int = 0) -> bytes:
-    if so_far + len(data) > MOST_BYTES:
+def _bounded(data: bytes) -> bytes:
+    if len(data) > MOST_BYTES:
         raise UnpacksTooLarge
     return data
 
 
-_UNPACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip_decode": gunzip,
-    "snappy_decode": unsnappy,
-    "lz4_decode": unlz4,
-    "zstd_decode": unzstd,
-}
+def _not(codec: str) -> NotReadable:
+    return NotReadable(f"says that it is packed with {codec}, and cannot be unpacked")
 
 
-def guard(fetcher: ModuleType, record_formats: Sequence[ModuleType]) -> None:
-    """Give a client's modules the bound: where it unpacks (`record_formats`), and where it takes what was fetched apart."""
-    for module in record_formats:
-        for name, unpack in _UNPACKERS.items():
-            if hasattr(module, name):
-                setattr(module, name, unpack)
-    plain: Any = fetcher
-    plain.MemoryRecords = guarded(plain.MemoryRecords)
-
-
-def guarded(records: Any) -> "_Guarded":
-    """A client's class of fetched records, within the bound."""
-    return records if isinstance(records, _Guarded) else _Guarded(records)
-
-
-class _Guarded:
-    """Stands for a client's class of fetched records."""
-
-    def __init__(self, records: Callable[[bytes], Any]) -> None:
-        self._records = records
-
-    def __call__(self, buffer: bytes) -> "_Records":
-        return _Records(self._records(buffer), buffer)
-
-
-class _Records:
-    """What was fetched, batch by batch."""
-
-    def __init__(self, records: Any, buffer: bytes) -> None:
-        self._records, self._buffer, self._at = records, buffer, 0
-
-    @property
-    def fetched(self) -> bytes:
-        """All of it, as it came."""
-        return bytes(self._buffer)
-
-    def next_batch(self) -> "_Batch | None":
-        batch, at = self._records.next_batch(), self._at
-        if batch is None:
-            return None
-        end = self._at = header_names.end_of_batch(self._buffer, at)
-        return _Batch(batch, lambda: bytes(self._buffer[at:end]))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._records, name)
-
-
-class _Batch:
-    """One batch, which unpacks when it is iterated. `as_fetched` gives its bytes."""
-
-    def __init__(self, batch: Any, as_fetched: Callable[[], bytes]) -> None:
-        self._batch, self._as_fetched = batch, as_fetched
-
-    def __iter__(self) -> Iterator[Any]:
-        read = 0
-        try:
-            for record in self._batch:
-                read += 1
-                yield record
-        except UnpacksTooLarge:
-            yield _stand_in(self._batch)
-        except (UnicodeDecodeError, CorruptRecordError) as error:
-            if not isinstance(error, UnicodeDecodeError) and not isinstance(error.__context__, UnicodeDecodeError):
-                raise
-            yield from islice(header_names.records(self._as_fetched()), read, None)
-
-    def __next__(self) -> Any:
-        return next(self._batch)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._batch, name)
-
-
-@dataclass(frozen=True, slots=True)
-class _StandIn:
-    """A record with the attributes that both clients ask for."""
-
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    headers: Sequence[tuple[str, bytes]] = field(default_factory=tuple)
-    key: bytes | None = None
-    value: bytes | None = None
-    checksum: int | None = None
-    size_in_bytes: int = 0
-
-    def validate_crc(self) -> bool:
-        """The batch's was looked at."""
-        return True
-
-
-def _stand_in(batch: Any) -> _StandIn:
-    sentence = f"the batch of offsets {batch.base_offset} to {batch.next_offset - 1} has more than {MOST_BYTES} bytes unpacked"
-    return _StandIn(batch.base_offset, batch.max_timestamp, batch.timestamp_type, [(LEFT_OUT, sentence.encode())])
+_UNPACKERS: Mapping[int, Callable[[bytes], bytes]] = {1: gunzip, 2: unsnappy, 3: unlz4, 4: unzstd}

@@ -13,13 +13,12 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
-from kafka.record import default_records, legacy_records
 
-from streams.log import bounded_unpacking
+from streams.log import record_batches
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
 from streams.log.log_port import MAX_RECORD_BYTES, Positions, Record
 
-bounded_unpacking.guard(kafka.consumer.fetcher, (default_records, legacy_records))
+record_batches.guard(kafka.consumer.fetcher)
 
 Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
 

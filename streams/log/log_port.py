@@ -16,8 +16,11 @@ Headers = tuple[tuple[str, bytes], ...]
 Positions = Mapping[tuple[str, int], int]
 """(topic, partition) to the next offset wanted."""
 
-LEFT_OUT = "ullage-left-out"
-"""The header of a record that stands for what a log could not hand out. Its value is a sentence; key and value are None."""
+LEFT_OUT, LEFT_OUT_TO = "ullage-left-out", "ullage-left-out-to"
+"""The headers of a record that stands for what a log could not hand out: a sentence, and the last offset that it stands for.
+
+Key and value are None. What comes from Kafka has these headers only from us.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,16 @@ class Record:
         return Place(self.topic, self.partition, self.offset)
 
     @property
+    def last_offset(self) -> int:
+        """Up to where this is all that there is: the record's own offset, unless it stands for others behind it as well."""
+        told = next((value for name, value in self.headers if name == LEFT_OUT_TO), b"") if self.value is None else b""
+        return max(self.offset, int(told)) if told.isdigit() else self.offset
+
+    @property
     def size(self) -> int:
         """About how much memory it needs, in bytes."""
-        return len(self.key or b"") + len(self.value or b"") + 100
+        headers = sum([len(name) + len(value) for name, value in self.headers])
+        return len(self.key or b"") + len(self.value or b"") + headers + 100
 
 
 MAX_RECORD_BYTES = 8 << 20

@@ -15,6 +15,7 @@ import numpy as np
 
 from streams.broker import Broker, BrokerSettings
 from tests.bench import (
+    hostile_batches,
     hostile_nodes,
     hostile_tenant,
     measure,
@@ -145,6 +146,7 @@ async def main(only: int | None, profile: str | None) -> Results:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))
     if not profile and only is None:
         node_scaling.measure(partial(put, results))
+        hostile_batches.measure(partial(put, results))
         hostile_nodes.measure(partial(put, results))
         updater_pass.measure(partial(put, results))
     return results

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench import hostile_nodes, hostile_tenant, node_scaling, updater_pass, vertical
+from tests.bench import hostile_batches, hostile_nodes, hostile_tenant, node_scaling, updater_pass, vertical
 
 pytestmark = pytest.mark.slow
 
@@ -64,3 +64,9 @@ def test_hostile_objects_of_a_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Figures()
     hostile_tenant.measure(found.put)
     assert len(found.values) >= len(hostile_tenant.CASES)
+
+
+def test_hostile_batches() -> None:
+    found = Figures()
+    hostile_batches.measure(found.put, 10_000)
+    assert len(found.values) == len(hostile_batches.CASES)

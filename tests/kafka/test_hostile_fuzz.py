@@ -1,7 +1,11 @@
-"""Records with anything in them, through a real Kafka: each is folded or set aside by every stage that reads it."""
+"""Records with anything in them, in batches of every codec, well made or not, through a real Kafka: each is folded or set aside.
+
+By every stage that reads it: what no client can read of a batch counts as the one record that stands for it.
+"""
 
 import random
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +15,14 @@ import pytest
 from agents.pipeline import stages, ticked_topics
 from agents.settings.tree import Settings
 from streams.codec.event_codec import tick_number
+from streams.log.bounded_unpacking import MOST_BYTES, MOST_PIECES
+from streams.log.log_port import NewRecord
+from streams.log.record_format import MOST_HEADERS
 from streams.topics import Topics
 from tests.support.hostile_site import Site
 from tests.support.log_conformance import read_all
 from tests.support.poison import Poison
+from tests.support.raw_batches import PACKERS, batch, checked_lz4, produce, record, xerial
 
 RECORDS, AT_ONCE = 200_000, 10_000
 PARTITIONS = 2
@@ -38,21 +46,67 @@ def recorded(site: Site, name: str, partition: int) -> int:
     return before.count(False)
 
 
+def packed(chance: random.Random, records: list[NewRecord]) -> tuple[bytes, int]:
+    """A batch of these that a broker takes, and how many records are found in it."""
+    place, count = chance.randrange(len(records)), len(records)
+    kind = chance.choice(["good"] * 6 + ["tail", "checksum", "offset", "size", "headers", "pieces", "large"])
+    bad = {
+        "offset": lambda r: record(place - 1, r.key, r.value),
+        "size": lambda r: record(place, r.key, r.value, size_lie=-1),
+        "headers": lambda r: record(place, r.key, r.value, [(b"", b"")] * (MOST_HEADERS + 1)),
+        "large": lambda r: record(place, r.key, bytes(MOST_BYTES)),
+    }
+    content = b"".join(
+        bad[kind](r) if kind in bad and n == place else record(n, r.key, r.value, [(name.encode(), v) for name, v in r.headers])
+        for n, r in enumerate(records)
+    )
+    codec, pack = chance.choice([each for name, each in PACKERS.items() if kind == "good" or name != "plain"])
+    found = {"offset": place + 1, "size": place + 1, "headers": place + 1, "pieces": 1, "large": 1}.get(kind, count)
+    if kind == "offset":
+        codec, pack = PACKERS["plain"]  # in others a broker looks at offsets
+    elif kind == "large":
+        codec, pack = PACKERS["gzip"]
+    sent = pack(content)
+    if kind == "tail":
+        codec, pack = PACKERS[chance.choice(["gzip", "lz4"])]
+        sent = pack(content) + chance.choice([bytes(16), chance.randbytes(20)])
+    elif kind == "checksum":
+        codec, sent = 3, checked_lz4(content)[:-1] + b"?"
+    elif kind == "pieces":
+        codec, sent = 2, xerial(b"") + b"\0\0\0\1\0" * MOST_PIECES + xerial(content)[16:]
+    return batch(sent, codec, count, at=round(time.time() * 1000)), found
+
+
+def send(site: Site, broker: str, chance: random.Random, records: list[NewRecord]) -> Counter[str]:
+    """Write records in batches of up to 200; returns how many records can be found in each topic."""
+    places = defaultdict(list)
+    for each in records:
+        places[each.topic, each.partition].append(each)
+    found: Counter[str] = Counter()
+    for (topic, partition), there in places.items():
+        while there:
+            size = chance.randint(1, 200)
+            raw, count = packed(chance, there[:size])
+            assert produce(broker, topic, partition, raw) == 0
+            found[site.topics.short(topic)] += count
+            del there[:size]
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_record_of_a_fuzz_is_folded_or_set_aside(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
     site = Site(broker, topics_made(partitions=PARTITIONS), tmp_path)
     reads = {stage.name: stage.reads for stage in stages(Settings())}
-    record = Poison(site.topics).anything(random.Random(20), *ticked_topics())
+    chance = random.Random(20)
+    poisoned = Poison(site.topics).anything(chance, *ticked_topics())
     try:
         for worker in ("one", "other"):
             site.start(worker)
         site.commands.wait(lambda: opened(site) == dict.fromkeys(reads, PARTITIONS), 240, "the workers have their partitions")
         put = Counter({name: written(site, name) for name in ticked_topics()})  # the rules that the first of them wrote
         for _ in range(RECORDS // AT_ONCE):
-            batch = [replace(record(), partition=number % PARTITIONS) for number in range(AT_ONCE)]
-            put.update(site.topics.short(each.topic) for each in batch)
-            site.log.append(batch)
+            put += send(site, broker, chance, [replace(poisoned(), partition=n % PARTITIONS) for n in range(AT_ONCE)])
             site.tick()
 
         def wanted() -> Counter[str]:

@@ -106,9 +106,9 @@ class MetricsApiScene:
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
         self.view = MetricsView(LogContext.of(self.log, self.topics, CLUSTER))
-        served = ServedMetrics(CLUSTER, self.view.latest)
-        self.view.feed(served)
-        self.endpoint = MetricsEndpoint(served, self, not_ready=self.view.reasons, now=lambda: self.now)
+        self.served = ServedMetrics(CLUSTER, self.view.latest)
+        self.view.feed(self.served)
+        self.endpoint = MetricsEndpoint(self.served, self, not_ready=self.view.reasons, now=lambda: self.now)
         self.authority = Authority.make(self.folder, "front")
         self.endpoint.trust = FrontProxyTrust(self.authority.file.read_bytes(), ("aggregator",), ("X-Remote-User",))
         self.holder = CertificateHolder(asks_clients=True)

@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -86,3 +87,65 @@ def test_a_terminal_gets_text_instead_of_json() -> None:
     logging_setup.ended(logging_setup.set_up("worker", stream=out, colours=True), code=0, reason="asked to")
     assert "process ended" in out.getvalue()
     assert not out.getvalue().startswith("{")
+
+
+EVIL = "a\n2026-01-01T00:00:00Z [info     ] forged\r\x1b[2J\u202e"
+
+
+def _coloured(out: io.StringIO) -> list[str]:
+    """The lines, without the colours that are ours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
+
+
+def test_what_others_wrote_stays_on_its_line_and_commands_no_terminal() -> None:
+    for write in (
+        lambda log: log.info("event", value=EVIL),
+        lambda log: log.warning(EVIL),
+        lambda log: log.info("event", **{EVIL: 1}),
+        lambda log: log.info("event", values=[EVIL], named={EVIL: EVIL}, strange=Strange()),
+        lambda _log: logging.getLogger(f"kafka.{EVIL}").warning("of a library: %s", EVIL),
+    ):
+        out = io.StringIO()
+        write(logging_setup.set_up("worker", stream=out, colours=True))
+        (line,) = _coloured(out)
+        assert "forged" in line
+        assert not {"\x1b", "\r", "\u202e"} & set(line)
+
+
+class Strange:
+    """Something with a text of its own."""
+
+    def __repr__(self) -> str:
+        return EVIL
+
+
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+def test_a_traceback_keeps_its_lines_and_no_line_of_it_looks_like_one_of_ours() -> None:
+    out = io.StringIO()
+    log = logging_setup.set_up("worker", stream=out, colours=True)
+    try:
+        fail(EVIL)
+    except ValueError as error:
+        logging_setup.failed(log, doing="counting", error=error)
+    first, *others = _coloured(out)
+    assert "failure" in first
+    assert any("in test_a_traceback" in line for line in others)
+    assert all(line.startswith(("    ", "Traceback")) for line in others)
+    assert not {"\x1b", "\r", "\u202e"} & set("".join([first, *others]))
+
+
+@pytest.mark.parametrize("colours", [False, True])
+def test_no_line_shows_the_password_of_a_url(*, colours: bool) -> None:
+    out = io.StringIO()
+    log = logging_setup.set_up("source", stream=out, colours=colours)
+    logging.getLogger("urllib3").warning("retrying %s", "https://u:pass/hunter2@h/x")
+    log.warning("asking 'https://u:hunter2@h' failed", url="https://h/?token=hunter2")
+    try:
+        fail("no route to https://u:a hunter2@h")
+    except ValueError as error:
+        logging_setup.failed(log, doing="asking", error=error)
+    assert "no route to https://" in out.getvalue()
+    assert "hunter2" not in out.getvalue()

@@ -20,7 +20,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log import bounded_unpacking
 from streams.log.bounded_unpacking import MOST_BYTES, UnpacksTooLarge
-from streams.log.log_port import LEFT_OUT, Record
+from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Record
 from streams.topics import Topics
 
 
@@ -92,7 +92,7 @@ def test_in_both_clients_a_stand_in_takes_the_place_of_a_batch_that_is_too_large
         while records.has_next():
             found += [(each.offset, each.value, list(each.headers)) for each in records.next_batch()]
         sentence = f"the batch of offsets 100 to 101 has more than {MOST_BYTES} bytes unpacked".encode()
-        assert found == [(100, None, [(LEFT_OUT, sentence)]), (102, b"small", [])]
+        assert found == [(100, None, [(LEFT_OUT, sentence), (LEFT_OUT_TO, b"101")]), (102, b"small", [])]
 
 
 def test_a_stand_in_is_a_bad_record_that_says_what_was_left_out() -> None:

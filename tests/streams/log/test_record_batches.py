@@ -13,7 +13,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c
 
 import streams.log.kafka_reader  # noqa: F401  # its import gives the client the bound
-from streams.log import bounded_unpacking
+from streams.log import bounded_unpacking, record_batches
 from streams.log.log_port import Record
 from streams.log.record_batches import RecordsWithoutKey
 
@@ -45,7 +45,7 @@ def batch(records: Sequence[Raw], offset: int, codec: int) -> bytes:
 
 def read(kind: Any, fetched: bytes, start: int = 0) -> tuple[list[Record], int]:
     """The records, and where the next fetch begins."""
-    found = kind(start, TP, bounded_unpacking.guarded(MemoryRecords)(fetched))
+    found = kind(start, TP, record_batches.guarded(MemoryRecords)(fetched))
     taken = found.take(None)
     records = [
         Record(TP.topic, TP.partition, r.offset, r.key, r.value, tuple((n, v or b"") for n, v in r.headers), _time(r))

@@ -1,0 +1,194 @@
+"""Reads the records of one batch as a broker hands it out, whatever its bytes are.
+
+Kafka's two Python clients raise on a batch that they cannot read, each on others, and then for ever; one of them reads past the
+end of its memory. So both get their records from here, and every reader of a log finds the same: the records that Kafka's
+own Java client would find (version 2 of the format, https://kafka.apache.org/documentation/#recordbatch, and the sizes of
+org.apache.kafka.common.utils.ByteUtils), the names of headers with a replacement for what is no text. From the first byte that
+has no meaning on a stand-in takes the place of the rest: one record without key and value, whose header says what was left out.
+So readers go on behind the batch, and a stage sets the stand-in aside with its place.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streams.log import bounded_unpacking
+from streams.log.bounded_unpacking import NotReadable
+from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Headers
+
+HEAD = struct.Struct(">qiibIhiqqqhii")
+"""Base offset, length, epoch, version, checksum, attributes, last offset's delta, first and last time, producer, count."""
+VERSION, CODEC, APPEND_TIME, CONTROL = 2, 0x07, 0x08, 0x20
+MOST_RECORDS = 1 << 16
+"""Of one batch. A record costs a hundred times its bytes when it is packed, and a dead letter if it is nothing."""
+MOST_HEADERS, MOST_HEADERS_IN_ALL = 1_000, 1 << 20
+"""Of one record, and of a batch. Each costs a hundred bytes of memory, and two or fewer in a batch."""
+
+_LENGTH_AT, _BEFORE, _VERSION_AT = 8, 12, 16
+_OLD_TIME_AT, _OLD_HEAD = 18, 26
+_MORE = 0x80
+"""The bit of a byte that says that its number goes on in the next one."""
+_LONG = _MORE | 1
+"""Bits that a size of less than 64 does not have."""
+_INT, _INT_BYTES, _LONG_INT, _LONG_INT_BYTES = (1 << 32) - 1, 5, (1 << 64) - 1, 10
+_NAMES = {
+    name.encode(): name
+    for name in ("content-type", "ce_specversion", "ce_id", "ce_type", "ce_source", "ce_subject", "ce_time", "cause")
+}
+"""Names of headers that need no decoding."""
+
+Fields = tuple[int, int, bytes | None, bytes | None, Headers]
+"""Offset, time in milliseconds, key, value and headers; a header's value that is null is empty."""
+
+
+@dataclass(slots=True)
+class BatchRecord:
+    """A record with the attributes that both clients ask for."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    checksum: int | None = None
+    size_in_bytes: int = 0
+
+    def validate_crc(self) -> bool:
+        """The batch's was looked at."""
+        return True
+
+
+def end_of_batch(fetched: bytes, at: int) -> int:
+    """Where the batch ends that begins at a byte of what was fetched."""
+    return at + _BEFORE + int.from_bytes(bytes(fetched[at + _LENGTH_AT : at + _BEFORE]), signed=True)
+
+
+def records(batch: bytes) -> Iterator[BatchRecord]:
+    """The records of a batch, the last of which may be a stand-in."""
+    kind = int(bool(batch[22] & APPEND_TIME)) if len(batch) >= HEAD.size and batch[_VERSION_AT] == VERSION else 0
+    for offset, at, key, value, headers in fields(batch):
+        yield BatchRecord(offset, at, kind, key, value, headers)
+
+
+def fields(batch: bytes) -> Iterator[Fields]:
+    """The same, as plain fields."""
+    if len(batch) < HEAD.size or batch[_VERSION_AT] != VERSION:
+        yield _old(batch)
+        return
+    head = HEAD.unpack_from(batch)
+    base, last, newest = head[0], head[0] + head[6], head[8]
+    after = base - 1
+    try:
+        for found in _read(bounded_unpacking.unpacked(head[5] & CODEC, batch[HEAD.size :]), head):
+            if not after < found[0] <= last:
+                raise NotReadable("has offsets that are not its own")  # noqa: TRY301  # one place says how far it was read
+            after = found[0]
+            yield found
+    except (NotReadable, IndexError) as error:
+        if after < last:
+            why = str(error) if isinstance(error, NotReadable) else "ends within a record"
+            so_far = f", and is left out from {after + 1} on" if after >= base else ""
+            yield _stand_in(after + 1, last, newest, f"the batch of offsets {base} to {last} {why}{so_far}")
+
+
+def _old(batch: bytes) -> Fields:
+    """What a record of before Kafka 0.11 is: it has no headers, without which there is no event."""
+    offset = int.from_bytes(batch[:8], signed=True)
+    at = int.from_bytes(batch[_OLD_TIME_AT:_OLD_HEAD], signed=True) if batch[_VERSION_AT] == 1 else -1
+    return _stand_in(
+        offset, offset, at, f"the batch at offset {offset} has the format of before Kafka 0.11, which knows no headers"
+    )
+
+
+def _stand_in(offset: int, last: int, at: int, sentence: str) -> Fields:
+    return offset, at, None, None, ((LEFT_OUT, sentence.encode()), (LEFT_OUT_TO, b"%d" % last))
+
+
+def _name(raw: bytes) -> str:
+    """A header's name. Nobody else gives a record the names that say that it stands for others."""
+    name = raw.decode(errors="replace")
+    return f"({name})" if name.startswith(LEFT_OUT) else name
+
+
+def _read(content: bytes, head: tuple[int, ...]) -> Iterator[Fields]:
+    """The records of a batch's content. Raises NotReadable, or IndexError where the content ends."""
+    base, first, last, count = head[0], head[7], head[8] if head[5] & APPEND_TIME else None, head[12]
+    if count > MOST_RECORDS:
+        raise NotReadable(f"has more than {MOST_RECORDS} records")
+    at, end, left = 0, len(content), MOST_HEADERS_IN_ALL
+    for _ in range(count):
+        byte = content[at]
+        size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
+        behind = at + size
+        if behind > end:
+            raise IndexError
+        at += 1  # attributes, which mean nothing
+        byte = content[at]
+        later, at = (byte >> 1, at + 1) if not byte & _LONG else _number(content, at, _LONG_INT_BYTES, _LONG_INT)
+        byte = content[at]
+        delta, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
+        key, at = _bytes(content, at)
+        value, at = _bytes(content, at)
+        headers, at = _headers(content, at)
+        left -= len(headers)
+        if left < 0:
+            raise NotReadable(f"has more than {MOST_HEADERS_IN_ALL} headers")
+        if at != behind:
+            raise NotReadable("has a record of another size than it says")
+        yield base + delta, _time(first + later) if last is None else last, key, value, headers
+
+
+def _headers(content: bytes, at: int) -> tuple[Headers, int]:
+    """Written out, as there are more of these than of anything else. The caller finds a size beyond the end."""
+    byte = content[at]
+    count, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
+    if not 0 <= count <= MOST_HEADERS:
+        raise NotReadable(f"has a record with more than {MOST_HEADERS} headers, or fewer than none")
+    found: list[tuple[str, bytes]] = []
+    for _ in range(count):
+        byte = content[at]
+        size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
+        if size < 0:
+            raise NotReadable("has a header without a name")
+        name = content[at : at + size]
+        at += size
+        byte = content[at]
+        size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
+        end = at + size if size > 0 else at
+        found.append((_NAMES.get(name) or _name(name), content[at:end]))
+        at = end
+    return tuple(found), at
+
+
+def _bytes(content: bytes, at: int) -> tuple[bytes | None, int]:
+    """Bytes after their length, None where it is negative."""
+    byte = content[at]
+    size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
+    if size < 0:
+        return None, at
+    if at + size > len(content):
+        raise IndexError
+    return content[at : at + size], at + size
+
+
+def _int(content: bytes, at: int) -> tuple[int, int]:
+    return _number(content, at, _INT_BYTES, _INT)
+
+
+def _number(content: bytes, at: int, most: int, mask: int) -> tuple[int, int]:
+    """A number in zigzag, seven bits a byte, the lowest first; and where the next thing stands."""
+    whole = 0
+    for place in range(most):
+        byte = content[at]
+        at += 1
+        whole |= (byte & ~_MORE) << 7 * place
+        if byte < _MORE:
+            whole &= mask
+            return (whole >> 1) ^ -(whole & 1), at
+    raise NotReadable(f"has a number of more than {most} bytes")
+
+
+def _time(at: int) -> int:
+    """Milliseconds as Java adds them up: in 64 bits, beyond which it begins anew."""
+    return at if -(1 << 63) <= at < 1 << 63 else (at + (1 << 63)) % (1 << 64) - (1 << 63)
