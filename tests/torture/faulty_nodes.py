@@ -40,6 +40,7 @@ from streams.log_context import LogContext
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.topics import Topics
 from tests.torture import faulty_clock
+from tests.torture.processes import end_with_any_thread
 
 REGION = "eu-central-1"
 POLL = 0.4
@@ -138,6 +139,7 @@ MUTANTS = {"terminates undrained": _undrained, "grows too far": _beyond}
 
 def main() -> None:
     told = json.loads(sys.argv[1])
+    end_with_any_thread()
     os.environ.update(told["environment"])
     read_table()
     DeadlyLog.die, DeadlyLog.role = told["die"], told["role"]
