@@ -1,7 +1,7 @@
 """Which ends of processes nobody provided for: each makes a run WRONG.
 
 A process may end by itself only for a reason that the run brought about and that can be shown: it died on purpose and said so in
-its log, or it ended with code 75 (the log is unavailable) while the broker was away, soon after that, or soon after it was frozen.
+its log, or it ended with code 75 (the log is unavailable) while the broker was away, soon after that, or soon after a freeze.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
