@@ -204,6 +204,26 @@ def test_a_log_verifies_at_any_moment_of_a_worker_at_work(bench: Bench) -> None:
         assert report.ok, report
 
 
+def test_ticks_of_the_future_before_all_others_stop_nothing_and_a_replay_agrees(bench: Bench) -> None:
+    now, hour = time.time_ns() // 1_000_000, 3_600_000
+    worker = bench.worker()
+    wire = bench.topics.wire("oom-events")
+    bad = [now + 24 * hour, *(now + n * 50 * 60_000 for n in range(2, 30))]  # the very first tick, and a walk in small steps
+    bench.log.append([event_codec.tick(wire, 0, number) for number in bad])
+    bench.turn = (now - T0) // 500
+    bench.oom("a", "b", "c", "d")
+    bench.tick()
+    until, report = time.monotonic() + 60, VerificationReport()
+    while time.monotonic() < until and (report.decisions, report.waiting) != (4, 0):
+        time.sleep(0.5)
+        if bench._changelog_there():
+            report = verified(bench)
+    assert (report.ok, report.decisions, report.waiting) == (True, 4, 0), report
+    assert {p: turn - now < 1_000 for (_, p), turn in report.newest.items()} == {0: True, 1: True}
+    assert worker.count("a tick of the future is nothing") == len(bad)
+    assert not worker.dead
+
+
 def test_messages_lost_on_the_way_are_read_again_beside_faust(bench: Bench) -> None:
     bench.worker(skip=0.08)
     for _ in range(10):
