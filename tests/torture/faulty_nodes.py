@@ -47,7 +47,6 @@ POLL = 0.4
 """Seconds of real time between two looks of the source."""
 OPTIONS = RemovalOptions(delay=Seconds(0.4), gone_margin=Seconds(5.0), hooks=Seconds(1.0))
 TIMEOUT = Seconds(3.0)
-chance = random.Random()
 assert boto3, "imported so that a forked process has it"
 
 
@@ -71,7 +70,7 @@ class Deadly:
         return call
 
     def _maybe(self, where: str) -> None:
-        if chance.random() < self._die / 2:
+        if random.random() < self._die / 2:  # seeded anew in each process; a generator of this module would be the same in all
             os.write(2, f"died: {where}\n".encode())
             os._exit(9)
 
