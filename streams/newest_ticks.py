@@ -6,7 +6,7 @@ A tick that lies implausibly far ahead is nothing to those who read from the beg
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from streams.codec.event_codec import latest_tick, tick_number
+from streams.codec.event_codec import is_implausible, latest_tick, tick_number
 from streams.codec.headers import MOST_TICK_AHEAD
 from streams.log.log_port import Log, Record
 
@@ -31,7 +31,7 @@ def newest_of(backwards: Iterable[Record]) -> Record | None:
     timely = False
     for record in backwards:
         number = tick_number(record)
-        if number is None:
+        if number is None or is_implausible(record, number, before=-1):
             continue
         found.append(record)
         timely = timely or record.timestamp_ms < 0 or number - record.timestamp_ms <= MOST_TICK_AHEAD

@@ -1,6 +1,7 @@
 """Runs `ullage export` and `ullage record`: a stretch of the log into one incident file."""
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,8 @@ from agents.processes.progress_line import ProgressLine
 from agents.processes.signals import until_stopped
 from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
+from agents.verify import workers_at_work
+from agents.verify.log_export import copied_topics
 from agents.visible_text import visible_line
 from streams.errors import BadInput
 from streams.incidents import incident_copy, pseudonyms
@@ -23,7 +26,7 @@ from streams.incidents.pseudonyms import Pseudonyms
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.publishing.operator_log import OperatorLog
-from streams.topics import TOPICS, changelog_topic
+from streams.topics import TOPICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,9 @@ def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
         if since is not None and until is not None and until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         whole = since is None and until is None
-        _written(context, settings, file, Stretch(_wires(context, settings, flags, whole=whole), since, until), flags)
+        wires = _wires(context, settings, flags, whole=whole)
+        at_work = workers_at_work.at_work(context, settings.worker.name, stages(settings)) if whole else ()
+        _written(context, file, Stretch(wires, since, until), flags, settings=settings, at_work=sorted(at_work))
 
 
 def record(settings: Settings, file: Path, length: str | None, flags: ExportFlags) -> None:
@@ -59,7 +64,7 @@ def record(settings: Settings, file: Path, length: str | None, flags: ExportFlag
         note("recording" + (" until Ctrl-C" if seconds is None else f" for {length}"))
         with until_stopped():
             threading.Event().wait(seconds)
-        _written(context, settings, file, Stretch(wires, begun), flags)
+        _written(context, file, Stretch(wires, begun), flags, settings=settings)
 
 
 def _require_name(file: Path) -> None:
@@ -82,13 +87,21 @@ def _wires(context: LogContext, settings: Settings, flags: ExportFlags, *, whole
     for name in flags.topics:
         if name not in known:
             raise BadInput(f"--topic '{name}' is none; there are: {', '.join(known)}")
-    wires = [context.topics.wire(name) for name in flags.topics or known]
     if whole and not flags.topics and flags.key_file is None:
-        wires += [changelog_topic(settings.worker.name, stage.name) for stage in stages(settings)]
+        return copied_topics(context, stages(settings), settings.worker.name)
+    wires = [context.topics.wire(name) for name in flags.topics or known]
     return [wire for wire in wires if has_topic(context.log, wire)]
 
 
-def _written(context: LogContext, settings: Settings, file: Path, stretch: Stretch, flags: ExportFlags) -> None:
+def _written(  # noqa: PLR0913  # wired in one place
+    context: LogContext,
+    file: Path,
+    stretch: Stretch,
+    flags: ExportFlags,
+    *,
+    settings: Settings,
+    at_work: Sequence[tuple[str, int]] = (),
+) -> None:
     names = None
     if flags.key_file is not None:
         names = Pseudonyms(pseudonyms.key_of(flags.key_file), settings.topics.prefix, settings.topics.partitions)
@@ -99,7 +112,8 @@ def _written(context: LogContext, settings: Settings, file: Path, stretch: Stret
         line.show(count)
 
     try:
-        manifest = incident_copy.to_file(context, file, stretch, f"ullage {metadata.version('ullage')}", names, progress=progress)
+        made_by = f"ullage {metadata.version('ullage')}"
+        manifest = incident_copy.to_file(context, file, stretch, made_by, names, at_work=at_work, progress=progress)
     finally:
         line.end()
     note(_sentence(manifest, file))

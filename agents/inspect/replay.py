@@ -40,8 +40,13 @@ def _verify(context: LogContext, settings: Settings) -> int:
         raise BadInput(
             "names in this file are pseudonyms, by which workloads belong to other partitions: nothing can be compared"
         )
-    listed = stages(settings)
-    report = compare_with_published(context, listed, committed=committed(context, settings.worker.name, listed))
+    listed, worker = stages(settings), settings.worker.name
+    report = compare_with_published(
+        context,
+        listed,
+        committed=committed(context, worker, listed),
+        again=lambda stage: committed(context, worker, [stage]),
+    )
     for line in report_lines(report):
         data(line)
     if not report.ok:

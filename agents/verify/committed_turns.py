@@ -1,7 +1,7 @@
 """How far workers say that they got, and what they had read by then: their newest good checkpoints, from the changelogs.
 
 A mark is written when every decision up to its turn is durable. So a decision that is missing at the very end is found, too,
-and one that a live worker still has in flight is not taken for missing. A log without changelogs says nothing about either.
+and one that a worker at work still has in flight is not taken for missing. A log without changelogs says nothing about either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from agents.engine import checkpoint_selection
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from agents.newest_checkpoint import newest_checkpoint
+from agents.verify import workers_at_work
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.topics import changelog_topic
@@ -21,23 +22,29 @@ _VERSION = 8
 
 @dataclass(frozen=True, slots=True)
 class CommittedTurn:
-    """The turn up to which everything is published, the input offsets after it, and digests of the inputs if the mark has any."""
+    """The turn up to which everything is published, the input offsets after it, and digests of the inputs if the mark has any.
+
+    `at_work`: a worker is at work on the partition, so later decisions may be in flight.
+    """
 
     turn: int
     positions: Mapping[str, int]
     inputs: InputDigests | None
+    at_work: bool = False
 
 
 def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
     """By stage and partition, how far the workers of this name have published everything."""
-    found = {}
+    found, live = {}, workers_at_work.at_work(context, worker, stages)
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(context.log.partitions(topic) if has_topic(context.log, topic) else 0):
             newest = newest_checkpoint(context, stage, partition, worker, keep=_short).found
             if newest is not None:
                 mark = newest.mark
-                found[stage.name, partition] = CommittedTurn(mark.turn, mark.positions, mark.inputs)
+                found[stage.name, partition] = CommittedTurn(
+                    mark.turn, mark.positions, mark.inputs, (stage.name, partition) in live
+                )
     return found
 
 

@@ -2,12 +2,13 @@
 
 Offsets are taken in an order that a verification needs: changelogs first, then what the last stage of the pipeline wrote, then
 the one before, and inputs last. So every mark finds its decisions, and every decision its inputs. The changelogs go along because
-only the workers' marks say which of the last decisions were in flight.
+only the workers' marks say which of the last decisions were in flight, and the copy says which workers were at work.
 """
 
 from collections.abc import Mapping, Sequence
 
 from agents.engine.stage import Stage
+from agents.verify import workers_at_work
 from streams.log_context import LogContext
 from streams.log_range import RecordImporter, copy_range, has_topic
 from streams.topics import TOPICS, changelog_topic
@@ -19,8 +20,16 @@ def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], 
     `worker` is the name of the worker group, whose changelogs go along where there are any. Topics that an older version did
     not have are left out.
     """
+    wires = copied_topics(context, stages, worker)
+    parts = workers_at_work.at_work(context, worker, stages)
+    copied = copy_range(context.log, to, wires)
+    workers_at_work.note_in_copy(to, parts, {wire: context.log.partitions(wire) for wire in wires})
+    return copied
+
+
+def copied_topics(context: LogContext, stages: Sequence[Stage], worker: str) -> list[str]:
+    """The topics (wire names) that the log has of a whole copy, in the order in which their ends must be looked at."""
     changelogs = [changelog_topic(worker, stage.name) for stage in stages]
     written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
     rest = [context.topics.wire(topic.name) for topic in TOPICS]
-    wires = [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if has_topic(context.log, wire)]
-    return copy_range(context.log, to, wires)
+    return [wire for wire in dict.fromkeys((*changelogs, *written, *rest)) if has_topic(context.log, wire)]

@@ -5,17 +5,17 @@ lifting (see `record_digest`). The published side is read first, into one digest
 replayed, and what was published meanwhile is read. So the replayed inputs reach whatever was published at first, and memory
 holds digests and one stretch of the log, never the values.
 
-Every turn whose ticks are complete must be published in full, to the very end of the log. Only the worker itself can excuse a
-decision that is not there: one of a turn after that of its newest mark (`committed`) may be in flight and counts as waiting.
-The marks also carry digests of what the worker had read, so a changed input is found even where it changed no decision.
+Every turn whose ticks are complete must be published in full, to the very end of the log. Only a worker that is at work can
+excuse a decision that is not there: one of a turn after that of its newest mark may be in flight and counts as waiting. Its marks
+are looked at again when all was replayed, so what it was at then must be there by now. The marks also carry digests of what the
+worker had read, so a changed input is found even where it changed no decision.
 
 Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because its state is
 unknown. An output that was compacted beyond its lag looks as if decisions were missing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from agents import rules_in_log
 from agents.engine.stage import Stage
@@ -28,80 +28,15 @@ from agents.verify.input_comparison import InputComparison
 from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
 from agents.verify.unverifiable_turns import ForeignRules
+from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport, report_lines
 from schemas.ids import TaskSource
-from schemas.times import from_ms
 from streams.codec.event_codec import header
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 
 DEAD_LETTERS = "dead-letters"
-SHOWN = 100
-"""Discrepancies whose text is kept; the rest is only counted."""
-
-Part = tuple[str, int]
-"""Stage and partition."""
-
-
-class DiscrepancyKind(StrEnum):
-    """What can be wrong."""
-
-    MISSING = "missing"
-    DIFFERENT = "different"
-    EXTRA = "extra"
-    INPUTS = "other inputs"
-    TWO_CONTENTS = "two contents under one id"
-    UNREACHABLE = "cannot be verified"
-
-
-@dataclass(frozen=True, slots=True)
-class Discrepancy:
-    """One thing that is wrong, as a sentence that names the place."""
-
-    kind: DiscrepancyKind
-    stage: str
-    partition: int
-    says: str
-
-
-@dataclass(slots=True)
-class VerificationReport:
-    """What was compared, and what is wrong. `newest`: the last turn of each partition that was compared in full.
-
-    `digested`: the inputs (one topic of one partition) that were compared with what a worker had read, up to its newest mark.
-    """
-
-    turns: int = 0
-    decisions: int = 0
-    older: int = 0
-    """Decisions that an older version of their type published; they are among `decisions`."""
-    repeats: int = 0
-    waiting: int = 0
-    forgotten: int = 0
-    digested: int = 0
-    undigested: list[str] = field(default_factory=list)
-    """A sentence for each input of which nobody can say whether it is as the worker read it."""
-    foreign: list[str] = field(default_factory=list)
-    """A sentence for each partition of a stage of which turns were decided by rules that this program does not have."""
-    absent: list[str] = field(default_factory=list)
-    """A sentence for each stage that the log is older than: nothing of it is compared."""
-    newest: dict[Part, int] = field(default_factory=dict)
-    counts: dict[DiscrepancyKind, int] = field(default_factory=dict)
-    discrepancies: list[Discrepancy] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Every recomputed decision is as published, nothing else was published, and nothing was out of reach.
-
-        Turns under rules of another program (`foreign`) were not recomputed.
-        """
-        return not self.counts
-
-    def add(self, discrepancy: Discrepancy, count: int = 1) -> None:
-        """Count it, and keep its text while there is room. `count`: how many records have it."""
-        self.counts[discrepancy.kind] = self.counts.get(discrepancy.kind, 0) + count
-        if len(self.discrepancies) < SHOWN:
-            self.discrepancies.append(discrepancy)
+__all__ = ["Discrepancy", "DiscrepancyKind", "VerificationReport", "report_lines", "verify"]
 
 
 def verify(
@@ -110,11 +45,13 @@ def verify(
     *,
     starts: Mapping[Part, TaskStart] | None = None,
     committed: Mapping[Part, CommittedTurn] | None = None,
+    again: Callable[[Stage], Mapping[Part, CommittedTurn]] | None = None,
 ) -> VerificationReport:
     """Verify every partition of every stage.
 
-    `starts`: where to begin instead of at the first offset. `committed`: how far the workers say that all is published, and
-    what they had read (see `committed_turns`). A partition without an entry must be published to the end of its ticks.
+    `starts`: where to begin instead of at the first offset. `committed`: how far the workers say that all is published, what
+    they had read, and whether they are at work (see `committed_turns`). A partition without a worker at work must be published
+    to the end of its ticks. `again` gives the same of a stage as it is by then, for a log that goes on.
     """
     report, ruled = VerificationReport(), rules_in_log.in_log(context)
     for stage in stages:
@@ -123,7 +60,7 @@ def verify(
             report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
             continue
         foreign = ForeignRules(stage, stage.name in ruled)
-        _StageVerification(context, stage, report, starts or {}, committed or {}, foreign).run()
+        _StageVerification(context, stage, report, starts or {}, committed or {}, again, foreign).run()
     return report
 
 
@@ -157,6 +94,7 @@ class _StageVerification:
     report: VerificationReport
     starts: Mapping[Part, TaskStart]
     committed: Mapping[Part, CommittedTurn]
+    again: Callable[[Stage], Mapping[Part, CommittedTurn]] | None
     foreign: ForeignRules
     published: PublishedRecords = field(init=False)
     unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)
@@ -179,6 +117,8 @@ class _StageVerification:
         while runner.read():
             for task, taken in runner.turns():
                 self._compare(task, taken)
+        if self.again is not None and any(self.unpublished.values()):
+            self.committed = self.again(self.stage)
         published_records.catch_up(self.published, self.context)
         for task in runner.tasks:
             self._settle(task)
@@ -268,10 +208,11 @@ class _StageVerification:
         )
 
     def _settle(self, task: Task) -> None:
-        """At the end: what follows the turn of the worker's newest mark may be in flight; nothing else may."""
+        """At the end: what follows the newest mark of a worker at work may be in flight; nothing else may."""
         part = (self.stage.name, task.partition)
         mark = self.committed.get(part)
-        safe = task.turn if mark is None else min(mark.turn, task.turn)
+        live = mark is not None and mark.at_work
+        safe = min(mark.turn, task.turn) if mark is not None and live else task.turn
         waiting = 0
         for record in self.unpublished[task.partition]:
             entry = self.published.records[record.topic].get(record.id)
@@ -282,6 +223,8 @@ class _StageVerification:
             else:
                 waiting += 1
         self.report.waiting += waiting
+        if mark is not None and mark.turn < task.turn:
+            (self.report.live if live else self.report.dead).append(part)
         if task.partition in self.foreign.since:
             self.report.foreign.append(self.foreign.sentence(task.partition))
         else:
@@ -359,28 +302,3 @@ class _StageVerification:
 
     def _add(self, kind: DiscrepancyKind, partition: int, says: str, count: int = 1) -> None:
         self.report.add(Discrepancy(kind, self.stage.name, partition, says), count)
-
-
-def report_lines(report: VerificationReport) -> Iterator[str]:
-    """The report as plain text: what was compared, how far, and each discrepancy."""
-    yield f"{report.turns} turns and {report.decisions} decisions compared, {report.repeats} repeats with equal bytes"
-    if report.older:
-        yield f"{report.older} of them were published by an older version and compared in the fields that both versions have"
-    for (stage, partition), turn in sorted(report.newest.items()):
-        upto = f"up to turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S})" if turn >= 0 else "nothing published"
-        yield f"{stage}, partition {partition}: {upto}"
-    yield f"{report.digested} inputs are as the workers read them, up to their newest marks"
-    yield from (f"not compared: {says}" for says in report.absent)
-    yield from (f"not proven: {says}" for says in report.undigested)
-    yield from (f"not compared: {says}" for says in report.foreign)
-    if report.waiting:
-        yield f"{report.waiting} decisions of later turns are not published yet: the workers' marks say that they are in flight"
-    if report.forgotten:
-        yield f"{report.forgotten} decisions were published before the first offset that their topic keeps"
-    for discrepancy in report.discrepancies:
-        yield f"{discrepancy.kind}: {discrepancy.stage}, partition {discrepancy.partition}: {discrepancy.says}"
-    for kind, count in report.counts.items():
-        yield f"{kind}: {count} in all"
-    upto = " up to the workers' marks" if report.waiting else ""
-    compared = " that was compared" if report.foreign else ""
-    yield f"every decision{compared}{upto} is as published" if report.ok else "NOT as published"

@@ -114,7 +114,10 @@ def _tick() -> Document:
         "payload": {
             "type": "object",
             "required": ["at"],
-            "properties": {"at": {"type": "integer", "description": "milliseconds since 1970"}},
+            "properties": {
+                "at": {"type": "integer", "description": "milliseconds since 1970"},
+                "simulated": {"type": "boolean", "description": "of a clock whose time is not real time"},
+            },
         },
         "bindings": {"kafka": {"key": {"type": "string", "enum": [_TICK]}, "bindingVersion": _BINDING}},
     }

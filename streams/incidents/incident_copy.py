@@ -55,11 +55,13 @@ def to_file(  # noqa: PLR0913  # wired in one place
     made_by: str,
     names: Pseudonyms | None = None,
     *,
+    at_work: Sequence[tuple[str, int]] = (),
     progress: Callable[[int, int], None] = ignore,
 ) -> IncidentManifest:
     """Write the stretch; what the manifest says. Raises BadInput, LogUnavailable.
 
-    `progress` is told of each record how many there were, and how many offsets there are.
+    `at_work` goes into it: stages and partitions that workers are at work on. `progress` is told of each record how many there
+    were, and how many offsets there are.
     """
     bounds = {wire: _bounds(context, wire, stretch) for wire in stretch.topics}
     tallies = {(w, p): PartitionTally(begin, end) for w, each in bounds.items() for p, (begin, end) in enumerate(each)}
@@ -87,6 +89,7 @@ def to_file(  # noqa: PLR0913  # wired in one place
         "" if names is None else names.fingerprint,
         {},
         {},
+        tuple(at_work),
     )
     return incident_file.write(path, records(), manifest, tallies, lambda: tuple(sorted(clusters)))
 

@@ -37,7 +37,7 @@ class IncidentManifest:
     """The whole file. `topics` are wire names, each with its partitions; `events` counts records by `ce_type`.
 
     `since` and `until` are the stretch in RFC 3339, empty where it had no such end. `pseudonyms` is the fingerprint of the key
-    that names were replaced with, empty if they are as they were.
+    that names were replaced with, empty if they are as they were. `at_work`: stages and partitions that workers were at work on.
     """
 
     made_by: str
@@ -49,6 +49,7 @@ class IncidentManifest:
     pseudonyms: str
     events: Mapping[str, int]
     topics: Mapping[str, tuple[PartitionManifest, ...]]
+    at_work: tuple[tuple[str, int], ...] = ()
 
     @property
     def records(self) -> int:
@@ -77,7 +78,10 @@ class PartitionTally:
 
 def encode(manifest: IncidentManifest) -> str:
     """As JSON."""
-    return orjson.dumps({"version": VERSION, **asdict(manifest)}, option=orjson.OPT_SORT_KEYS).decode()
+    body = {"version": VERSION, **asdict(manifest)}
+    if not manifest.at_work:
+        del body["at_work"]  # as older programs know it
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def decode(data: bytes, path: str) -> IncidentManifest:
@@ -88,6 +92,7 @@ def decode(data: bytes, path: str) -> IncidentManifest:
         if version != VERSION:
             raise BadInput(f"'{path}' is an incident file of version {version}; this program reads version {VERSION}")
         topics = {str(name): tuple(PartitionManifest(**each) for each in body["topics"][name]) for name in body["topics"]}
-        return IncidentManifest(**{**body, "topics": topics, "clusters": tuple(body["clusters"])})
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        at_work = tuple((str(stage), int(partition)) for stage, partition in body.get("at_work", ()))
+        return IncidentManifest(**{**body, "topics": topics, "clusters": tuple(body["clusters"]), "at_work": at_work})
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"the manifest of '{path}' cannot be read: {type(error).__name__}: {error}") from error

@@ -149,6 +149,16 @@ class KafkaLog:
             ends = self._offsets(wanted.values(), OffsetSpec.LATEST) if wanted else {}
         return {place: (begins[tp], ends[tp]) for place, tp in wanted.items()}
 
+    def held_by(self, group: str) -> Collection[tuple[str, int]] | None:
+        """The partitions that the members of a consumer group hold now; None while they share them out anew."""
+        with translated_errors(self.where, f"asking who is in group '{group}'"):
+            found = self._open_admin().describe_groups([group])[group]
+        members = found["members"]
+        if any(not member["member_assignment"] for member in members):
+            return None
+        assigned = [each for member in members for each in member["member_assignment"]["assigned_partitions"]]
+        return {(each["topic"], partition) for each in assigned for partition in each["partitions"]}
+
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
         return self._offset(topic, partition, OffsetSpec.EARLIEST)

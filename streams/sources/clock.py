@@ -1,10 +1,10 @@
 """The clock source: appends a tick to every partition of every topic that a stage reads, once each period.
 
 The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves: they
-append the same bytes, and a tick that is not above the last one counts for nothing. A clock that runs ahead would do harm: stages
-would act on its tick, and every honest tick would count for nothing until time has caught up. So before its first tick, now and
-then after that, and whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two
-are too far apart.
+append the same bytes, and a tick that is not above the last one counts for nothing. A clock whose time is not real time marks its
+ticks, because these may lie far ahead of the log's own time. A clock that runs ahead would do harm: stages would act on its tick,
+and every honest tick would count for nothing until time has caught up. So before its first tick, now and then after that, and
+whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two are too far apart.
 """
 
 import time
@@ -35,6 +35,11 @@ class TimeBase:
     anchor: int = 0
     speed: float = 1.0
 
+    @property
+    def is_real(self) -> bool:
+        """Whether event time is real time."""
+        return self.origin == self.anchor and self.speed == 1.0
+
     def event(self, wall: int) -> int:
         """Event time at a wall time."""
         return self.origin + int((wall - self.anchor) * self.speed)
@@ -61,9 +66,13 @@ class ClockTiming:
             raise BadInput(f"clock.speed is {self.base.speed}, but must be above 0")
 
 
-def ticks(topics: Topics, names: Iterable[str], number: int) -> list[NewRecord]:
-    """The tick `number` for every partition of the topics with these short names: all that some stage reads."""
-    return [event_codec.tick(topics.wire(name), p, number) for name in names for p in range(topics.partitions)]
+def ticks(topics: Topics, names: Iterable[str], number: int, *, simulated: bool = True) -> list[NewRecord]:
+    """The tick `number` for every partition of the topics with these short names: all that some stage reads.
+
+    `simulated`: event time is not real time.
+    """
+    places = [(topics.wire(name), p) for name in names for p in range(topics.partitions)]
+    return [event_codec.tick(*place, number, simulated=simulated) for place in places]
 
 
 class Clock:
@@ -119,7 +128,7 @@ class Clock:
         number = self._due(wall)
         if number <= self._last:
             return None
-        self._log.append(ticks(self._topics, self._ticked, number))
+        self._log.append(ticks(self._topics, self._ticked, number, simulated=not self._timing.base.is_real))
         self._last = number
         return number
 

@@ -12,11 +12,16 @@ from pathlib import Path
 import pytest
 
 from agents.cli import run
+from agents.pipeline import stages
+from agents.settings.tree import Settings
+from agents.verify.committed_turns import committed
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import DecisionId
+from streams import newest_ticks
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
+from streams.log_context import LogContext
 from streams.log_range import read_range
 from streams.topics import Topics
 from tests.support.commands import Commands
@@ -69,6 +74,17 @@ def recovered(commands: Commands, name: str) -> bool:
     return '"recovered"' in commands.said(name)
 
 
+def level(broker: str, topics: Topics) -> bool:
+    """Whether the marks of all partitions name the newest tick."""
+    listed = stages(Settings())
+    with KafkaLog(KafkaConnection(broker)) as log:
+        newest = [newest_ticks.newest_tick(log, topics.wire("policies"), p) for p in range(topics.partitions)]
+        marks = committed(LogContext.of(log, topics), topics.prefix, listed)
+    last = {p: None if tick is None else tick_number(tick) for p, tick in enumerate(newest)}
+    parts = [(stage.name, p) for stage in listed for p in range(topics.partitions)]
+    return all(part in marks and marks[part].turn == last[part[1]] for part in parts)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_other_rules_take_over_at_one_turn_under_load_with_two_workers_and_back(
@@ -98,7 +114,11 @@ def test_other_rules_take_over_at_one_turn_under_load_with_two_workers_and_back(
     assert [len(rows) for rows in cited] == [3, 3]
     assert cited[0] == cited[1]
     assert cited[0][0] == cited[0][2] != cited[0][1]
-    for name in ("clock", "load", "one by 0.15", "two by 0.15"):
+    for name in ("clock", "load"):
+        commands.running[name].terminate()
+        commands.running[name].wait(30)
+    commands.wait(partial(level, broker, topics), 60, "all turns are taken and marked")
+    for name in ("one by 0.15", "two by 0.15"):
         commands.running[name].terminate()
         commands.running[name].wait(30)
     said = run(["replay", "--verify", *wanted, *here])

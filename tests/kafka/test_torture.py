@@ -6,8 +6,7 @@ import dataclasses
 import pytest
 
 from streams.broker import JarsUnavailable
-from tests.torture.mutant_runs import is_found, worker_run
-from tests.torture.mutant_workers import IN_WORKERS
+from tests.torture.mutant_runs import WORKER_RUNS, is_found, worker_run
 from tests.torture.recomputation import Report
 from tests.torture.torture_options import SHORT, TortureOptions
 from tests.torture.torture_run import run
@@ -28,7 +27,7 @@ def test_state_decisions_and_acts_equal_those_recomputed_from_the_log_after_a_mi
     assert report.figures["decisions"] > 500
 
 
-@pytest.mark.parametrize("mutant", IN_WORKERS)
-def test_the_torture_finds_a_worker_that_is_wrong(mutant: str) -> None:
-    report = tortured(worker_run(8, mutant))
-    assert is_found(mutant, report.wrong), report
+@pytest.mark.parametrize("mutants", WORKER_RUNS, ids=", ".join)
+def test_the_torture_finds_a_worker_that_is_wrong(mutants: tuple[str, ...]) -> None:
+    report = tortured(worker_run(8, mutants))
+    assert [mutant for mutant in mutants if not is_found(mutant, report.wrong)] == [], report

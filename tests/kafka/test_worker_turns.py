@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from agents.verify.committed_turns import committed
+from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName, Workload
 from streams.admin import topic_admin
@@ -153,6 +155,73 @@ def test_two_workers_share_the_partitions_and_one_takes_over_after_sigterm(bench
     last = T0 + 500 * bench.turn
     marks = committed(LogContext.of(bench.log, bench.topics), bench.topics.prefix, (sums_stage.STAGE,))
     assert {part: mark.turn for part, mark in marks.items()} == {("sums", 0): last, ("sums", 1): last}
+
+
+def verified(bench: Bench) -> VerificationReport:
+    context, listed = LogContext.of(bench.log, bench.topics), (sums_stage.STAGE,)
+    marks = committed(context, bench.topics.prefix, listed)
+    return verify(context, listed, committed=marks, again=lambda stage: committed(context, bench.topics.prefix, [stage]))
+
+
+def test_what_a_worker_has_in_flight_is_missing_as_soon_as_it_is_gone_for_good(bench: Bench) -> None:
+    worker = bench.worker()
+    bench.oom("a", "b")
+    bench.tick()
+    assert bench.settled().exact
+    worker.send(signal.SIGSTOP)
+    bench.oom("a", "b", "c")
+    bench.tick()
+    live = verified(bench)
+    assert (live.ok, live.waiting) == (True, 3), live
+    assert f"workers are at work on sums {', '.join(str(p) for _, p in live.live)}" in "\n".join(report_lines(live))
+    worker.kill()
+    held = bench.log.held_by
+    until = time.monotonic() + 60
+    while held(bench.topics.prefix) != set() and time.monotonic() < until:
+        time.sleep(0.5)
+    dead = verified(bench)
+    assert (dead.counts, dead.waiting) == ({DiscrepancyKind.MISSING: 3}, 0), dead
+    key = Workload("c", "ns", "Deployment", "c").key
+    partition = bench.topics.partition_of(key)
+    (of_c,) = [each for each in dead.discrepancies if key in each.says]
+    assert of_c.partition == partition
+    assert f"is not in '{bench.topics.wire('recommendations')}' partition {partition}, " in of_c.says
+    assert "nobody is at work on sums" in "\n".join(report_lines(dead))
+    worker.start()
+    assert bench.settled().exact
+    assert verified(bench).ok
+
+
+def test_a_log_verifies_at_any_moment_of_a_worker_at_work(bench: Bench) -> None:
+    bench.worker()
+    bench.oom("a")
+    bench.tick()
+    assert bench.settled().exact
+    for _ in range(5):
+        bench.oom("a", "b", "c", "d")
+        bench.tick(3)
+        report = verified(bench)
+        assert report.ok, report
+
+
+def test_ticks_of_the_future_before_all_others_stop_nothing_and_a_replay_agrees(bench: Bench) -> None:
+    now, hour = time.time_ns() // 1_000_000, 3_600_000
+    worker = bench.worker()
+    wire = bench.topics.wire("oom-events")
+    bad = [now + 24 * hour, *(now + n * 50 * 60_000 for n in range(2, 30))]  # the very first tick, and a walk in small steps
+    bench.log.append([event_codec.tick(wire, 0, number) for number in bad])
+    bench.turn = (now - T0) // 500
+    bench.oom("a", "b", "c", "d")
+    bench.tick()
+    until, report = time.monotonic() + 60, VerificationReport()
+    while time.monotonic() < until and (report.decisions, report.waiting) != (4, 0):
+        time.sleep(0.5)
+        if bench._changelog_there():
+            report = verified(bench)
+    assert (report.ok, report.decisions, report.waiting) == (True, 4, 0), report
+    assert {p: turn - now < 1_000 for (_, p), turn in report.newest.items()} == {0: True, 1: True}
+    assert worker.count("a tick of the future is nothing") == len(bad)
+    assert not worker.dead
 
 
 def test_messages_lost_on_the_way_are_read_again_beside_faust(bench: Bench) -> None:

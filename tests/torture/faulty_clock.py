@@ -38,7 +38,7 @@ async def main(told: dict) -> None:
         sent = []
         for place in places:
             for n in numbers(chance, number, period, told["faults"]):
-                r = event_codec.tick(*place, n)
+                r = event_codec.tick(*place, n, simulated=True)
                 sent.append(await producer.send(r.topic, key=r.key, value=r.value, partition=r.partition))
         await asyncio.gather(*sent)
 

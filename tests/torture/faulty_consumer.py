@@ -40,6 +40,7 @@ from streams.log_context import LogContext
 from streams.topics import Topics
 from tests.torture import mutant_consumers
 from tests.torture.mutant_consumers import Parts
+from tests.torture.processes import end_with_any_thread
 
 LEASE_TIMEOUT = Seconds(3.0)
 chance = random.Random()
@@ -118,6 +119,7 @@ def consumers(told: Mapping[str, Any], cluster: Mapping[str, Any], stop: threadi
 
 def main() -> None:
     told = json.loads(sys.argv[1])
+    end_with_any_thread()
     Dying.die = told["die"]
     stop = threading.Event()
     threads = [thread for cluster in told["clusters"] for thread in consumers(told, cluster, stop)]

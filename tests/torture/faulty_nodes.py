@@ -40,13 +40,13 @@ from streams.log_context import LogContext
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
 from streams.topics import Topics
 from tests.torture import faulty_clock
+from tests.torture.processes import end_with_any_thread
 
 REGION = "eu-central-1"
 POLL = 0.4
 """Seconds of real time between two looks of the source."""
 OPTIONS = RemovalOptions(delay=Seconds(0.4), gone_margin=Seconds(5.0), hooks=Seconds(1.0))
 TIMEOUT = Seconds(3.0)
-chance = random.Random()
 assert boto3, "imported so that a forked process has it"
 
 
@@ -70,7 +70,7 @@ class Deadly:
         return call
 
     def _maybe(self, where: str) -> None:
-        if chance.random() < self._die / 2:
+        if random.random() < self._die / 2:  # seeded anew in each process; a generator of this module would be the same in all
             os.write(2, f"died: {where}\n".encode())
             os._exit(9)
 
@@ -138,6 +138,7 @@ MUTANTS = {"terminates undrained": _undrained, "grows too far": _beyond}
 
 def main() -> None:
     told = json.loads(sys.argv[1])
+    end_with_any_thread()
     os.environ.update(told["environment"])
     read_table()
     DeadlyLog.die, DeadlyLog.role = told["die"], told["role"]

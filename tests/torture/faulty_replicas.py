@@ -46,6 +46,7 @@ from streams.serving.https_server import CertificateHolder, HttpsServer
 from streams.topics import Topics
 from tests.torture import faulty_clock
 from tests.torture.faulty_nodes import Deadly, DeadlyLog
+from tests.torture.processes import end_with_any_thread
 
 TIMEOUT = Seconds(3.0)
 OPTIONS = AutoscalerOptions(resync=5.0, preview=5.0, writers=4)
@@ -146,6 +147,7 @@ MUTANTS = {"answers what expired": _stale, "says done": _idle, "scales twice": _
 
 def main() -> None:
     told = json.loads(sys.argv[1])
+    end_with_any_thread()
     if told["mutant"]:
         MUTANTS[told["mutant"]]()
     (view if told["role"] == "view" else consumer)(told)

@@ -3,7 +3,7 @@
     python -m tests.torture.faulty_worker '{"brokers": ..., "prefix": ..., "partitions": 4, "name": ..., "stages": "sums"}'
 
 `tear`: a file by which the process is told to die in the middle of a checkpoint. `skip`: chance that a message is lost
-between Faust and the host. `mutant`: what else is wrong with it (see `mutant_workers`).
+between Faust and the host. `mutants`: what else is wrong with it (see `mutant_workers`); `once`: a file that one of them needs.
 """
 
 import json
@@ -78,7 +78,7 @@ def skipping(skip: float) -> None:
 
 def main() -> int:
     told = json.loads(sys.argv[1])
-    mutant_workers.put_on(told.get("mutant", ""))
+    mutant_workers.put_on(told.get("mutants", ()), Path(told.get("once", "")))
     if told.get("skip"):
         skipping(told["skip"])
     plan = WorkerPlan(

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.torture.mutant_consumers import MUTANTS
-from tests.torture.mutant_workers import IN_WORKERS
 from tests.torture.torture_options import SHORT, TortureOptions
 from tests.torture.torture_run import run
 
 FOUND_BY: Mapping[str, str] = {
     "skip-sample": "differ",
     "drop-decision": "missing",
+    "raise-once": "ended by itself with code 70",
     "act-twice": "no plan for it was open",
     "do-nothing": "is called done",
     "patch-nothing": "is called patched",
@@ -23,10 +23,14 @@ FOUND_BY: Mapping[str, str] = {
 """Words of the finding that shows each mutant."""
 
 
-def worker_run(seed: int, mutant: str) -> TortureOptions:
+WORKER_RUNS = (("skip-sample",), ("drop-decision", "raise-once"))
+"""Mutants among workers that share a run: what shows one of them cannot come from the other."""
+
+
+def worker_run(seed: int, mutants: tuple[str, ...]) -> TortureOptions:
     """Only workers are hurt, and only by kills, stops and clocks; there are no consumers."""
     return replace(
-        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tears=0, clusters=False, worker_mutant=mutant, minimum=()
+        SHORT, seed=seed, kills=2, freezes=0, broker_kills=0, tears=0, clusters=False, worker_mutants=mutants, minimum=()
     )  # fmt: skip
 
 
@@ -42,7 +46,10 @@ def is_found(mutant: str, wrong: list[str]) -> bool:
 
 async def survivors(seed: int) -> list[str]:
     """The mutants that were not found, and what else is not as it should be."""
-    alive = [mutant for mutant in IN_WORKERS if not is_found(mutant, (await run(worker_run(seed, mutant))).wrong)]
+    alive = []
+    for mutants in WORKER_RUNS:
+        found = (await run(worker_run(seed, mutants))).wrong
+        alive += [mutant for mutant in mutants if not is_found(mutant, found)]
     report = await run(consumers_run(seed))
     alive += [mutant for mutant, wrong in report.mutants.items() if not is_found(mutant, wrong)]
     return alive if report.exact else [*alive, "the sound consumers beside the mutants"]

@@ -3,8 +3,10 @@
 A mutant patches classes of its own process and is chosen by name; the product knows nothing of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from agents.engine.input_digest import InputDigests
@@ -44,13 +46,29 @@ def drop_the_first_decision() -> None:
     Task.next_turn = next_turn_less  # type: ignore[method-assign]  # the mutation itself
 
 
-IN_WORKERS: Mapping[str, Callable[[], None]] = {
-    "skip-sample": skip_a_sample_after_recovery,
-    "drop-decision": drop_the_first_decision,
-}
+def raise_once(done: Path) -> None:
+    """Of all workers that know the file `done`, one fails in one turn. All else comes out right: it is started again."""
+    next_turn = Task.next_turn
+
+    def next_turn_or_fail(self: Task) -> TurnResult | None:
+        result = next_turn(self)
+        if result is not None and result.decisions and not done.exists():
+            done.touch()
+            raise ValueError("this worker fails once")
+        return result
+
+    Task.next_turn = next_turn_or_fail  # type: ignore[method-assign]  # the mutation itself
 
 
-def put_on(name: str) -> None:
-    """Make this process a mutant worker; an empty name leaves it sound."""
-    if name:
-        IN_WORKERS[name]()
+IN_WORKERS = ("skip-sample", "drop-decision", "raise-once")
+
+
+def put_on(names: Iterable[str], once: Path) -> None:
+    """Make this process a mutant worker. `once`: a file that is there when what happens once has happened."""
+    mutants: Mapping[str, Callable[[], None]] = {
+        "skip-sample": skip_a_sample_after_recovery,
+        "drop-decision": drop_the_first_decision,
+        "raise-once": partial(raise_once, once),
+    }
+    for name in names:
+        mutants[name]()

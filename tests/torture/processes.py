@@ -1,12 +1,18 @@
-"""Processes under torture: started, killed, stopped, put to sleep, and counted."""
+"""Processes under torture: started, killed, stopped, put to sleep, and counted.
+
+Each remembers when it ended by itself, with what code, and when it woke up, so that a run can say which ends nobody provided for.
+"""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
+import threading
+import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +37,27 @@ def start_interpreter(module: str, told: dict[str, object], log: Path) -> Runnin
         return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
 
 
+def end_with_any_thread() -> None:
+    """Let this process end with code 70 when one of its threads fails; it would go on without it, and nobody would know."""
+
+    def end(failed: threading.ExceptHookArgs) -> None:
+        if failed.exc_type is not SystemExit:
+            traceback.print_exception(failed.exc_value)
+            sys.stderr.flush()
+            os._exit(70)
+
+    threading.excepthook = end
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """A process ended by itself: the code, and between which looks at it (seconds since the epoch)."""
+
+    code: int
+    after: float
+    at: float
+
+
 class Process:
     """One `python -m module told`; started again under the same log file. `begin` is how it is started."""
 
@@ -43,10 +70,16 @@ class Process:
     ) -> None:
         self.module, self.told, self.log, self.begin = module, told, log, begin
         self.process: Running | None = None
-        self.ends: Counter[int] = Counter()
+        self.ends: list[ProcessEnd] = []
+        """When it ended by itself."""
+        self.wakes: list[float] = []
+        """When it went on after it was frozen."""
+        self._looked, self._frozen = 0.0, False
 
     def start(self) -> None:
+        self._note_end()
         self.process = self.begin(self.module, self.told, self.log)
+        self._looked = time.time()
 
     @property
     def dead(self) -> bool:
@@ -54,33 +87,49 @@ class Process:
 
     def revive(self) -> int | None:
         """Start it again if it ended by itself; how it ended."""
-        if self.process is None or (code := self.process.poll()) is None:
-            return None
-        self.ends[code] += 1
-        self.start()
+        code = self._note_end()
+        if code is not None:
+            self.start()
+        return code
+
+    def _note_end(self) -> int | None:
+        """Remember it if it ended by itself since the last look; the code."""
+        code, before, self._looked = None if self.process is None else self.process.poll(), self._looked, time.time()
+        if code is not None:
+            self.ends.append(ProcessEnd(code, before, self._looked))
+            self.process = None
         return code
 
     def send(self, number: signal.Signals) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
+            if number is signal.SIGCONT and self._frozen:
+                self.wakes.append(time.time())
+            self._frozen = number is signal.SIGSTOP or (self._frozen and number is not signal.SIGCONT)
 
     def wait(self, seconds: float) -> int:
-        """Its exit code; killed when it takes longer."""
+        """The code with which it ends, as it was asked to; killed when it takes longer."""
         if self.process is None:
             return -9
+        process, self.process = self.process, None
         try:
-            return self.process.wait(seconds)
+            return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            process.kill()
+            process.wait()
             return -1
 
     def stop(self, seconds: float) -> int:
-        """Ask it to end; its exit code."""
+        """Ask it to end; its exit code. One that is not 0 counts as an end by itself."""
+        self._note_end()
         self.send(signal.SIGTERM)
-        return self.wait(seconds)
+        asked, code = time.time(), self.wait(seconds)
+        if code > 0:
+            self.ends.append(ProcessEnd(code, asked, time.time()))
+        return code
 
     def kill(self) -> None:
+        self._note_end()
         if self.process is not None:
             self.process.kill()
             self.process.wait()

@@ -75,17 +75,22 @@ def judge(seen: ReplicaEvidence) -> tuple[Counter[str], list[str]]:
     """Figures, and what is wrong."""
     direct = [plan for plan in seen.plans if plan.carried_out_by is ScalingMode.DIRECT]
     wrong = [*_sets(seen, direct), *_outcomes(seen, direct), *_objects(seen), *_paused(seen), *_answers(seen), *remains(seen)]
+    return figures(seen), wrong
+
+
+def figures(seen: ReplicaEvidence) -> Counter[str]:
+    """How much of each thing happened."""
     results = Counter(outcome.result for outcome in seen.outcomes)
     outdated = sum("outdated" in answer.text for answer in seen.answers)
-    figures = Counter(
+    return Counter(
         {
-            "plans": len(direct), "scaled": len(seen.sets), "done": results[Result.DONE], "refused": results[Result.REFUSED],
+            "plans": sum(plan.carried_out_by is ScalingMode.DIRECT for plan in seen.plans),
+            "scaled": len(seen.sets), "done": results[Result.DONE], "refused": results[Result.REFUSED],
             "failed": results[Result.FAILED], "expired": results[Result.EXPIRED], "objects written": len(seen.written),
             "forecasts": len(seen.forecasts), "answers": sum(answer.value is not None for answer in seen.answers),
             "outdated": outdated, "other refusals": sum(answer.value is None for answer in seen.answers) - outdated,
         }
     )  # fmt: skip
-    return figures, wrong
 
 
 def _sets(seen: ReplicaEvidence, plans: Sequence[ReplicasPlanned]) -> Iterator[str]:

@@ -42,12 +42,15 @@ from tests.torture.recomputation import Report
 from tests.torture.replica_api import ReplicaApi
 from tests.torture.replica_load import ReplicaLoad
 from tests.torture.torture_run import say
+from tests.torture.unprovided_ends import unprovided
 
 NAME = replica_load.CLUSTER
 PERIOD = 20_000
 TICK = 0.5
 """A tick is twenty simulated seconds and comes every half: time runs forty times as fast."""
 VIEWS, CONSUMERS = 2, 2
+LOOK = 5.0
+"""Seconds between two looks whether enough has happened."""
 FROZEN = 14.0
 """Seconds; a Lease lasts ten."""
 
@@ -62,7 +65,7 @@ class ReplicaTortureOptions:
             "worker": 5, "consumer": 6, "view": 6, "api": 4, "pause": 3, "frozen": 2, "log": 3, "no forecasts": 2,
         }
     )  # fmt: skip
-    die: float = 0.004
+    die: float = 0.01
     between: float = 4.0
     """Seconds at most between two blows."""
     acts: int = 3
@@ -71,8 +74,8 @@ class ReplicaTortureOptions:
     """Seconds to wait for them; then it falls all the same."""
     people: float = 4.0
     """Seconds on average between two changes by people."""
-    longest: float = 600.0
-    late: float = 120.0
+    longest: float = 1200.0
+    late: float = 900.0
     """Seconds at most for what must have happened and has not when the last blow has fallen: a slow machine's."""
     settle: float = 90.0
     minimum: Mapping[str, int] = field(
@@ -108,6 +111,8 @@ class ReplicaRun:
     done: Counter[str] = field(default_factory=Counter)
     pauses: list[tuple[float, float]] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)
+    away: list[tuple[float, float]] = field(default_factory=list)
+    """When the broker was frozen."""
 
     def __post_init__(self) -> None:
         seed = self.options.seed
@@ -150,12 +155,10 @@ class ReplicaRun:
         """Every process but the clock."""
         return [self.worker, *self.consumers, *self.views]
 
-    def enough(self) -> bool:
-        """Whether what can be counted on the way happened as often as a run must show."""
-        counts = {"scaled": len(self.api.scaled), "objects written": len(self.api.written), "put right": self.load.by_hand,
-                  "answers": sum(answer.value is not None for answer in list(self.prober.answers)),
-                  "deaths": len(self._died())}  # fmt: skip
-        return all(count >= self.options.minimum.get(what, 0) for what, count in counts.items())
+    async def enough(self) -> bool:
+        """Whether all happened as often as a run must show."""
+        figures = replica_judge.figures(await self.evidence()) + self._counted()
+        return all(figures[what] >= number for what, number in self.options.minimum.items())
 
     def open(self) -> None:
         """Begin."""
@@ -223,7 +226,9 @@ class ReplicaRun:
             await self.rest(self.chance.uniform(0.0, self.options.between))
             await blows[name]()
             self.done[name] += 1
-        await self.rest(self.options.late, self.enough)
+        end = time.monotonic() + self.options.late
+        while time.monotonic() < end and not await self.enough():
+            await self.rest(LOOK)
 
     async def _kill(self, process: Process) -> None:
         process.kill()
@@ -239,9 +244,11 @@ class ReplicaRun:
 
     async def _log_away(self) -> None:
         """The broker is frozen: nobody can read or append, and connections hang."""
+        begun = time.time()
         os.kill(self.broker.pid, signal.SIGSTOP)
         await self.rest(self.chance.uniform(2.0, 5.0))
         os.kill(self.broker.pid, signal.SIGCONT)
+        self.away.append((begun, time.time()))
 
     async def _pause(self) -> None:
         await asyncio.to_thread(self.control, paused=True)
@@ -335,12 +342,15 @@ class ReplicaRun:
     def judged(self, seen: replica_judge.ReplicaEvidence) -> tuple[Counter[str], list[str]]:
         """Figures, and what is wrong."""
         figures, wrong = replica_judge.judge(seen)
-        deaths = self._died()
-        figures["deaths"], figures["steps"], figures["put right"] = len(deaths), len(set(deaths)), self.load.by_hand
-        return figures, wrong
+        return figures + self._counted(), wrong
 
-    def _died(self) -> list[str]:
-        return [line for process in self.consumers for line in process.lines("died: ")]
+    def _counted(self) -> Counter[str]:
+        deaths = [line for process in self.consumers for line in process.lines("died: ")]
+        return Counter({"deaths": len(deaths), "steps": len(set(deaths)), "put right": self.load.by_hand})
+
+    def unprovided_ends(self) -> list[str]:
+        """Processes that ended by themselves, and that the torture did not bring to it."""
+        return unprovided([self.clock_process, *self.all], self.away)
 
     def end(self) -> None:
         """End all."""
@@ -377,7 +387,7 @@ async def run(options: ReplicaTortureOptions) -> Report:
         report = await last_turn.recomputed(made, NAME, PERIOD)
         figures, wrong = made.judged(seen)
         report.figures.update(figures)
-        report.wrong += [*wrong, *([] if settled else ["it did not come to rest"])]
+        report.wrong += [*wrong, *made.unprovided_ends(), *([] if settled else ["it did not come to rest"])]
         report.require(dict(options.minimum))
     finally:
         if made is not None:

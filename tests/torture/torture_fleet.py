@@ -24,6 +24,8 @@ class TortureFleet:
         self.folder, self.inputs, self.done = folder, inputs, Counter[str]()
         self.workers = [self._worker(n) for n in range(2)]
         self.clocks: list[Process] = []
+        self.all_clocks: list[Process] = []
+        """Those that were ended, too."""
 
     @property
     def name(self) -> str:
@@ -47,6 +49,7 @@ class TortureFleet:
         process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log", ForkedProcess)
         process.start()
         self.clocks.append(process)
+        self.all_clocks.append(process)
 
     def tear(self, worker: Process, writes: int) -> None:
         """Let a worker die in its checkpoints, after so many more writes."""
@@ -80,18 +83,19 @@ class TortureFleet:
             process.start()
 
     def end(self) -> None:
-        """Ask all to end."""
-        for process in [*self.workers, *self.clocks]:
+        """Ask the workers to end, and end the clocks."""
+        for process in self.workers:
             process.send(signal.SIGCONT)
             process.send(signal.SIGTERM)
-        for process in [*self.workers, *self.clocks]:
-            process.wait(20)
+        for process in self.workers:
+            process.stop(20)
+        self.end_clocks()
 
     def _worker(self, n: int) -> Process:
         told = {
             "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions, "name": self.name,
             "stages": self.options.stages, "tear": str(self.folder / f"tear{n}"), "skip": 0.003, "buffer": 200_000,
-            "mutant": self.options.worker_mutant,
+            "mutants": self.options.worker_mutants, "once": str(self.folder / "once"),
         }  # fmt: skip
         return Process("tests.torture.faulty_worker", told, self.folder / f"worker{n}.log", ForkedProcess)
 

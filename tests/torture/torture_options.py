@@ -56,7 +56,8 @@ class TortureOptions:
         ("expired", 5), ("refused under a pause", 3), ("torn checkpoints", 2), ("take-overs", 2),
     )  # fmt: skip
     """Fewer than so many, and the run shows nothing."""
-    worker_mutant: str = ""
+    worker_mutants: tuple[str, ...] = ()
+    """What is wrong with the workers."""
     clusters: bool = True
     """Whether there are simulated clusters and consumers at all."""
     consumer_mutants: tuple[str, ...] = ()

@@ -25,10 +25,9 @@ from tests.torture.torture_cluster import INSTANCES, TortureCluster
 from tests.torture.torture_consumers import TortureConsumers
 from tests.torture.torture_fleet import TortureFleet
 from tests.torture.torture_options import LONGEST_SETTLING, PERIOD, SETTLING, SOUND, STARTING, TICK, TortureOptions
+from tests.torture.unprovided_ends import unprovided
 from tests.torture.worker_blows import WorkerBlows
 
-UNPROVIDED = "exit 70"
-"""A worker that ended so met a fault that nobody provided for: it was started again, but its log is worth reading."""
 INTERVAL = 60_000
 """Milliseconds: the updater plans once in this time, so none of its plans is newer than the first clean tick for that long."""
 
@@ -137,7 +136,7 @@ class Run:
         for number in (self.last - PERIOD, self.last):
             for name in self.inputs:
                 for p in range(self.topics.partitions):
-                    r = event_codec.tick(self.topics.wire(name), p, number)
+                    r = event_codec.tick(self.topics.wire(name), p, number, simulated=True)
                     await producer.send_and_wait(r.topic, key=r.key, value=r.value, partition=r.partition)
         await producer.stop()
 
@@ -160,6 +159,11 @@ class Run:
             else:
                 report.figures.update(figures)
                 report.wrong += wrong
+
+    def unprovided_ends(self) -> list[str]:
+        """Processes that ended by themselves, and that the torture did not bring to it."""
+        consumers = [each.process for each in self.consumers]
+        return unprovided([*self.fleet.workers, *self.fleet.all_clocks, *consumers], self.worker_blows.away)
 
     def end(self) -> None:
         for consumers in self.consumers:
@@ -203,10 +207,11 @@ async def run(options: TortureOptions) -> Report:
     report.figures["torn checkpoints"], report.figures["take-overs"] = run.done["torn"], run.done["take-overs"]
     if not settled:
         report.wrong.append("the workers did not reach the last turn")
+    report.wrong += run.unprovided_ends()
     if options.stages == "pipeline":
         report.require(dict(options.minimum))
     _print(run, report, f"{time.monotonic() - began:.0f} s", load.sent["samples"])
-    if report.exact and not any(what.startswith(UNPROVIDED) for what in run.done):
+    if report.exact:
         shutil.rmtree(folder)
     else:
         say(f"logs in {folder}")
@@ -217,7 +222,7 @@ def _print(run: Run, report: Report, took: str, samples: int) -> None:
     blows = ", ".join(f"{what} {n}" for what, n in sorted(run.done.items()))
     words: Sequence[str] = ("gap", "LOST", "checkpoint", "memory")
     seen = ", ".join(f"{word} {sum(p.count(f'{chr(34)}{word}{chr(34)}') for p in run.fleet.workers)}" for word in words)
-    mutant = f" with {run.options.worker_mutant}" if run.options.worker_mutant else ""
+    mutant = f" with {', '.join(run.options.worker_mutants)}" if run.options.worker_mutants else ""
     say(f"seed {run.options.seed} | {run.options.stages}{mutant} | {took} | {blows} | {seen} | samples {samples:,} | {report}")
     for name, wrong in report.mutants.items():
         say(f"  consumers with {name}: {'WRONG ' + '; '.join(wrong[:2]) if wrong else 'EXACT'}")

@@ -7,6 +7,7 @@ still starting, however slow the machine is.
 import asyncio
 import random
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -43,6 +44,8 @@ class WorkerBlows:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(f"workers {self.options.seed}")
+        self.away: list[tuple[float, float]] = []
+        """When the broker was away."""
         self.blows: Mapping[str, Callable[[Process], Awaitable[None]]] = {
             "kill": self._kill, "freeze": self._freeze, "broker": self._broker,
             "tear": self._tear, "stop": self._stop, "clock": self._clock,
@@ -63,8 +66,7 @@ class WorkerBlows:
 
     async def _stop(self, process: Process) -> None:
         self.fleet.done["TERM"] += 1
-        process.send(signal.SIGTERM)
-        if await asyncio.to_thread(process.wait, 25) == -1:
+        if await asyncio.to_thread(process.stop, 25) == -1:
             self.fleet.done["TERM too slow"] += 1
         await self._again(process)
 
@@ -97,6 +99,8 @@ class WorkerBlows:
     async def _broker(self, _process: Process) -> None:
         self.fleet.done["broker kill -9"] += 1
         async with self.broker_needed:
+            begun = time.time()
             await asyncio.to_thread(self.broker.kill)
             await asyncio.sleep(self.chance.uniform(0.5, 2.0))
             await asyncio.to_thread(self.broker.start)
+            self.away.append((begun, time.time()))

@@ -7,13 +7,14 @@ import pytest
 from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
-from agents.verify.verification import DiscrepancyKind, verify
+from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
 from streams.codec.event_codec import header
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.topics import TOPICS, Topics, changelog_topic
+from tests.support.grouped_log import GroupedLog
 from tests.support.small_pipeline import START_MS, WEB, PipelineLog, stages
 
 LAST = START_MS + 2 * 60_000
@@ -58,21 +59,93 @@ def test_a_mark_that_the_log_contradicts_is_passed_over(position: int) -> None:
     assert found["adder", partition].turn == LAST - 60_000
 
 
-def test_a_decision_that_is_missing_at_the_very_end_is_found() -> None:
+def cut_at_the_end() -> LogContext:
+    """Two minutes of a pipeline, of which the last recommendation is gone; it went to two topics under one id."""
     bench = PipelineLog()
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in (1, 2):
         bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute)), *bench.ticks(minute)])
         runner.run()
-    # It went to two topics under one id.
     gone = f"/{LAST}/recommended/{WEB.key}"
-    log = MemoryLog()
+    log = GroupedLog()
     for topic in TOPICS:
         log.create(bench.topics.wire(topic.name), bench.topics.partitions)
         kept = [r for r in bench.all_records(topic.name) if not (header(r, "ce_id") or "").endswith(gone)]
         log.append([NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in kept])
-    context = LogContext(log, bench.topics, bench.codec)
-    marked(log, [LAST - 60_000])
-    assert verify(context, stages(), committed=committed(context, "w", stages())).ok
-    marked(log, [LAST])
-    assert verify(context, stages(), committed=committed(context, "w", stages())).counts == {DiscrepancyKind.MISSING: 2}
+    return LogContext(log, bench.topics, bench.codec)
+
+
+def verified(context: LogContext) -> VerificationReport:
+    return verify(context, stages(), committed=committed(context, "w", stages()), again=lambda s: committed(context, "w", [s]))
+
+
+def held(context: LogContext, *lacking: tuple[str, int]) -> set[tuple[str, int]]:
+    """Every input of every stage but `lacking`."""
+    inputs = {(context.topics.wire(name), p) for stage in stages() for name in stage.reads for p in range(2)}
+    return inputs - {(context.topics.wire(name), p) for name, p in lacking}
+
+
+def test_of_a_dead_log_what_was_cut_off_behind_the_marks_is_missing_with_its_place() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST - 60_000])
+    report = verified(context)
+    assert report.counts == {DiscrepancyKind.MISSING: 2}
+    partition = context.topics.partition_of(WEB.key)
+    (of_workload, _) = report.discrepancies
+    assert of_workload.partition == partition
+    assert of_workload.says.endswith(f"is not in 'ullage.recommendations.v1' partition {partition}, after offset 0")
+    assert "nobody is at work on adder 0, 1; evictor 0, 1" in "\n".join(report_lines(report))
+
+
+def test_what_follows_the_mark_of_a_worker_at_work_is_in_flight() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST - 60_000])
+    log_of(context).held["w"] = held(context)
+    report = verified(context)
+    assert report.ok
+    assert report.waiting == 2
+    assert "workers are at work on adder 0, 1; evictor 0, 1" in "\n".join(report_lines(report))
+
+
+def test_partitions_that_are_shared_out_anew_have_workers() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST - 60_000])
+    log_of(context).held["w"] = None
+    assert verified(context).ok
+
+
+def test_a_worker_that_lacks_an_input_takes_no_turns_of_that_partition() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST - 60_000])
+    partition = context.topics.partition_of(WEB.key)
+    log_of(context).held["w"] = held(context, ("oom-events", partition))
+    assert verified(context).counts == {DiscrepancyKind.MISSING: 2}
+
+
+def test_members_of_another_group_are_no_workers_of_this_log() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST - 60_000])
+    log_of(context).held["another"] = held(context)
+    assert verified(context).counts == {DiscrepancyKind.MISSING: 2}
+
+
+def test_what_a_mark_names_is_missing_also_while_a_worker_is_at_work() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST])
+    log_of(context).held["w"] = held(context)
+    assert verified(context).counts == {DiscrepancyKind.MISSING: 2}
+
+
+def test_what_a_worker_has_marked_by_the_end_of_a_verification_is_missing_if_it_is_not_there() -> None:
+    context = cut_at_the_end()
+    marked(log_of(context), [LAST - 60_000])
+    log_of(context).held["w"] = held(context)
+    first = committed(context, "w", stages())
+    marked(log_of(context), [LAST])
+    report = verify(context, stages(), committed=first, again=lambda stage: committed(context, "w", [stage]))
+    assert report.counts == {DiscrepancyKind.MISSING: 2}
+
+
+def log_of(context: LogContext) -> GroupedLog:
+    assert isinstance(context.log, GroupedLog)
+    return context.log

@@ -153,9 +153,10 @@ def is_of_minute(record: Record, minute: int) -> bool:
     return f"/{START_MS + minute * 60_000}/" in (header(record, "ce_id") or "")
 
 
-def marks(minute: int) -> dict[tuple[str, int], CommittedTurn]:
+def marks(minute: int, *, at_work: bool = True) -> dict[tuple[str, int], CommittedTurn]:
     """Every worker says that it has published everything up to this minute, and nothing about what it read."""
-    return {(stage.name, p): CommittedTurn(START_MS + minute * 60_000, {}, None) for stage in stages() for p in range(2)}
+    turn = CommittedTurn(START_MS + minute * 60_000, {}, None, at_work)
+    return {(stage.name, p): turn for stage in stages() for p in range(2)}
 
 
 def test_decisions_cut_off_at_the_end_are_missing_where_no_worker_says_that_they_are_in_flight(bench: PipelineLog) -> None:
@@ -175,6 +176,9 @@ def test_decisions_after_a_workers_newest_mark_are_waiting_and_those_before_it_a
     assert any("in flight" in line for line in lines)
     assert lines[-1] == "every decision up to the workers' marks is as published"
     assert verify(context(bench, log), stages(), committed=marks(MINUTES)).counts == {DiscrepancyKind.MISSING: 6}
+    dead = verify(context(bench, log), stages(), committed=marks(MINUTES - 1, at_work=False))
+    assert (dead.counts, dead.waiting) == ({DiscrepancyKind.MISSING: 6}, 0)
+    assert dead.newest["adder", 0] == START_MS + MINUTES * 60_000
 
 
 def test_a_missing_decision_is_said_with_its_partition_and_the_offsets_between_which_it_belongs(bench: PipelineLog) -> None:

@@ -135,6 +135,22 @@ def test_event_time_may_run_faster_than_the_wall() -> None:
     assert clock.step() == 60_000_000 + 86_400_000
 
 
+@pytest.mark.parametrize(
+    ("base", "simulated"),
+    [
+        (TimeBase(), False),
+        (TimeBase(origin=START, anchor=START), False),
+        (TimeBase(origin=START + 1, anchor=START), True),
+        (TimeBase(origin=START, anchor=START, speed=2.0), True),
+    ],
+)
+def test_a_clock_marks_its_ticks_where_event_time_is_not_real_time(base: TimeBase, *, simulated: bool) -> None:
+    world = World()
+    assert world.clock(ClockTiming(base=base)).step() is not None
+    (record, *_) = world.log.poll({(PAPERS.wire("policies"), 0): 0})
+    assert (b'"simulated":true' in (record.value or b"")) is simulated
+
+
 @pytest.mark.parametrize(("lead", "words"), [(2_500, "2.5 s ahead of it"), (-2_500, "2.5 s behind it")])
 def test_a_clock_that_is_off_writes_no_tick_and_names_both_times(lead: int, words: str) -> None:
     world = World()
