@@ -1,7 +1,8 @@
 """Reads JSON into a type, from any thread.
 
 msgspec prepares a type when it is first read, and shows what it prepares to other threads before it is complete: two threads that
-read types for the first time at the same moment can end the process by a segmentation fault (seen with 0.22.0). So decoders are made by one thread at a time, and are kept.
+read types for the first time at the same moment can end the process by a segmentation fault (seen with 0.22.0). So decoders are
+made by one thread at a time, and are kept.
 """
 
 import threading
