@@ -17,6 +17,7 @@ import msgspec
 import urllib3
 
 from schemas.units import Bytes, Seconds
+from streams import typed_json
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
@@ -172,7 +173,7 @@ class Prometheus:
         if response.status >= _FIRST_REFUSAL:
             raise self._refused(query, response.status, body)
         try:
-            return msgspec.json.decode(body, type=_Answer).data.result
+            return typed_json.decode(body, _Answer).data.result
         except ValueError as error:
             answer = f"an answer that cannot be read: {error}"
             raise TryAgain(doing=_doing(query), to=self._url, answer=answer, after=refusals.RETRY_AFTER) from error
@@ -186,7 +187,7 @@ class Prometheus:
 
     def _refused(self, query: str, code: int, body: bytes) -> TryAgain | GiveUp:
         try:
-            refusal = msgspec.json.decode(body, type=_Refusal)
+            refusal = typed_json.decode(body, _Refusal)
             message = f"{refusal.kind}: {refusal.error}"
         except ValueError:
             message = body[:200].decode(errors="replace")

@@ -22,6 +22,7 @@ from schemas import event_bounds
 from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
+from streams import typed_json
 from streams.codec import dead_letters
 from streams.codec.headers import cause_bytes, causes, header, is_implausible, latest_tick, tick, tick_number
 from streams.codec.usage_columns import ScrapeCodec
@@ -186,7 +187,7 @@ class Codec:
 
     def _new_decoder(self, kind: Kind) -> Callable[[bytes], Event]:
         read: Callable[[bytes], Any]
-        read = self._scrapes.decode if kind.event is MetricsScraped else msgspec.json.Decoder(kind.event).decode
+        read = self._scrapes.decode if kind.event is MetricsScraped else typed_json.decoder(kind.event).decode
         times = _time_fields(kind.event)
 
         def decode(value: bytes) -> Event:

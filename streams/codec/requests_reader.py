@@ -16,6 +16,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores
+from streams import typed_json
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.log_port import Record
@@ -113,7 +114,7 @@ class RequestsReader:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._recommendations, self._pods = msgspec.json.Decoder(_Recommendation), msgspec.json.Decoder(_Pod)
+        self._recommendations, self._pods = typed_json.decoder(_Recommendation), typed_json.decoder(_Pod)
 
     def recommendation(self, record: Record) -> RecommendedRequests | None:
         """What a record recommends; None for what is no recommendation, or none that can be read."""

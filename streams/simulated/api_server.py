@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from schemas.names import PodName
+from streams import typed_json
 from streams.clients.kube import quantities
 from streams.simulated import kube_json, scheduling_json
 from streams.simulated.api_errors import ApiRefusal, not_found
@@ -146,10 +147,10 @@ class KubernetesPaths:
         if (method, match["verb"]) == ("GET", None):
             return HTTPStatus.OK, self._pod(namespace, name)
         if (method, match["verb"]) == ("PATCH", "resize"):
-            self._resize(namespace, name, msgspec.json.decode(body, type=_ResizeBody))
+            self._resize(namespace, name, typed_json.decode(body, _ResizeBody))
             return HTTPStatus.OK, self._pod(namespace, name)
         if (method, match["verb"]) == ("POST", "eviction"):
-            wanted = msgspec.json.decode(body, type=_EvictionBody).delete_options.preconditions.uid
+            wanted = typed_json.decode(body, _EvictionBody).delete_options.preconditions.uid
             self._cluster.evict(PodName(namespace, name, wanted or self._uid(namespace, name)))
             return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
         raise ApiRefusal(HTTPStatus.METHOD_NOT_ALLOWED, f"the simulated cluster does not answer '{method} {path}'")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from streams import typed_json
 from streams.clients.aws import launch_templates
 from streams.clients.aws.launch_templates import MixedInstances, TemplateReference
 
@@ -146,6 +147,6 @@ def _failure(message: str) -> tuple[str, str]:
 
 def _zone(details: str) -> str:
     try:
-        return msgspec.json.decode(details, type=_Details).zone
+        return typed_json.decode(details, _Details).zone
     except ValueError:
         return ""

@@ -12,6 +12,7 @@ import msgspec
 
 from schemas import bounds
 from schemas.facts.node_groups import InterruptionKind
+from streams import typed_json
 
 _KINDS: Mapping[str, InterruptionKind] = {
     "EC2 Spot Instance Interruption Warning": InterruptionKind.SPOT,
@@ -69,7 +70,7 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     Raises ValueError for what none of our rules sends: no event, one of another kind, or one without an instance.
     """
     try:
-        found = msgspec.json.decode(message.body, type=_Message)
+        found = typed_json.decode(message.body, _Message)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     kind, detail = _KINDS.get(found.kind), found.detail

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-import msgspec
 import urllib3
 from kubernetes import client as official
 from kubernetes.client import exceptions
@@ -17,6 +16,7 @@ from kubernetes.config import ConfigException
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Seconds
+from streams import typed_json
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import pod_objects, refusals
 from streams.errors import GiveUp, TryAgain, Unreachable
@@ -159,7 +159,7 @@ def accepted_body(response: ApiResponse, request: ApiRequest) -> bytes:
 def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | GiveUp:
     """The error for a refusal: in the server's words where it sent a Kubernetes Status, else with the beginning of the body."""
     try:
-        status = msgspec.json.decode(response.body, type=pod_objects.ApiStatus)
+        status = typed_json.decode(response.body, pod_objects.ApiStatus)
     except ValueError:
         status = pod_objects.ApiStatus(message=response.body[:200].decode(errors="replace"))
     wait = float(response.retry_after) if response.retry_after is not None and response.retry_after.isdecimal() else 0.0
@@ -176,7 +176,7 @@ def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | Give
 def decode_body(body: bytes, kind: type[T], request: ApiRequest) -> T:
     """The body, decoded. Raises TryAgain for one that cannot be read."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return typed_json.decode(body, kind)
     except ValueError as error:
         raise unreadable_error(error, request) from error
 

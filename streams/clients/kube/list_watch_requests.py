@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from schemas.units import Seconds
+from streams import typed_json
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
 from streams.clients.kube.pod_objects import ApiStatus, ObjectMeta
@@ -167,13 +168,13 @@ def _watch_event(line: bytes, resource: ApiResource[T], request: ApiRequest) -> 
 
 
 def _decode_line(line: bytes, resource: ApiResource[T], request: ApiRequest) -> WatchEvent[T]:
-    event = msgspec.json.decode(line, type=_Line)
+    event = typed_json.decode(line, _Line)
     if event.type == "ERROR":
-        status = msgspec.json.decode(event.object, type=ApiStatus)
+        status = typed_json.decode(event.object, ApiStatus)
         message = status.message or status.reason
         raise refusals.error_for_status(doing=request.doing, to=request.to, code=status.code or 500, message=message)
     if event.type == "BOOKMARK":
-        version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+        version = typed_json.decode(event.object, _Versioned).metadata.resource_version
         return WatchEvent(event.type, ListedObject(ObjectMeta(name="", resource_version=version), None))
     return WatchEvent(event.type, _item(event.object, resource))
 
@@ -181,10 +182,10 @@ def _decode_line(line: bytes, resource: ApiResource[T], request: ApiRequest) -> 
 def _item(raw: msgspec.Raw, resource: ApiResource[T]) -> ListedObject[T]:
     """The object. If it cannot be read, its metadata; if it has no name either, the fault quotes its beginning."""
     try:
-        found = msgspec.json.decode(raw, type=resource.type)
+        found = typed_json.decode(raw, resource.type)
         return ListedObject(found.metadata, found)
     except ValueError as fault:
         try:
-            return ListedObject(msgspec.json.decode(raw, type=PartialObject).metadata, None, str(fault))
+            return ListedObject(typed_json.decode(raw, PartialObject).metadata, None, str(fault))
         except ValueError:
             return ListedObject(ObjectMeta(name=""), None, f"{fault}: {bytes(raw)[:100]!r}")

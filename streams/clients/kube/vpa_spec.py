@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from streams import typed_json
 from streams.clients.kube.watched_objects import Quantity
 
 T = TypeVar("T")
@@ -96,18 +97,18 @@ class _TargetAndRecommenders(msgspec.Struct, frozen=True, rename="camel"):
 
 def decode(spec: msgspec.Raw) -> VpaSpec:
     """The whole spec. Raises ValueError with the path of what breaks the schema."""
-    return msgspec.json.decode(spec, type=VpaSpec)
+    return typed_json.decode(spec, VpaSpec)
 
 
 def decode_leniently(spec: msgspec.Raw) -> VpaSpec:
     """Only target and recommenders, each as far as it can be read: for a spec that `decode` refuses."""
-    parts = msgspec.json.decode(spec, type=_TargetAndRecommenders)
+    parts = typed_json.decode(spec, _TargetAndRecommenders)
     recommenders: list[RecommenderSelector] | None = _decode_or_none(parts.recommenders, list[RecommenderSelector])
     return VpaSpec(target_ref=_decode_or_none(parts.target_ref, TargetReference), recommenders=recommenders)
 
 
 def _decode_or_none(raw: msgspec.Raw, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return typed_json.decode(raw, kind)
     except ValueError:
         return None
