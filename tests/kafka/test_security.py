@@ -240,7 +240,9 @@ def test_every_command_says_that_the_password_is_wrong_and_that_a_right_is_missi
 ) -> None:
     code, said = ullage("nobody", *ENDING[name])
     assert code == 1
-    assert re.search(r"user 'nobody' lacks the right (Describe|Describe and DescribeConfigs) on (topic 'ullage|group)", said), said
+    assert re.search(r"user 'nobody' lacks the right (Describe|Describe and DescribeConfigs) on (topic 'ullage|group)", said), (
+        said
+    )
     monkeypatch.setenv("ULLAGE_LOG__SECURITY__PASSWORD", "guessed")
     code, said = ullage("reader", *ENDING[name])
     assert code == 1
