@@ -34,8 +34,9 @@ class CommittedTurn:
 
 
 def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
-    """By stage and partition, how far the workers of this name have published everything."""
-    found, live = {}, workers_at_work.at_work(context, worker, stages)
+    """By stage and partition, how far the workers of this name have published everything; -1 at work without a mark yet."""
+    live = workers_at_work.at_work(context, worker, stages)
+    found = {part: CommittedTurn(-1, {}, None, at_work=True) for part in live}
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(context.log.partitions(topic) if has_topic(context.log, topic) else 0):

@@ -107,6 +107,14 @@ def test_what_follows_the_mark_of_a_worker_at_work_is_in_flight() -> None:
     assert "workers are at work on adder 0, 1; evictor 0, 1" in "\n".join(report_lines(report))
 
 
+def test_of_a_worker_that_has_not_marked_anything_yet_everything_may_be_in_flight() -> None:
+    context = cut_at_the_end()
+    log_of(context).held["w"] = held(context)
+    report = verified(context)
+    assert report.ok
+    assert report.waiting == 2
+
+
 def test_partitions_that_are_shared_out_anew_have_workers() -> None:
     context = cut_at_the_end()
     marked(log_of(context), [LAST - 60_000])
