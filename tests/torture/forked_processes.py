@@ -12,6 +12,7 @@ import runpy
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -44,7 +45,9 @@ class ForkedProcess:
         return self._process.exitcode
 
     def send_signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
+        """Nothing for a process that is gone: the server reaps it a moment before its exit code is known here."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         self._process.kill()

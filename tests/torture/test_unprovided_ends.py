@@ -1,11 +1,13 @@
 """An end of a process that the torture did not bring about makes a run WRONG, and one that it did does not."""
 
+import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.torture.forked_processes import ForkedProcess
 from tests.torture.processes import Process, ProcessEnd, Running, start_interpreter
 from tests.torture.unprovided_ends import PATIENCE, unprovided
 
@@ -69,3 +71,9 @@ def test_a_process_that_ended_by_itself_is_noticed_whoever_looks_first(tmp_path:
 
 if __name__ == "__main__":
     sys.exit(70)
+
+
+def test_a_signal_to_a_process_that_is_gone_is_nothing(tmp_path: Path) -> None:
+    process = ForkedProcess("this", {}, tmp_path / "log")
+    assert process.wait(60) == 0
+    process.send_signal(signal.SIGTERM)
