@@ -16,7 +16,10 @@ _FEW = 2_000
 
 
 def relax() -> None:
-    """Look for cycles rarely. Called before any module is loaded, which took a tenth of a command's start otherwise."""
+    """Look for cycles rarely. A command does it before it loads its modules, which took a tenth of its start otherwise.
+
+    A process that is started in another way, such as one of several that share a backtest, has to do it itself.
+    """
     gc.set_threshold(_YOUNG, 20, 100)
 
 

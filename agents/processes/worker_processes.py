@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
+from agents import garbage_collector
 from streams.errors import BadInput, GiveUp, UllageError
 
 _A = TypeVar("_A")
@@ -120,6 +121,8 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _child(pipe: Connection, work: Callable[[Report, Any], object], argument: object) -> None:
+    garbage_collector.relax()
+
     def report(done: int) -> None:
         pipe.send(("at", done))
 

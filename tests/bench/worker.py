@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from agents import pipeline
+from agents import garbage_collector, pipeline
 from agents.app import WorkerPlan, worker
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
@@ -44,6 +44,7 @@ def noting(turns: bool) -> None:
 
 
 def main() -> int:
+    garbage_collector.relax()  # as the command line does
     told = json.loads(sys.argv[1])
     noting(told.get("turns", False))
     where, topics = KafkaConnection(told["brokers"]), Topics(told["prefix"], told["partitions"])

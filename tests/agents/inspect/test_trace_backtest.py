@@ -1,5 +1,6 @@
 """A trace is scored to the same last bit by one process and by several, and what goes wrong in one of them is said."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import duckdb
 import orjson
 import pytest
 
-from agents import cli
+from agents import cli, garbage_collector
 from agents.backtest.score_parts import ScorePart
 from agents.backtest.workload_sums import SIDES
 from agents.inspect import trace_backtest
@@ -107,6 +108,19 @@ def test_answers_come_in_order_and_progress_adds_up() -> None:
     seen: list[int] = []
     assert worker_processes.run(("squaring", "numbers"), work, [3, 1, 2], seen.append) == [9, 1, 4]
     assert max(seen) == 6
+
+
+def collector(_report: Report, _number: int) -> tuple[int, int, int]:
+    return gc.get_threshold()
+
+
+def test_each_process_looks_for_cycles_as_rarely_as_the_one_that_asked() -> None:
+    before = gc.get_threshold()
+    try:
+        garbage_collector.relax()
+        assert worker_processes.run(("asking", "processes"), collector, [1], lambda _: None) == [gc.get_threshold()]
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_process_that_dies_ends_the_others_and_is_named() -> None:
