@@ -10,8 +10,8 @@ from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.verify.committed_turns import committed
 from agents.verify.log_export import export as copy_log
-from agents.verify.verification import report_lines
 from agents.verify.verification import verify as compare_with_published
+from agents.verify.verification_report import report_lines
 from streams.errors import BadInput
 from streams.incidents.incident_copy import IncidentLog
 from streams.log.file_log import FileLog

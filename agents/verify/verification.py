@@ -28,7 +28,7 @@ from agents.verify.input_comparison import InputComparison
 from agents.verify.published_records import PublishedRecord, PublishedRecords
 from agents.verify.record_digest import FieldCensus
 from agents.verify.unverifiable_turns import ForeignRules
-from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport, report_lines
+from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource
 from streams.codec.event_codec import header
 from streams.log.log_port import NewRecord, Record
@@ -36,7 +36,6 @@ from streams.log_context import LogContext
 from streams.log_range import has_topic
 
 DEAD_LETTERS = "dead-letters"
-__all__ = ["Discrepancy", "DiscrepancyKind", "VerificationReport", "report_lines", "verify"]
 
 
 def verify(
@@ -56,7 +55,7 @@ def verify(
     report, ruled = VerificationReport(), rules_in_log.in_log(context)
     for stage in stages:
         lacking = _lacking(context, stage)
-        if lacking and not any(name == stage.name for name, _ in committed or ()):
+        if lacking and not any(name == stage.name and mark.turn >= 0 for (name, _), mark in (committed or {}).items()):
             report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
             continue
         foreign = ForeignRules(stage, stage.name in ruled)

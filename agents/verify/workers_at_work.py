@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from agents.engine.stage import Stage
+from agents.verify.verification_report import Part
 from streams.errors import BadInput
 from streams.incidents.incident_copy import IncidentLog
 from streams.log.log_port import Record
@@ -19,9 +20,6 @@ from streams.log_range import RecordImporter, has_topic
 NOTES = "ullage-copied"
 """The topic of a copy (never of a broker) with what the log was when it was copied."""
 _KEY = b"copied"
-
-Part = tuple[str, int]
-"""Stage and partition."""
 
 
 def at_work(context: LogContext, worker: str, stages: Sequence[Stage]) -> frozenset[Part]:

@@ -10,7 +10,8 @@ from agents.demo.demo_settings import Day
 from agents.pipeline import stages
 from agents.settings import loading
 from agents.settings.tree import Settings
-from agents.verify.verification import DiscrepancyKind, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind
 from agents.why.explanation import ExplainedRecord, Explanation, explain
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.recommendations import RequestsRecommended

@@ -6,7 +6,8 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from agents.log_runner import Runner
-from agents.verify.verification import DiscrepancyKind, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind
 from agents.why.explanation import explain
 from agents.why.explanation_lines import lines
 from streams.log.kafka_connection import KafkaConnection

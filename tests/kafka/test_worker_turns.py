@@ -12,7 +12,8 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from agents.verify.committed_turns import committed
-from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName, Workload
 from streams.admin import topic_admin

@@ -7,7 +7,8 @@ import pytest
 from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
-from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from streams.codec.event_codec import header
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog

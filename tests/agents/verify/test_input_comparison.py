@@ -9,7 +9,8 @@ from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
 from agents.log_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
-from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from schemas.policies.vertical import VerticalPolicyRemoved
 from streams.codec.event_codec import tick_number
 from streams.log.log_port import Record

@@ -1,6 +1,6 @@
 """An exported log verifies like the original, also when workers wrote while it was copied."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,8 @@ from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.log_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.log_export import copied_topics, export
-from agents.verify.verification import DiscrepancyKind, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind
 from agents.verify.workers_at_work import at_work
 from streams.incidents import incident_copy
 from streams.incidents.incident_copy import IncidentLog, Stretch
@@ -93,16 +94,22 @@ def test_of_a_copy_of_a_log_that_nobody_works_on_every_decision_must_be_there(bu
     assert verified.counts.keys() == {DiscrepancyKind.MISSING}
 
 
-def test_a_copy_that_was_cut_off_excuses_nothing_any_more(busy: LogContext, tmp_path: Path) -> None:
+def copy_without(busy: LogContext, folder: Path, lost: Callable[[Record, int], bool]) -> LogContext:
+    """A copy of the log without some of its plans; `lost` is given each, and the number of the last one of its partition."""
     log = MemoryLog()
-    with FileLog.open_or_create(tmp_path / "log") as file:
+    with FileLog.open_or_create(folder / "log") as file:
         export(busy, file, stages=stages(), worker=WORKER)
         for topic in file.topics():
             log.create(topic, file.partitions(topic))
             for partition in range(file.partitions(topic)):
                 records = list(file.poll({(topic, partition): 0}))
-                log.import_records(records[:-1] if topic.endswith("pod-updates.v1") else records)
-    context = LogContext.of(log, busy.topics)
+                last = records[-1].offset if records else -1
+                log.import_records([r for r in records if not (topic.endswith(".pod-updates.v1") and lost(r, last))])
+    return LogContext.of(log, busy.topics)
+
+
+def test_a_copy_that_was_cut_off_excuses_nothing_any_more(busy: LogContext, tmp_path: Path) -> None:
+    context = copy_without(busy, tmp_path, lambda record, last: record.offset == last)
     assert not any(mark.at_work for mark in committed(context, WORKER, stages()).values())
     assert verify(context, stages(), committed=committed(context, WORKER, stages())).counts[DiscrepancyKind.MISSING] > 0
 
@@ -128,15 +135,7 @@ def test_topics_that_an_older_version_did_not_have_are_left_out(busy: LogContext
 
 
 def test_of_an_export_cut_off_at_the_end_the_decisions_are_missing(busy: LogContext, tmp_path: Path) -> None:
-    log = MemoryLog()
-    with FileLog.open_or_create(tmp_path / "log") as file:
-        export(busy, file, stages=stages(), worker=WORKER)
-        for topic in file.topics():
-            log.create(topic, file.partitions(topic))
-            for partition in range(file.partitions(topic)):
-                records = file.poll({(topic, partition): 0})
-                log.import_records([r for r in records if not (r.topic.endswith(".pod-updates.v1") and r.offset >= 1)])
-    context = LogContext.of(log, busy.topics)
+    context = copy_without(busy, tmp_path, lambda record, _: record.offset >= 1)
     verified = verify(context, stages(), committed=committed(context, WORKER, stages()))
     assert verified.counts.keys() == {DiscrepancyKind.MISSING}
 

@@ -7,7 +7,8 @@ import pytest
 from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.log_runner import Runner
-from agents.verify.verification import DiscrepancyKind, report_lines, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind, report_lines
 from streams.codec.event_codec import tick_number
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog

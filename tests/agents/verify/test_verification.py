@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agents.log_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
-from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
 from streams.log.file_log import FileLog
@@ -320,3 +321,5 @@ def test_a_stage_that_the_log_is_older_than_is_not_compared_unless_a_worker_had_
     marked = {("newer", 0): CommittedTurn(START_MS, {}, None)}
     with pytest.raises(BadInput, match=r"no topic 'ullage\.vpa-conditions\.v1'"):
         verify(context(bench, old), [newer], committed=marked)
+    at_work = {("newer", 0): CommittedTurn(-1, {}, None, at_work=True)}
+    assert verify(context(bench, old), [newer], committed=at_work).absent == report.absent

@@ -13,7 +13,8 @@ from agents.log_runner import Runner
 from agents.logic.updates.updater import PROGRAM
 from agents.pipeline import stages as pipeline
 from agents.settings import loading
-from agents.verify.verification import DiscrepancyKind, VerificationReport, report_lines, verify
+from agents.verify.verification import verify
+from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from schemas.catalogue import CATALOGUE, Catalogue
 from schemas.decisions.recommendations import RequestsRecommended
 from streams.codec.event_codec import Codec, header, tick_number
