@@ -127,9 +127,7 @@ class Prometheus:
         except ValueError as error:
             raise BadInput(_NO_ADDRESS.format(without_password(url))) from error
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise BadInput(
-                f"prometheus.url '{without_password(url)}' is no address such as https://prometheus:9090 (and holds no user)"
-            )
+            raise BadInput(_NO_ADDRESS.format(without_password(url)))
         self._url, self._limits = url.rstrip("/"), limits or AnswerLimits()
         self._credentials = credentials or Credentials()
         self._pool = urllib3.PoolManager(

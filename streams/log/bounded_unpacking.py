@@ -2,7 +2,7 @@
 
 A topic's max.message.bytes bounds what is sent, and gzip makes 700 MB of 700 kB. So each codec stops at `MOST_BYTES`, and at
 `MOST_PIECES` where a piece costs more than its bytes. What is read is what Kafka's own Java client reads, such as gzip with
-something behind it; anything else is an `NotReadable` batch, which says why in words that do not depend on a library's version.
+something behind it; anything else raises `NotReadable`, which says why in words that do not depend on a library's version.
 """
 
 import io
@@ -27,7 +27,7 @@ _ALONE, _BLOCK_SUM, _CONTENT_SIZE, _RESERVED = 0x20, 0x10, 0x08, 0x03
 
 
 class NotReadable(Exception):  # said by what it does
-    """What a batch cannot be read for, as the rest of a sentence that begins with the batch."""
+    """Why a batch cannot be read, as the rest of a sentence that begins with the batch."""
 
 
 class UnpacksTooLarge(NotReadable):

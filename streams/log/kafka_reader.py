@@ -114,8 +114,7 @@ def _slice_ms(until: float) -> int:
 
 
 def _record(raw: ConsumerRecord) -> Record:
-    headers = tuple((name, value or b"") for name, value in raw.headers)
-    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, headers, raw.timestamp)
+    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp)
 
 
 _RETRY_MS = 10

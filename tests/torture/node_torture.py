@@ -35,7 +35,7 @@ from streams.simulated.scheduling_changes import SchedulingChanges
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.sources.scheduling_poller import SchedulingPoller
 from streams.topics import Topics
-from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge
+from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, patience
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
@@ -51,8 +51,6 @@ TICK = 0.5
 """A tick is five simulated seconds and comes every half: time runs ten times as fast."""
 WAVE = 12.0
 """Seconds of real time in which pods come, and then none, so that groups grow and shrink."""
-LOOK = 5.0
-"""Seconds between two looks whether enough has happened."""
 GROUPS = ("a", "b")
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -233,9 +231,7 @@ class NodeRun:
             await self.rest(self.chance.uniform(0.0, self.options.between))
             await blows[name]()
             self.done[name] += 1
-        end = time.monotonic() + self.options.late
-        while time.monotonic() < end and not await self.enough():
-            await self.rest(LOOK)
+        await patience.until_enough(self.enough, self.rest, self.options.late)
 
     async def _kill(self, process: Process) -> None:
         process.kill()

@@ -32,7 +32,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
 from tests.support.certificates import Authority
-from tests.torture import faulty_replicas, faulty_worker, kafka_topics, last_turn, replica_judge, replica_load
+from tests.torture import faulty_replicas, faulty_worker, kafka_topics, last_turn, patience, replica_judge, replica_load
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.lease_server import LeaseServer
@@ -49,8 +49,6 @@ PERIOD = 20_000
 TICK = 0.5
 """A tick is twenty simulated seconds and comes every half: time runs forty times as fast."""
 VIEWS, CONSUMERS = 2, 2
-LOOK = 5.0
-"""Seconds between two looks whether enough has happened."""
 FROZEN = 14.0
 """Seconds; a Lease lasts ten."""
 
@@ -226,9 +224,7 @@ class ReplicaRun:
             await self.rest(self.chance.uniform(0.0, self.options.between))
             await blows[name]()
             self.done[name] += 1
-        end = time.monotonic() + self.options.late
-        while time.monotonic() < end and not await self.enough():
-            await self.rest(LOOK)
+        await patience.until_enough(self.enough, self.rest, self.options.late)
 
     async def _kill(self, process: Process) -> None:
         process.kill()

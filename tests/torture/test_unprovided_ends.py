@@ -69,11 +69,11 @@ def test_a_process_that_ended_by_itself_is_noticed_whoever_looks_first(tmp_path:
     assert process.ends[0].code == 70
 
 
-if __name__ == "__main__":
-    sys.exit(70)
-
-
 def test_a_signal_to_a_process_that_is_gone_is_nothing(tmp_path: Path) -> None:
     process = ForkedProcess("this", {}, tmp_path / "log")
     assert process.wait(60) == 0
     process.send_signal(signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(70)
