@@ -97,7 +97,7 @@ def test_a_good_batch_is_read_by_all(name: str) -> None:
     assert values(pack(content()), codec) == GOOD
 
 
-@pytest.mark.parametrize("tail", [b"garbage", bytes(1), bytes(16), b"\x1f\x8b", b"\x1f\x8b\x08", gzip.compress(b"")])
+@pytest.mark.parametrize("tail", [b"garbage", bytes(1), bytes(16), b"\x1f\x8b", b"\x1f\x8b\x08", gzip.compress(b"", mtime=0)])
 def test_what_stands_behind_a_member_of_gzip_is_nothing(tail: bytes) -> None:
     assert values(gzip.compress(content()) + tail, 1) == GOOD
 
