@@ -13,10 +13,12 @@ from agents.processes import component_rights
 from agents.processes.component_rights import RIGHTS, SCALING, WATCHING
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
+from schemas.policies.control import Mode
 from schemas.units import Seconds
 from streams.errors import BadInput, EdgeError, GiveUp, UllageError
 from streams.log_context import LogContext
 from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
 
 if TYPE_CHECKING:
     from streams.clients.kube.api import Api, ApiResponse
@@ -43,7 +45,8 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
         for component in [each for each in RIGHTS if each != SCALING or settings.cluster.nodes]:
             yield _rights(api, component, settings.webhook.namespace)
         yield from _served(api)
-        yield _webhook(_ask(api, f"{_WEBHOOKS}/{settings.webhook.configuration}"), settings.webhook.configuration)
+        name = settings.webhook.configuration
+        yield webhook(_ask(api, f"{_WEBHOOKS}/{name}").code, name, applied=_applied(settings))
     except EdgeError as error:
         yield DoctorCheck("fail", "cluster", f"{where} does not answer: {error}", "is the kubeconfig right, and the context?")
         return
@@ -114,12 +117,29 @@ def _served(api: "Api") -> Iterator[DoctorCheck]:
         yield DoctorCheck("fail", "metrics", f"the metrics API (metrics.k8s.io) answers HTTP {code}", fix)
 
 
-def _webhook(answer: "ApiResponse", name: str) -> DoctorCheck:
-    if answer.code == _OK:
+def webhook(code: int, name: str, *, applied: bool) -> DoctorCheck:
+    """Whether the webhook's configuration is there, by the HTTP code of a look at it. `applied`: the cluster is in mode apply."""
+    if code == _OK:
         return DoctorCheck("ok", "webhook", f"'{name}' is registered")
-    if answer.code in _FORBIDDEN:
+    if code in _FORBIDDEN:
         return DoctorCheck("ok", "webhook", f"this account may not look whether '{name}' is registered")
+    if applied:
+        return DoctorCheck(
+            "warn", "webhook", f"'{name}' is not registered, so nobody is evicted", "start `ullage consumer webhook`"
+        )
     return DoctorCheck("ok", "webhook", f"'{name}' is not registered, so nobody is evicted; mode apply needs it")
+
+
+def _applied(settings: Settings) -> bool:
+    """Whether the log says that the cluster is in mode apply; no where it cannot be asked, which other lines say."""
+    if settings.log.kind == "memory":
+        return False
+    try:
+        with log_factory.answering_log(settings) as log:
+            control = OperatorLog(LogContext.of(log, log_factory.topics(settings))).control(settings.cluster.name)
+    except UllageError:
+        return False
+    return control is not None and control.mode is Mode.APPLY
 
 
 def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:

@@ -46,7 +46,7 @@ def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tu
     """
     topics, cluster = log_factory.topics(settings), settings.cluster.name
     [stage] = [each for each in stages(settings) if each.name == name]
-    with stoppable(), log_factory.log(settings) as log:
+    with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, topics, cluster)
         source_reports.require_cluster(context, cluster)
         if warn:

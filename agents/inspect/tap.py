@@ -2,20 +2,21 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 
 import orjson
 
-from agents.processes.output import data
+from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.tree import Settings
 from schemas import times
 from schemas.facts.usage import MetricsScraped
 from streams import log_range
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec import dead_letters
+from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadInput, BadRecord
 from streams.log.log_port import Log, Record
 from streams.topics import Topics
@@ -23,6 +24,8 @@ from streams.topics import Topics
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MOST_COPIES = 10_000
 """Records whose copies in other partitions are recognised; copies come close to one another."""
+_OF_A_LETTER = ("reason", "path", "topic", "partition", "offset", "by")
+"""What of a dead letter people are shown; the record itself is still in its place, and `-o json` has all of it."""
 _AGO = re.compile(r"(\d+)([smhd])")
 
 
@@ -36,7 +39,7 @@ class RecordFilter:
     ticks: bool = False
 
     def matches(self, record: Record, kind: str) -> bool:
-        """Whether to show this record, whose event is of class `kind` (or "tick" or "unreadable")."""
+        """Whether to show this record, whose event is of class `kind` (or "tick", "DeadLetter" or "unreadable")."""
         if tick_number(record) is not None:
             return self.ticks
         key = (record.key or b"").decode(errors="replace")
@@ -52,11 +55,14 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
         positions = start_positions(log, wire, begin, now_ms=now)
         records = (log_range.follow if follow else log_range.read_range)(log, [wire], since=positions, merged=True)
+        count = 0
         for count, lines in enumerate(_lines(records, codec, wanted, pretty=pretty), 1):
             for line in lines:
                 data(line, now=follow)
             if count == wanted.limit:
                 return
+        if not count:
+            note(f"no such record in '{wire}' from {begin} on")
 
 
 def start_positions(log: Log, topic: str, begin: str, *, now_ms: int) -> dict[tuple[str, int], int]:
@@ -111,10 +117,13 @@ def _without_copies(records: Iterator[Record]) -> Iterator[Record]:
 
 
 def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:
-    """The class name of the record's event, or "tick" or "unreadable"; and the content in lines."""
+    """The class name of the record's event, or "tick", "DeadLetter" or "unreadable"; and the content in lines."""
     number = tick_number(record)
     if number is not None:
         return "tick", [f"    at: {times.from_ms(number):%Y-%m-%d %H:%M:%S.%f}"]
+    letter = _letter(record)
+    if letter is not None:
+        return "DeadLetter", [f"    {name}: {_short(value)}" for name, value in letter.items() if name in _OF_A_LETTER]
     try:
         event = codec.decode(record)
     except BadRecord as error:
@@ -123,6 +132,17 @@ def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:
         rows = zip(event.workloads, event.pods, event.containers, event.cores, event.memory, strict=True)
         return "MetricsScraped", [f"    {w} {p} {c}: {cores:.3f} cores, {size:.0f} bytes" for w, p, c, cores, size in rows]
     return type(event).__name__, [f"    {f.name}: {_short(getattr(event, f.name))}" for f in fields(event) if f.name != "at"]
+
+
+def _letter(record: Record) -> Mapping[str, object] | None:
+    """The body of a dead letter; None for another record, and for one whose body cannot be read."""
+    if header(record, "ce_type") != dead_letters.TYPE:
+        return None
+    try:
+        body = orjson.loads(record.value or b"")
+    except orjson.JSONDecodeError:
+        return None
+    return body if isinstance(body, dict) else None
 
 
 def _short(value: object) -> str:

@@ -166,6 +166,7 @@ class _NewPlaces:
 
     def __init__(self, file: IncidentFile, context: LogContext, *, salvage: bool) -> None:
         manifest = file.manifest
+        self._prefix = context.topics.prefix
         self._wires = {wire: self._renamed(wire, manifest.prefix, context.topics.prefix) for wire in manifest.topics}
         self._ends: dict[Partition, int] = {}
         for wire, partitions in manifest.topics.items():
@@ -178,15 +179,19 @@ class _NewPlaces:
     def _renamed(wire: str, old: str, new: str) -> str:
         return f"{new}{wire.removeprefix(old)}" if wire.startswith(f"{old}.") else wire
 
+    def _elsewhere(self, wire: str) -> str:
+        """Where there is room for a topic: another prefix does not move the checkpoints of workers."""
+        if wire.startswith(f"{self._prefix}."):
+            return "topics of its own, `--set topics.prefix=incident`"
+        return "an empty Kafka, or read the file as it is with --log"
+
     def _require_empty(self, log: Log, wire: str, partitions: Sequence[object]) -> None:
         if log.partitions(wire) != len(partitions):
             raise BadInput(f"topic '{wire}' has {log.partitions(wire)} partitions there and {len(partitions)} in the file")
         for partition in range(len(partitions)):
             end = log.end(wire, partition)
             if end > log.begin(wire, partition):
-                raise BadInput(
-                    f"topic '{wire}' is not empty there: import into topics of its own, `--set topics.prefix=incident`"
-                )
+                raise BadInput(f"topic '{wire}' is not empty there: import into {self._elsewhere(wire)}")
             self._ends[wire, partition] = end
 
     def moved(self, record: Record) -> NewRecord:

@@ -65,6 +65,7 @@ class NoChange(StrEnum):
     UNKNOWN = "are not known"
     ENDED = "have ended"
     UNGOVERNED = "have no policy and no VPA"
+    FOREIGN = "have a VPA that another recommender serves"
     BOOSTED = "have a startup boost"
     NOT_RECOMMENDED = "have no recommendation yet"
     PLANNED = "have a plan that is open"
@@ -98,6 +99,9 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     policy = updater.policies.of(workload)
     if policy is None:
         yield NoChange.UNGOVERNED, f"no policy and no VPA governs '{workload}'"
+        return
+    if policy.policy.foreign:
+        yield NoChange.FOREIGN, f"another recommender serves the VPA of '{workload}', so it is not ours to change"
         return
     boosted = startup_boosts.boosted(pod.fact, updater.clusters.histories.get(uid) or NO_HISTORY, policy, now)
     if boosted is not None and not boosted.over:

@@ -28,6 +28,8 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("no broker: policy list", ("policy", "list", *NOWHERE), 1, "is Kafka running"),
     ("no broker: topics plan", ("topics", "plan", *NOWHERE), 1, "is Kafka running"),
     ("no broker: topics apply", ("topics", "apply", *NOWHERE), 1, "is Kafka running"),
+    ("no broker: plan", ("plan", *NOWHERE), 1, "connecting to Kafka '127.0.0.1:1' did not work"),
+    ("no broker: why-not", ("why-not", "shop/web-1", *NOWHERE), 1, "connecting to Kafka '127.0.0.1:1' did not work"),
     ("no broker: checkpoints", ("checkpoints", "show", *NOWHERE), 1, "is Kafka running"),
     ("a broker without a port", ("status", "--brokers", "kafka"), 2, "'kafka' is no HOST:PORT"),
     ("a broker's name that nobody knows", ("status", "--brokers", "kafka.invalid:9092"), 1, "cannot be found"),

@@ -9,8 +9,11 @@ import yaml
 
 from agents import cli
 from schemas.policies.control import ControlChanged, Mode
+from streams.codec import dead_letters
 from streams.codec.event_codec import Codec, tick
+from streams.errors import BadRecord
 from streams.log.file_log import FileLog
+from streams.log.log_port import Record
 from streams.publishing.operator_log import policy_records
 from streams.topics import TOPICS, Topics
 
@@ -47,6 +50,26 @@ def test_the_versions_come_as_rows_for_programs(capsys: pytest.CaptureFixture[st
     assert [row["name"] for row in rows][:2] == ["ullage", "python"]
     cli.run(["version", "-o", "csv"])
     assert capsys.readouterr().out.splitlines()[0] == "name,version"
+
+
+def test_a_dead_letter_is_tapped_with_its_reason_and_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topics = Topics("ullage", 1)
+    with FileLog.open_or_create(tmp_path / "log.jsonl") as log:
+        for topic in TOPICS:
+            log.create(topics.wire(topic.name), 1)
+        bad = Record(topics.wire("pod-metrics"), 0, 7, b"demo", b"junk{")
+        log.append([dead_letters.dead_letter(bad, BadRecord("it is no JSON", "$"), by="/ullage/recommender/0", topics=topics)])
+    flags = ["--log", str(tmp_path / "log.jsonl"), "--set", "topics.partitions=1"]
+    assert cli.run(["tap", "dead-letters", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "DeadLetter" in said.splitlines()[0]
+    assert "    reason: it is no JSON\n" in said
+    assert "    offset: 7\n" in said
+    assert "unreadable" not in said
+    assert cli.run(["tap", "outcomes", *flags]) == 0
+    nothing = capsys.readouterr()
+    assert nothing.out == ""
+    assert "no such record in 'ullage.outcomes.v1' from begin on" in nothing.err
 
 
 def test_a_record_that_every_partition_has_is_tapped_once(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,23 @@ def test_a_clock_that_is_off_is_named(date: str, level: str, said: str) -> None:
     assert said in check.finding
 
 
+@pytest.mark.parametrize(
+    ("code", "applied", "level", "said"),
+    [
+        (200, True, "ok", "is registered"),
+        (404, True, "warn", "is not registered, so nobody is evicted"),
+        (404, False, "ok", "mode apply needs it"),
+        (403, True, "ok", "may not look"),
+    ],
+)
+def test_a_webhook_that_is_missing_is_a_warning_only_where_changes_are_allowed(
+    code: int, applied: bool, level: str, said: str
+) -> None:
+    check = cluster_checks.webhook(code, "ullage-webhook", applied=applied)
+    assert check.level == level
+    assert said in check.finding
+
+
 def test_a_kubeconfig_that_does_not_exist_is_not_ok(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run(["doctor", "--set", "log.kind=memory", "--set", "cluster.kubeconfig=/no/such/file"])
     assert "warn  cluster   cluster.kubeconfig '/no/such/file' is no file" in capsys.readouterr().out

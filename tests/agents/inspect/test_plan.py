@@ -11,7 +11,7 @@ from schemas.decisions.pod_updates import UpdateRefused
 from schemas.facts.pods import ContainerSeen, PodChanged
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
-from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
 from tests.support.updater_log import UpdaterLog, recommended
 
 CART = Workload("demo", "shop", "Deployment", "cart")
@@ -94,6 +94,18 @@ def test_a_plan_with_nothing_to_do_says_why_each_pod_needs_no_change(tmp_path: P
         "    2 request amounts within the recommended bounds",
         "    1 have no recommendation yet",
     ]
+
+
+def test_a_pod_whose_vpa_another_recommender_serves_is_said_to_be_not_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    log.turn(START, vpa(recommenders=("other",)), *pods_of(API, 1, 0.2))
+    log.turn(NOW, recommended(NOW, API))
+    assert log.run("plan") == 0
+    assert "    1 have a VPA that another recommender serves" in capsys.readouterr().out.splitlines()
+    assert log.run("why-not", "web/api-0") == 0
+    assert "another recommender serves the VPA of" in capsys.readouterr().out
 
 
 def test_what_the_plan_calls_at_once_is_what_the_updater_decides(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:

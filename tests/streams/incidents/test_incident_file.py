@@ -210,6 +210,16 @@ def test_where_a_log_gives_other_places_causes_move_along(file: Path) -> None:
         incident_copy.to_log(incident, LogContext.of(back, there))
 
 
+def test_where_checkpoints_are_in_the_way_another_prefix_is_not_the_cure(log: MemoryLog, tmp_path: Path) -> None:
+    changelog = "shop-updater-state-changelog"
+    log.create(changelog, 2)
+    log.append([said(changelog, 0, 1, b"state")])
+    whole, there = exported(log, tmp_path / "whole.parquet", Stretch((METRICS, changelog))), Topics("incident", 2)
+    log.create(there.wire("pod-metrics"), 2)
+    with IncidentFile(whole) as incident, pytest.raises(BadInput, match=f"'{changelog}' is not empty there: .* an empty Kafka"):
+        incident_copy.to_log(incident, LogContext.of(log, there))
+
+
 def test_nothing_is_appended_to_an_incident(file: Path) -> None:
     with pytest.raises(BadInput, match="nothing is appended"):
         IncidentLog(file).append([said(METRICS, 0, 1, b"{}")])
