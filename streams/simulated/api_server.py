@@ -21,6 +21,7 @@ import msgspec
 from schemas.names import PodName
 from streams import typed_json
 from streams.clients.kube import quantities
+from streams.errors import BadInput
 from streams.simulated import kube_json, scheduling_json
 from streams.simulated.api_errors import ApiRefusal, not_found
 from streams.simulated.cluster import SimulatedCluster
@@ -70,12 +71,21 @@ class _EvictionBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SimulatedServer:
-    """Serves `cluster` on 127.0.0.1 while it is entered; `port` 0 takes a free one, `url` says which."""
+    """Serves `cluster` on 127.0.0.1 while it is entered; `port` 0 takes a free one, `url` says which.
+
+    Raises BadInput where the port cannot be used.
+    """
 
     def __init__(self, cluster: SimulatedCluster, port: int = 0) -> None:
         self.paths = KubernetesPaths(cluster)
         handler = type("Handler", (_Handler,), {"paths": self.paths})
-        self._server = _Server(("127.0.0.1", port), handler)
+        try:
+            self._server = _Server(("127.0.0.1", port), handler)
+        except OSError as error:
+            msg = (
+                f"the simulated cluster cannot answer on port {port} ({error.strerror}): choose another with --port; 0 takes any"
+            )
+            raise BadInput(msg) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), name="simulated-cluster-http", daemon=True
         )
