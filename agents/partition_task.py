@@ -82,7 +82,7 @@ def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> b
         source.add(record.last_offset, record, record.size)
     elif number is None:
         source.skip(record.last_offset)
-    elif event_codec.is_implausible(record, number, before=source.highest):
+    elif event_codec.is_implausible(record, number):
         source.skip(record.offset)
         return False
     else:
@@ -95,7 +95,7 @@ def closes_segment(source: Input[Record], record: Record) -> bool:
     number = event_codec.tick_number(record)
     if number is None or number <= source.highest:
         return False
-    return not event_codec.is_implausible(record, number, before=source.highest)
+    return not event_codec.is_implausible(record, number)
 
 
 def evidence(end: int, before: Record | None) -> InputEvidence:

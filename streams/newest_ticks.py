@@ -5,15 +5,15 @@ A tick that lies implausibly far ahead is nothing to those who read from the beg
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 
-from streams.codec.event_codec import is_implausible, latest_tick, tick_number
-from streams.codec.headers import MOST_TICK_AHEAD
+from streams.codec.event_codec import is_implausible, tick_number
 from streams.log.log_port import Log, Record
 
 FIRST_STRIDE, _LONGEST_STRIDE = 256, 16_384
 """Records read at once when going backwards: few at first, because what is wanted is mostly near the end."""
-_FEWEST, _DOUBTFUL = 16, 100
-"""Ticks that are looked at: so few that a second clock may be behind, and more while all are ahead of their time."""
+_LOOKED_AT = 16
+"""Ticks that are compared, for a second clock may be behind."""
 
 
 def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None, read: Sequence[Record] = ()) -> Record | None:
@@ -27,22 +27,14 @@ def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None
 
 def newest_of(backwards: Iterable[Record]) -> Record | None:
     """The newest tick that counts among records that come from the newest to the oldest; None if there is none."""
-    found: list[Record] = []
-    timely = False
+    found: list[tuple[int, Record]] = []
     for record in backwards:
         number = tick_number(record)
-        if number is None or is_implausible(record, number, before=-1):
-            continue
-        found.append(record)
-        timely = timely or record.timestamp_ms < 0 or number - record.timestamp_ms <= MOST_TICK_AHEAD
-        if len(found) >= (_FEWEST if timely else _DOUBTFUL):
-            break
-    newest, at = None, -1
-    for record in reversed(found):
-        after = latest_tick(record, before=at)
-        if after is not None and after > at:
-            newest, at = record, after
-    return newest
+        if number is not None and not is_implausible(record, number):
+            found.append((number, record))
+            if len(found) == _LOOKED_AT:
+                break
+    return max(reversed(found), key=itemgetter(0))[1] if found else None
 
 
 def _backwards(log: Log, place: tuple[str, int], most: int | None, *, end: int | None = None) -> Iterator[Record]:

@@ -15,6 +15,7 @@ from streams.errors import BadInput
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
+from streams.sources.clock import refuse_future, wall_ms
 from streams.sources.traces import Playback, Trace, TracePlayer
 from streams.topics import Topics
 
@@ -31,6 +32,7 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
         context = LogContext.of(log, topics, settings.cluster.name)
         player = TracePlayer(trace, context, Playback(speed=pace), ticked=ticked_topics())
         _refuse_the_past(log, topics, begin=times.from_seconds(trace.first + player.shift()))
+        refuse_future(int((trace.last + player.shift()) * 1000), wall_ms())
         reported = 0
         for progress in player.play():
             if progress.rows * 10 // progress.of > reported:

@@ -114,10 +114,7 @@ def _tick() -> Document:
         "payload": {
             "type": "object",
             "required": ["at"],
-            "properties": {
-                "at": {"type": "integer", "description": "milliseconds since 1970"},
-                "simulated": {"type": "boolean", "description": "of a clock whose time is not real time"},
-            },
+            "properties": {"at": {"type": "integer", "description": "milliseconds since 1970"}},
         },
         "bindings": {"kafka": {"key": {"type": "string", "enum": [_TICK]}, "bindingVersion": _BINDING}},
     }

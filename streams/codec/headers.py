@@ -1,6 +1,6 @@
 """Headers of records: CloudEvents in binary mode, and `cause`. Also ticks, the only records that are not events.
 
-A tick has no headers: its bytes follow from its number and its kind of time alone, so several clocks write the same bytes.
+A tick has no headers: its bytes follow from its number alone, so several clocks write the same bytes.
 """
 
 import msgspec
@@ -17,16 +17,15 @@ LAST_TICK = 253_402_300_800_000
 
 class _Tick(msgspec.Struct):
     at: int
-    simulated: bool = False
 
 
 _read_tick = msgspec.json.Decoder(_Tick).decode
 _read_causes = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def tick(topic: str, partition: int, number: int, *, simulated: bool = False) -> NewRecord:
-    """The tick `number` of one partition of a topic (wire name). `simulated`: of a clock whose time is not real time."""
-    return NewRecord(topic, partition, TICK, (b'{"at":%d,"simulated":true}' if simulated else b'{"at":%d}') % number)
+def tick(topic: str, partition: int, number: int) -> NewRecord:
+    """The tick `number` of one partition of a topic (wire name)."""
+    return NewRecord(topic, partition, TICK, b'{"at":%d}' % number)
 
 
 def tick_number(record: Record) -> int | None:
@@ -41,19 +40,16 @@ def tick_number(record: Record) -> int | None:
 
 
 MOST_TICK_AHEAD = 3_600_000
-"""Milliseconds that a tick may lie after the moment at which the log took it; if it is simulated, or after the tick before it."""
+"""Milliseconds that a tick may lie after the moment at which the log took it."""
 
 
-def is_implausible(record: Record, number: int, *, before: int) -> bool:
+def is_implausible(record: Record, number: int) -> bool:
     """Whether the tick `number` is nothing because it lies far ahead of the time at which the log appended it.
 
-    `before` is the last tick that counted in the same partition, -1 for none. A log without times (-1) refuses no tick. Real time
-    is never far ahead of the log's: neither in the first tick of a partition, nor in one that small steps led to. Simulated time
-    may be, and its clock marks its ticks; it begins anywhere and goes on in small steps. So it follows from the log alone.
+    A log without times (-1) refuses no tick. Neither what stood before a tick nor what it says of itself matters, so whoever may
+    write to a topic cannot lead it ahead, and it follows from the log alone. Simulated time therefore lies in the past.
     """
-    if record.timestamp_ms < 0 or number - record.timestamp_ms <= MOST_TICK_AHEAD:
-        return False
-    return not (_read_tick(record.value or b"").simulated and (before < 0 or number - before <= MOST_TICK_AHEAD))
+    return record.timestamp_ms >= 0 and number - record.timestamp_ms > MOST_TICK_AHEAD
 
 
 def latest_tick(record: Record, *, before: int) -> int | None:
@@ -61,7 +57,7 @@ def latest_tick(record: Record, *, before: int) -> int | None:
     number = tick_number(record)
     if number is None:
         return None
-    return before if is_implausible(record, number, before=before) else max(before, number)
+    return before if is_implausible(record, number) else max(before, number)
 
 
 def header(record: Record | NewRecord, name: str) -> str | None:

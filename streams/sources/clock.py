@@ -1,10 +1,10 @@
 """The clock source: appends a tick to every partition of every topic that a stage reads, once each period.
 
 The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves: they
-append the same bytes, and a tick that is not above the last one counts for nothing. A clock whose time is not real time marks its
-ticks, because these may lie far ahead of the log's own time. A clock that runs ahead would do harm: stages would act on its tick,
-and every honest tick would count for nothing until time has caught up. So before its first tick, now and then after that, and
-whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two are too far apart.
+append the same bytes, and a tick that is not above the last one counts for nothing. A clock that runs ahead would do harm: stages
+would act on its tick, and every honest tick would count for nothing until time has caught up. So before its first tick, now and
+then after that, and whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two
+are too far apart. Event time that is not real time lies in the past: a tick far ahead of real time is nothing.
 """
 
 import time
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from streams.codec import event_codec
+from streams.codec.headers import LAST_TICK, MOST_TICK_AHEAD
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.log_port import Log, NewRecord
 from streams.sources.clock_skew import future_ticks, readable, refuse_skew
@@ -34,11 +35,6 @@ class TimeBase:
     origin: int = 0
     anchor: int = 0
     speed: float = 1.0
-
-    @property
-    def is_real(self) -> bool:
-        """Whether event time is real time."""
-        return self.origin == self.anchor and self.speed == 1.0
 
     def event(self, wall: int) -> int:
         """Event time at a wall time."""
@@ -66,13 +62,18 @@ class ClockTiming:
             raise BadInput(f"clock.speed is {self.base.speed}, but must be above 0")
 
 
-def ticks(topics: Topics, names: Iterable[str], number: int, *, simulated: bool = True) -> list[NewRecord]:
-    """The tick `number` for every partition of the topics with these short names: all that some stage reads.
+def ticks(topics: Topics, names: Iterable[str], number: int) -> list[NewRecord]:
+    """The tick `number` for every partition of the topics with these short names: all that some stage reads."""
+    return [event_codec.tick(topics.wire(name), p, number) for name in names for p in range(topics.partitions)]
 
-    `simulated`: event time is not real time.
-    """
-    places = [(topics.wire(name), p) for name in names for p in range(topics.partitions)]
-    return [event_codec.tick(*place, number, simulated=simulated) for place in places]
+
+def refuse_future(at: int, wall: int) -> None:
+    """Raises BadInput for an event time that is too far ahead of real time; both in milliseconds."""
+    if at - wall > MOST_TICK_AHEAD:
+        raise BadInput(
+            f"event time {readable(min(at, LAST_TICK - 1))} is more than an hour ahead of real time, and ticks of the "
+            "future are nothing: what is played has to lie in the past (a clock: by clock.origin_ms and clock.anchor_ms)"
+        )
 
 
 class Clock:
@@ -121,14 +122,15 @@ class Clock:
     def step(self) -> int | None:
         """Append the tick that is due, unless it was appended before. Returns its number, else None.
 
-        Raises TryAgain while the skew is too big.
+        Raises TryAgain while the skew is too big, and BadInput when event time has run ahead of real time.
         """
         wall = self._now()
         self._check_skew(wall)
         number = self._due(wall)
+        refuse_future(number, wall)
         if number <= self._last:
             return None
-        self._log.append(ticks(self._topics, self._ticked, number, simulated=not self._timing.base.is_real))
+        self._log.append(ticks(self._topics, self._ticked, number))
         self._last = number
         return number
 

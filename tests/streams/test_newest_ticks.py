@@ -18,8 +18,8 @@ class Site:
         self.log = MemoryLog(now=lambda: self.now)
         self.log.create("t", 1)
 
-    def ticks(self, *numbers: int, simulated: bool = False) -> None:
-        self.log.append([tick("t", 0, number, simulated=simulated) for number in numbers])
+    def ticks(self, *numbers: int) -> None:
+        self.log.append([tick("t", 0, number) for number in numbers])
 
     def others(self, count: int) -> None:
         self.log.append([NewRecord("t", 0, b"k", b"v")] * count)
@@ -50,14 +50,7 @@ def test_a_tick_far_ahead_of_its_time_and_a_repeated_one_are_nothing(site: Site)
     assert site.newest() == site.now + 500
 
 
-def test_simulated_ticks_that_run_ahead_in_small_steps_count(site: Site) -> None:
-    site.ticks(*(site.now + DAY + n * 1000 for n in range(5)), simulated=True)
-    assert site.newest() == site.now + DAY + 4000
-    site.ticks(site.now + 3 * DAY, simulated=True)
-    assert site.newest() == site.now + DAY + 4000
-
-
-def test_ticks_of_real_time_far_ahead_are_nothing_also_the_first_and_in_small_steps(site: Site) -> None:
+def test_ticks_far_ahead_are_nothing_also_the_first_and_in_small_steps(site: Site) -> None:
     site.ticks(*(site.now + DAY + n * 1000 for n in range(5)))
     assert site.newest() is None
     site.ticks(site.now, *(site.now + n * HOUR // 2 for n in range(1, 49)))

@@ -1,8 +1,8 @@
-"""A bad clock: ticks of simulated time, some doubled, some old, some lost, in any order of topics.
+"""A bad clock: ticks of simulated time in the past, some doubled, some old, some lost, in any order of topics.
 
     python -m tests.torture.faulty_clock '{"brokers":..., "prefix":..., "partitions":4, "topics":[...], ...}'
 
-Simulated milliseconds run `speed` times as fast as real ones, from real time `epoch` on, so that two clocks agree.
+Simulated milliseconds run `speed` times as fast as real ones, from `BACK` before real time `epoch` on, so that two clocks agree.
 """
 
 import asyncio
@@ -16,9 +16,17 @@ from aiokafka import AIOKafkaProducer
 from streams.codec import event_codec
 from streams.topics import Topics
 
+BACK = 30 * 86_400.0
+"""Seconds; a tick that is far ahead of real time would be nothing."""
+
+
+def event_time(real: float, epoch: float, speed: float) -> float:
+    """Seconds of event time at a real time."""
+    return epoch - BACK + (real - epoch) * speed
+
 
 def now(epoch: float, speed: float) -> int:
-    return int((epoch + (time.time() - epoch) * speed) * 1000)
+    return int(event_time(time.time(), epoch, speed) * 1000)
 
 
 async def main(told: dict) -> None:
@@ -38,7 +46,7 @@ async def main(told: dict) -> None:
         sent = []
         for place in places:
             for n in numbers(chance, number, period, told["faults"]):
-                r = event_codec.tick(*place, n, simulated=True)
+                r = event_codec.tick(*place, n)
                 sent.append(await producer.send(r.topic, key=r.key, value=r.value, partition=r.partition))
         await asyncio.gather(*sent)
 

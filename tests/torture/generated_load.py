@@ -17,6 +17,7 @@ from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
+from tests.torture import faulty_clock
 
 CLUSTERS = ("north", "kiosk", "east")
 MB = 1 << 20
@@ -159,8 +160,7 @@ class Clock:
 
     def __init__(self, epoch: float, speed: float) -> None:
         self.epoch, self.speed = epoch, speed
+        self.origin = faulty_clock.event_time(epoch, epoch, speed)
 
     def __call__(self) -> int:
-        from tests.torture import faulty_clock
-
         return faulty_clock.now(self.epoch, self.speed)

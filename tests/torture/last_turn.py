@@ -47,7 +47,7 @@ async def recomputed(run: EndingRun, name: str, period: int) -> Report:
 
 def _tick(run: EndingRun, numbers: Sequence[int]) -> None:
     inputs = dict.fromkeys(name for stage in run.stages for name in stage.reads)
-    run.operator.append([event_codec.tick(run.topics.wire(name), 0, n, simulated=True) for n in numbers for name in inputs])
+    run.operator.append([event_codec.tick(run.topics.wire(name), 0, n) for n in numbers for name in inputs])
 
 
 async def _marked(run: EndingRun, name: str) -> int | None:

@@ -58,6 +58,8 @@ class ReplicaEvidence:
     end: float
     """The event time of the last look, in seconds."""
     epoch: float
+    """Real time in seconds at which the event time was `origin`."""
+    origin: float
     speed: float
     deaths: Sequence[float] = ()
     """When consumers died, in real time."""
@@ -68,7 +70,7 @@ class ReplicaEvidence:
 
     def event_time(self, real: float) -> float:
         """Seconds of event time."""
-        return self.epoch + (real - self.epoch) * self.speed
+        return self.origin + (real - self.epoch) * self.speed
 
 
 def judge(seen: ReplicaEvidence) -> tuple[Counter[str], list[str]]:

@@ -331,8 +331,8 @@ class ReplicaRun:
             sets, written_there = list(self.api.scaled), list(self.api.written)
         return replica_judge.ReplicaEvidence(
             sets, written_there, list(plans.values()), outcomes, objects, list(forecasts.values()), list(self.prober.answers),
-            ehpas, hpas, self.clock() / 1000, self.clock.epoch, self.clock.speed, self.deaths, self.pauses, self.done["frozen"],
-            dict.fromkeys(ehpas, replica_load.BEGIN),
+            ehpas, hpas, self.clock() / 1000, self.clock.epoch, self.clock.origin, self.clock.speed, self.deaths,
+            self.pauses, self.done["frozen"], dict.fromkeys(ehpas, replica_load.BEGIN),
         )  # fmt: skip
 
     def judged(self, seen: replica_judge.ReplicaEvidence) -> tuple[Counter[str], list[str]]:

@@ -80,6 +80,7 @@ RIGHT = ReplicaEvidence(
     hpas={"ehpa-web": {"spec": SPEC}},
     end=ZERO + 500,
     epoch=ZERO,
+    origin=ZERO,
     speed=1.0,
     pauses=[(ZERO + 40, ZERO + 50)],
     started={"web": 3},

@@ -136,7 +136,7 @@ class Run:
         for number in (self.last - PERIOD, self.last):
             for name in self.inputs:
                 for p in range(self.topics.partitions):
-                    r = event_codec.tick(self.topics.wire(name), p, number, simulated=True)
+                    r = event_codec.tick(self.topics.wire(name), p, number)
                     await producer.send_and_wait(r.topic, key=r.key, value=r.value, partition=r.partition)
         await producer.stop()
 

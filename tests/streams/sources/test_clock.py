@@ -136,19 +136,18 @@ def test_event_time_may_run_faster_than_the_wall() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "simulated"),
+    "base",
     [
-        (TimeBase(), False),
-        (TimeBase(origin=START, anchor=START), False),
-        (TimeBase(origin=START + 1, anchor=START), True),
-        (TimeBase(origin=START, anchor=START, speed=2.0), True),
+        TimeBase(origin=START + 3_600_001, anchor=START),
+        TimeBase(origin=START, anchor=START - 61_000, speed=61.0),
+        TimeBase(speed=1440.0),
     ],
 )
-def test_a_clock_marks_its_ticks_where_event_time_is_not_real_time(base: TimeBase, *, simulated: bool) -> None:
+def test_a_clock_whose_time_is_far_ahead_of_real_time_says_so_and_writes_no_tick(base: TimeBase) -> None:
     world = World()
-    assert world.clock(ClockTiming(base=base)).step() is not None
-    (record, *_) = world.log.poll({(PAPERS.wire("policies"), 0): 0})
-    assert (b'"simulated":true' in (record.value or b"")) is simulated
+    with pytest.raises(BadInput, match=r"more than an hour ahead of real time.*clock\.origin_ms"):
+        world.clock(ClockTiming(period_ms=1, base=base)).step()
+    assert world.log.end(PAPERS.wire("policies"), 0) == 0
 
 
 @pytest.mark.parametrize(("lead", "words"), [(2_500, "2.5 s ahead of it"), (-2_500, "2.5 s behind it")])
