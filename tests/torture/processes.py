@@ -75,11 +75,13 @@ class Process:
         self.wakes: list[float] = []
         """When it went on after it was frozen."""
         self._looked, self._frozen = 0.0, False
+        self._asked: float | None = None
+        """When it was asked to end."""
 
     def start(self) -> None:
         self._note_end()
         self.process = self.begin(self.module, self.told, self.log)
-        self._looked = time.time()
+        self._looked, self._asked = time.time(), None
 
     @property
     def dead(self) -> bool:
@@ -119,11 +121,17 @@ class Process:
             process.wait()
             return -1
 
+    def ask_to_end(self) -> None:
+        """Ask it to end, once; what it does from now on is no end by itself, unless it is one with an error."""
+        if self._asked is None:
+            self._note_end()
+            self.send(signal.SIGTERM)
+            self._asked = time.time()
+
     def stop(self, seconds: float) -> int:
-        """Ask it to end; its exit code. One that is not 0 counts as an end by itself."""
-        self._note_end()
-        self.send(signal.SIGTERM)
-        asked, code = time.time(), self.wait(seconds)
+        """Ask it to end, if nobody did; its exit code. One that is not 0 counts as an end by itself."""
+        self.ask_to_end()
+        asked, code = self._asked or 0.0, self.wait(seconds)
         if code > 0:
             self.ends.append(ProcessEnd(code, asked, time.time()))
         return code

@@ -69,6 +69,16 @@ def test_a_process_that_ended_by_itself_is_noticed_whoever_looks_first(tmp_path:
     assert process.ends[0].code == 70
 
 
+def test_a_process_that_ended_because_it_was_asked_to_did_not_end_by_itself(tmp_path: Path) -> None:
+    process = Process("", {}, tmp_path / "log", begin)
+    process.start()
+    process.ask_to_end()
+    while not process.dead:
+        time.sleep(0.02)
+    process.stop(5.0)
+    assert process.ends == []
+
+
 def test_a_signal_to_a_process_that_is_gone_is_nothing(tmp_path: Path) -> None:
     process = ForkedProcess("this", {}, tmp_path / "log")
     assert process.wait(60) == 0

@@ -86,7 +86,7 @@ class TortureFleet:
         """Ask the workers to end, and end the clocks."""
         for process in self.workers:
             process.send(signal.SIGCONT)
-            process.send(signal.SIGTERM)
+            process.ask_to_end()
         for process in self.workers:
             process.stop(20)
         self.end_clocks()
