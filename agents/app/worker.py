@@ -42,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "recovery_consistency_check": False,  # it would end the worker for each changelog that has lost its beginning
     "consumer_auto_offset_reset": "earliest",
     "consumer_max_fetch_size": 4 << 20,
+    "consumer_metadata_max_age_ms": 5_000,  # a broker that just began lacks topics: until the next look nobody has a partition
     "broker_session_timeout": 6.0,
     "broker_heartbeat_interval": 1.0,
     "broker_commit_interval": 3600.0,  # nothing to commit: offsets are set from the marks
