@@ -1,4 +1,4 @@
-"""Reads JSON into a type, from any thread.
+"""Reads JSON, or what was read of it, into a type, from any thread.
 
 msgspec prepares a type when it is first read, and shows what it prepares to other threads before it is complete: two threads that
 read types for the first time at the same moment can end the process by a segmentation fault (seen with 0.22.0). So decoders are
@@ -28,3 +28,9 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
     """As `msgspec.json.decode` with a type. Raises msgspec.MsgspecError, UnicodeDecodeError, RecursionError."""
     return decoder(kind).decode(data)
+
+
+def convert(found: object, kind: type[T]) -> T:
+    """As `msgspec.convert`. Raises msgspec.ValidationError."""
+    decoder(kind)
+    return msgspec.convert(found, kind)

@@ -7,6 +7,7 @@ import msgspec
 import orjson
 
 from schemas.names import Place
+from streams import typed_json
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 
@@ -19,8 +20,8 @@ class _Tick(msgspec.Struct):
     at: int
 
 
-_read_tick = msgspec.json.Decoder(_Tick).decode
-_read_causes = msgspec.json.Decoder(tuple[str, ...]).decode
+_read_tick = typed_json.decoder(_Tick).decode
+_read_causes = typed_json.decoder(tuple[str, ...]).decode
 
 
 def tick(topic: str, partition: int, number: int) -> NewRecord:

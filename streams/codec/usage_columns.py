@@ -20,6 +20,7 @@ import orjson
 
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
+from streams import typed_json
 from streams.errors import BadRecord
 
 ROWS = 10_000
@@ -57,7 +58,7 @@ class _Full(_Scrape):
     memory_max: list[float] = []
 
 
-_read_scrape, _read_full = msgspec.json.Decoder(_Scrape).decode, msgspec.json.Decoder(_Full).decode
+_read_scrape, _read_full = typed_json.decoder(_Scrape).decode, typed_json.decoder(_Full).decode
 _AS_WRITTEN = re.compile(rb'\{"at":"[^"\\]{1,64}","cluster":"[^"\\]{0,256}","window":[0-9.]{1,32},"names":')
 """How we begin a scrape: what follows is the value of `names`, and nothing but `names`."""
 
@@ -168,7 +169,7 @@ class _Within(msgspec.Struct):
     names: _Columns
 
 
-_read_within = msgspec.json.Decoder(_Within).decode
+_read_within = typed_json.decoder(_Within).decode
 
 
 class NameColumnReader:

@@ -6,10 +6,9 @@ It publishes as the kube source does, from the same objects, but is told what ch
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-import msgspec
-
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
+from streams import typed_json
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.object_changes import ObjectChanges
 from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
@@ -61,13 +60,13 @@ class SchedulingPoller:
         """An object is new or changed. Raises ValueError for a kind that nobody knows."""
         match kind:
             case "nodes":
-                self._facts.node(msgspec.convert(found, DetailedNodeObject), at)
+                self._facts.node(typed_json.convert(found, DetailedNodeObject), at)
             case "pods":
-                self._facts.pod(msgspec.convert(found, ScheduledPodObject), at)
+                self._facts.pod(typed_json.convert(found, ScheduledPodObject), at)
             case "poddisruptionbudgets":
-                self._facts.budget(msgspec.convert(found, DisruptionBudgetObject), at)
+                self._facts.budget(typed_json.convert(found, DisruptionBudgetObject), at)
             case "replicasets":
-                self._facts.controller("ReplicaSet", msgspec.convert(found, ControllerObject), at)
+                self._facts.controller("ReplicaSet", typed_json.convert(found, ControllerObject), at)
             case _:
                 msg = f"'{kind}' decides nothing about scheduling"
                 raise ValueError(msg)

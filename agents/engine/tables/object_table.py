@@ -6,7 +6,7 @@ was put. It refuses nothing and orders nothing but its dumps: a reader that need
 """
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ V = TypeVar("V")
 class ObjectTable(Generic[V]):
     """Text keys to frozen objects of one kind. `buckets` bounds the size of a chunk and must not change once used."""
 
-    __slots__ = ("_bucket_of", "_buckets", "_decoder", "_dirty", "_hash_key", "_used", "_values", "name")
+    __slots__ = ("_bucket_of", "_buckets", "_decode", "_dirty", "_hash_key", "_used", "_values", "name")
 
     def __init__(self, name: str, kind: type[V], buckets: int) -> None:
         self.name = name
@@ -26,7 +26,8 @@ class ObjectTable(Generic[V]):
         self._buckets: list[set[str]] = [set() for _ in range(buckets)]
         self._bucket_of: dict[str, int] = {}
         self._hash_key = b""
-        self._decoder: msgspec.json.Decoder[dict[str, V]] = msgspec.json.Decoder(types.GenericAlias(dict, (str, kind)))
+        of = types.GenericAlias(dict, (str, kind))
+        self._decode: Callable[[bytes], dict[str, V]] = msgspec.json.Decoder(of).decode  # noqa: TID251  # a stage has one thread
         self._dirty: set[int] = set()
         self._used: set[int] = set()
 
@@ -94,7 +95,7 @@ class ObjectTable(Generic[V]):
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped bucket in its place."""
         bucket = _number(chunk)
-        loaded = self._decoder.decode(data)
+        loaded = self._decode(data)
         for key in self._buckets[bucket]:
             del self._values[key], self._bucket_of[key]
         self._buckets[bucket] = set(loaded)

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 CHUNK = 256
 """Rows of one chunk."""
 
-_NAMES = msgspec.json.Decoder(list[RowKey | None])
+_NAMES = msgspec.json.Decoder(list[RowKey | None])  # noqa: TID251  # of no type of ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _NONE = -1
 Ring = NDArray[np.float32]
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
-_NAMES = msgspec.json.Decoder(list[str | None])
+_NAMES = msgspec.json.Decoder(list[str | None])  # noqa: TID251  # of no type of ours
 
 
 class LoadRings:

@@ -88,7 +88,7 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
 def _time(told: object) -> datetime | None:
     """When a message says that it was sent; None where that is no time that an event can have."""
     try:
-        found = msgspec.convert(told, datetime) if isinstance(told, str) else None
+        found = typed_json.convert(told, datetime) if isinstance(told, str) else None
     except msgspec.ValidationError:
         return None
     return found if found is not None and found.tzinfo is not None and found.year in bounds.YEARS else None

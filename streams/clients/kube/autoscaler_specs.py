@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from streams import typed_json
 from streams.clients.kube.pod_objects import AnnotatedMeta
 from streams.clients.kube.watched_objects import LabelSelector, Quantity
 
@@ -227,8 +228,8 @@ class OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     scale_target_ref: CrossReference
 
 
-_EHPA = msgspec.json.Decoder(EhpaSpec)
-_TARGET = msgspec.json.Decoder(OnlyTarget)
+_EHPA = typed_json.decoder(EhpaSpec)
+_TARGET = typed_json.decoder(OnlyTarget)
 
 
 def decode_ehpa(spec: msgspec.Raw) -> EhpaSpec:

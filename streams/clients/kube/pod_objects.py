@@ -16,6 +16,7 @@ from schemas import bounds
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
+from streams import typed_json
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
 
@@ -69,7 +70,7 @@ class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
     limits: dict[str, str] | None = None
 
 
-_ORIGINAL = msgspec.json.Decoder(ResourceRequirements)
+_ORIGINAL = typed_json.decoder(ResourceRequirements)
 
 
 class ContainerResizePolicy(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from streams import typed_json
 from streams.clients.kube.autoscaler_specs import AlgorithmSpec
 from streams.clients.kube.pod_objects import AnnotatedMeta
 
@@ -57,8 +58,8 @@ class _OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     target_ref: PredictedReference
 
 
-_WHOLE = msgspec.json.Decoder(TspSpec)
-_TARGET = msgspec.json.Decoder(_OnlyTarget)
+_WHOLE = typed_json.decoder(TspSpec)
+_TARGET = typed_json.decoder(_OnlyTarget)
 
 
 def decode_prediction(spec: msgspec.Raw) -> TspSpec:
