@@ -19,7 +19,7 @@ from agents.pipeline import stage_names
 from schemas.outcomes import ActionFinished
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, tick, tick_number
 from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
@@ -326,7 +326,7 @@ def test_processes_that_find_no_cluster_here_need_no_more_of_the_log_than_the_do
     commands: Commands, kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with KafkaLog(kafka.connection()) as log:
-        log.append([NewRecord(_wire(topic), 0, b"k", b"{}") for topic in ("control", "node-updates", "replica-plans")])
+        log.append([tick(_wire(topic), 0, 1) for topic in ("control", "node-updates", "replica-plans")])  # something to read
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
     for name, (words, _) in IDLE.items():
