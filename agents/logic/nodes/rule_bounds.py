@@ -8,17 +8,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
-from schemas.facts.scheduled_pods import PodShapeSeen
+from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
+from agents.logic.nodes.scheduling.selector_index import MOST_KEYS
+from schemas.facts.scheduled_pods import LabelQuery, PodShapeSeen
 
 MOST_RULES = 5_000
 """Affinity terms and spread constraints of all shapes of a namespace: ten shapes with 500 each, say, or 2,500 with two."""
+BROAD = 50
+"""A rule that may mean any pod counts as so many: it is held against every pod, one that names labels of its pods against few."""
 MOST_STEPS = 30_000
 """Rules of all pods, one by one, that a decision goes through when it places pods, and again when it looks which nodes may go."""
 
 
 def rules(shape: PodShapeSeen) -> int:
-    """How many rules between pods a shape has."""
-    return len(shape.affinity) + len(shape.anti_affinity) + len(shape.spread)
+    """What the rules between pods of a shape count: one each, and `BROAD` where one may mean any pod."""
+    terms = (*shape.affinity, *shape.anti_affinity)
+    narrow = [one.namespace_selector is None and _is_narrow(one.selector, len(one.namespaces)) for one in terms]
+    narrow += [_is_narrow(one.selector, 1) for one in shape.spread]
+    return sum(1 if one else BROAD for one in narrow)
+
+
+def _is_narrow(query: LabelQuery | None, namespaces: int) -> bool:
+    """Whether only pods with one of a few labels can be meant, as the index of rules finds them by; None means no pod."""
+    if query is None or query.labels:
+        return query is None or namespaces <= MOST_KEYS
+    listed = [len(one.values) for one in query.expressions if one.operator == LabelOperator.IN]
+    return bool(listed) and min(listed) * max(namespaces, 1) <= MOST_KEYS
 
 
 def objection(shape: PodShapeSeen, others: int) -> str:
@@ -27,8 +42,8 @@ def objection(shape: PodShapeSeen, others: int) -> str:
     if not mine or mine + others <= MOST_RULES:
         return ""
     return (
-        f"namespace '{shape.namespace}' has {others} rules between pods, and these pods have {mine} more: "
-        f"of more than {MOST_RULES} none is looked at"
+        f"namespace '{shape.namespace}' has {others} rules between pods, and these pods have {mine} more "
+        f"(one that names no values of labels counts as {BROAD}): of more than {MOST_RULES} none is looked at"
     )
 
 

@@ -8,7 +8,14 @@ from agents.logic.nodes import rule_bounds
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
 from schemas.decisions.node_updates import ScaleRefused
-from schemas.facts.scheduled_pods import LabelQuery, PodPlacementRemoved, PodShapeSeen, RequiredPodAffinity
+from schemas.facts.scheduled_pods import (
+    LabelDemand,
+    LabelQuery,
+    PodPlacementRemoved,
+    PodShapeSeen,
+    RequiredPodAffinity,
+    SpreadConstraint,
+)
 from schemas.names import PodName
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, pod, shape
@@ -44,6 +51,42 @@ def test_shapes_beyond_the_bound_of_a_namespace_are_refused_and_all_others_get_n
     assert sorted(one.subject.name for one in refusals) == names[-2:]
     assert str(rule_bounds.MOST_RULES) in str(refusals[0].because["groups"])
     assert "namespace 'shop'" in str(refusals[0].because["groups"])
+
+
+NOT_ME, ME = LabelQuery({}, (LabelDemand("app", "NotIn", ("me",)),)), LabelQuery({}, (LabelDemand("app", "In", ("me",)),))
+MANY = LabelQuery({}, (LabelDemand("app", "In", tuple(f"a{n}" for n in range(20))),))
+
+
+@pytest.mark.parametrize(
+    ("term", "counts"),
+    [
+        (RequiredPodAffinity("zone", LabelQuery({"app": "me"})), 1),
+        (RequiredPodAffinity("zone", ME), 1),
+        (RequiredPodAffinity("zone", None), 1),  # means no pod
+        (RequiredPodAffinity("zone", ME, ("a", "b")), 1),
+        (RequiredPodAffinity("zone", ME, tuple(f"n{n}" for n in range(20))), rule_bounds.BROAD),
+        (RequiredPodAffinity("zone", LabelQuery({"app": "me"}), tuple(f"n{n}" for n in range(20))), rule_bounds.BROAD),
+        (RequiredPodAffinity("zone", ME, (), LabelQuery()), rule_bounds.BROAD),
+        (RequiredPodAffinity("zone", MANY), rule_bounds.BROAD),
+        (RequiredPodAffinity("zone", NOT_ME), rule_bounds.BROAD),
+        (RequiredPodAffinity("zone", LabelQuery()), rule_bounds.BROAD),
+    ],
+)
+def test_a_rule_that_may_mean_any_pod_counts_as_many(term: RequiredPodAffinity, counts: int) -> None:
+    assert rule_bounds.rules(shape("x", affinity=(term,))) == counts
+    assert rule_bounds.rules(shape("x", anti_affinity=(term, term))) == 2 * counts
+    spread = (SpreadConstraint("zone", 1, NOT_ME), SpreadConstraint("zone", 1, ME))
+    assert rule_bounds.rules(shape("x", spread=spread)) == rule_bounds.BROAD + 1
+
+
+def test_beyond_the_bound_rules_that_mean_anybody_are_not_looked_at() -> None:
+    run = ScalerRun(group("a"))
+    names = [f"h{number}" for number in range(rule_bounds.MOST_RULES // rule_bounds.BROAD + 1)]
+    for name in names:
+        run.step(shape(name, anti_affinity=(RequiredPodAffinity("zone", NOT_ME),)), *waiting(name))
+    index = run.stage.clusters.ready_index()
+    refused = [name for name in names if "names no values of labels" in index.nature(f"{CLUSTER}/{name}").shape.refused]
+    assert refused == names[-1:]
 
 
 def test_another_namespace_has_a_bound_of_its_own() -> None:
