@@ -10,10 +10,9 @@ from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest
-from streams.consumers.pods.admission_lease import Objection
 from streams.errors import EdgeError, GiveUp, TryAgain
 
-API_SERVER, AWS, RIGHTS_IN_CLUSTER, WEBHOOK = "the API server", "AWS", "a right in the cluster", "the webhook"
+API_SERVER, AWS, RIGHTS_IN_CLUSTER = "the API server", "AWS", "a right in the cluster"
 _PATIENCE = Seconds(3.0)
 """Seconds to wait for a sign of life."""
 _UNAUTHORIZED, _SERVER_ERROR = 401, 500
@@ -48,16 +47,6 @@ def aws(settings: Settings) -> Callable[[], None]:
     from streams.clients.aws.aws_client import AwsOptions, connect
 
     return connect(AwsOptions(settings.aws.region, settings.aws.endpoint, _PATIENCE)).look
-
-
-def webhook(objection: Objection) -> Callable[[], None]:
-    """Whether a webhook is at work, without which nobody is evicted."""
-
-    def look() -> None:
-        if said := objection():
-            raise TryAgain(doing="looking for its Lease", to="the cluster", answer=said, after=refusals.RETRY_AFTER)
-
-    return look
 
 
 def unseen(settings: Settings) -> Iterator[str]:
