@@ -97,16 +97,12 @@ class Policies:
 
     def serve(self, recommender: str) -> None:
         """Serve the VPAs of this name from now on."""
-        if recommender != self.recommender:
-            self.recommender = recommender
-            self.judge_again()
-
-    def judge_again(self) -> None:
-        """Find out anew which VPAs are ours: the tables may have been loaded under another name."""
+        if recommender == self.recommender:
+            return
+        self.recommender = recommender
         for key, held in list(self.vpas.items()):
-            vpa = held.policy.vpa
-            if vpa is not None and held.policy.foreign == vpa.served_by(self.recommender):
-                self.vpas.upsert(key, PolicyRecord(lowered(vpa, self.recommender), held.place))
+            if held.policy.vpa is not None:
+                self.vpas.upsert(key, PolicyRecord(lowered(held.policy.vpa, recommender), held.place))
         self.loaded()
 
     def of(self, workload: str) -> PolicyRecord | None:
@@ -120,11 +116,6 @@ class Policies:
                 self._matches = {}
             self._matches[workload] = self._match(workload, self._lengths)
         return self._matches[workload]
-
-    def recommended_by(self, workload: str) -> PolicyRecord | None:
-        """The policy by which we recommend for a workload; a VPA of another recommender says nothing here."""
-        held = self.of(workload)
-        return None if held is not None and held.policy.foreign else held
 
     def rivals(self, workload: str) -> Sequence[PolicyRecord]:
         """The VPAs that target a workload; the first governs."""
@@ -201,8 +192,6 @@ def body(held: PolicyRecord | None) -> dict[str, object] | None:
     explanation: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
     if held.policy.vpa is not None:
         explanation["vpa"] = held.policy.vpa.key
-    if held.policy.foreign:
-        explanation["recommender"] = "another"
     return explanation
 
 

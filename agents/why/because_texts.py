@@ -115,8 +115,7 @@ def _count(about: Mapping[str, object]) -> str:
 
 def _policy(value: object) -> str:
     policy = _mapping(value)
-    other = " (a VPA that another recommender serves: it is left alone, and says nothing here)" if "recommender" in policy else ""
-    return f"'{policy.get('target')}', version {policy.get('version')}{other}" if policy else "none"
+    return f"'{policy.get('target')}', version {policy.get('version')}" if policy else "none"
 
 
 def _settings(value: object) -> str:

@@ -31,7 +31,7 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 8
+PROGRAM = 7
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -151,7 +151,6 @@ class Updater(PartedState):
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
-            self.policies.judge_again()
 
     def chunks(self) -> Iterable[str]:
         """Names of all chunks."""

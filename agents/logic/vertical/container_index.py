@@ -183,7 +183,7 @@ class ContainerIndex:
         self._fit()
         ruled: list[tuple[int, FoldingRules]] = []
         for workload in workloads:
-            held = self._policies.recommended_by(workload)
+            held = self._policies.of(workload)
             parts = self._parts_of(workload, held)
             members = dict(self.containers(workload))
             for container, rows in parts.items():

@@ -159,7 +159,6 @@ class Recommender(PartedState):
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
-            self.policies.judge_again()
         self.intake.begin(turn.number)
         if self._loaded:
             self._loaded = False

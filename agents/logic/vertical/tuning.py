@@ -81,7 +81,7 @@ def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -
     ]
     controlled = entry.controlled_resources
     whole = settings.integer_cpu and _integer(held, container)
-    silent = entry.mode is ContainerMode.OFF
+    silent = entry.mode is ContainerMode.OFF or (held is not None and held.policy.foreign)
     return [
         *shares,
         _or(tuned.margin, settings.margin),

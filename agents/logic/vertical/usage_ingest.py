@@ -89,7 +89,7 @@ class UsageIngest:
     def kill(self, event: ContainerOOMKilled) -> bool:
         """An OOM kill; whether it counts."""
         workload = event.workload.key
-        entry = entry_of(self.policies.recommended_by(workload), event.container, self.settings)
+        entry = entry_of(self.policies.of(workload), event.container, self.settings)
         ratio = self.settings.oom_ratio if entry.oom_ratio is None else entry.oom_ratio
         least = self.settings.oom_minimum if entry.oom_minimum is None else entry.oom_minimum
         had = event.memory_request if event.memory_used is None else event.memory_used
@@ -110,7 +110,7 @@ class UsageIngest:
         return count
 
     def _count(self, workload: str) -> int:
-        held = self.policies.recommended_by(workload)
+        held = self.policies.of(workload)
         selector = held.policy.vpa.selector if held and held.policy.vpa else None
         pods = (pod for pod in self.pods.of(workload) if pod.phase is not PodPhase.PENDING)
         return sum(1 for pod in pods if selector is None or matches(selector, pod.labels))
@@ -130,7 +130,7 @@ class UsageIngest:
         """Aggregates that a pod may still give samples to: it runs, or the controller that its VPA names is there."""
         found: set[RowKey] = set()
         for workload, _, pod in self.pods.all():
-            held = self.policies.recommended_by(workload) if pod.phase in OVER else None
+            held = self.policies.of(workload) if pod.phase in OVER else None
             if pod.phase is not PodPhase.PENDING and (
                 pod.phase not in OVER or (held is not None and held.policy.vpa is not None)
             ):
@@ -138,7 +138,7 @@ class UsageIngest:
         return found
 
     def _aggregate_of(self, workload: str, pod: str, container: str) -> RowKey | None:
-        if self.settings.memory_saver and self.policies.recommended_by(workload) is None:
+        if self.settings.memory_saver and self.policies.of(workload) is None:
             return None
         known = self.pods.get(workload, pod)
         if known is None:
@@ -150,7 +150,7 @@ class UsageIngest:
 
     def _made(self, row: int, key: RowKey) -> None:
         """A new aggregate is folded as the policy in force asks."""
-        how = folding(self.policies.recommended_by(key[0]), key[1], self.settings)
+        how = folding(self.policies.of(key[0]), key[1], self.settings)
         columns = self.usage.aggregates
         columns["window"][row], columns["expires"][row] = how.window, how.expires
         columns["cpu_half_life"][row], columns["memory_half_life"][row] = how.cpu_half_life, how.memory_half_life

@@ -1,13 +1,13 @@
 """The updater as a stage: which pods it plans for, in which way and order, and each guard that holds it back."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
-from agents.logic.updates.updater import PROGRAM, Updater
+from agents.logic.updates.update_settings import UpdateSettings
+from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged
@@ -16,10 +16,9 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
-from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
 from schemas.subjects import Subject
-from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, vpa, when
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
 
 Json = dict[str, Any]
 
@@ -595,16 +594,3 @@ def test_a_limit_range_that_is_stated_again_makes_nobody_look_again() -> None:
     assert stage.clusters.constraints.ingest_policy(CAP) is True
     assert stage.clusters.constraints.ingest_policy(replace(CAP, at=when(LATER))) is False
     assert stage.clusters.constraints.ingest_policy(replace(CAP, limits=())) is True
-
-
-def test_rules_with_another_name_change_which_vpas_are_ours() -> None:
-    updater = Updater(UpdateSettings(), 0)
-    updater.step(turn(START, policies=[vpa(recommenders=("other",))]))
-    values = asdict(UpdateRules(recommender="other"))
-    rules = StageRulesChanged(when(START + MINUTE), "updater", PROGRAM, values, rules_version("updater", PROGRAM, values))
-    foreign = []
-    for number, found in ((START, ()), (START + MINUTE, (rules,))):
-        updater.step(turn(number + 1, policies=found))
-        held = updater.policies.of(API.key)
-        foreign.append(held is not None and held.policy.foreign)
-    assert foreign == [True, False]

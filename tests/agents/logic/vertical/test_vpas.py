@@ -1,6 +1,6 @@
 """The recommender with VPA objects: which usage is theirs, what they ask for, and what happens as pods come, go and change."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, PodName
-from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import VpaRemoved
@@ -118,7 +117,7 @@ NOTHING = {"containers": (ContainerPolicy("*", controlled_resources=()),)}
 ELSEWHERE = {"selector": (Requirement("app", Operator.IN, ("none",)),)}
 
 
-@pytest.mark.parametrize("changed", [OFF, NOTHING, ELSEWHERE])
+@pytest.mark.parametrize("changed", [OFF, NOTHING, ELSEWHERE, {"recommenders": ("other",)}])
 def test_that_nothing_is_recommended_any_more_is_said_once_with_the_policy_that_says_so(changed: Any) -> None:
     stage, rows = open_stage(), [(API.key, "a", "app", 0.1, HALF_GIB)]
     assert targets(run(stage, rows=rows, policies=[vpa()], pod_changes=[pod("a", START, labels=APP)])) != {}
@@ -232,30 +231,11 @@ def test_a_shorter_half_life_keeps_what_samples_weigh_at_the_moment_of_the_chang
     assert weight() == pytest.approx(before)
 
 
-def test_what_a_vpa_of_another_recommender_says_is_nothing_and_its_workload_is_recommended_for_as_if_it_had_none() -> None:
-    floor = (ContainerPolicy("*", min_allowed=Amounts(2.0, 4 * GIB)),)
-    nowhere = (Requirement("app", Operator.IN, ("none",)),)
-    for said in ({"containers": floor}, OFF, {"selector": nowhere}):
-        foreign = vpa(recommenders=("other",), **said)
-        found = run(open_stage(), policies=[foreign, VerticalPolicyChanged(when(START), "*", "1")])
-        assert targets(found) == targets(run(open_stage()))
-        assert found is not None
-        assert found.because["policy"]["recommender"] == "another"
-    bounded = run(open_stage(recommender="other"), policies=[vpa(recommenders=("other",), containers=floor)])
-    assert targets(bounded) == {"app": Amounts(2.0, 4 * GIB)}
-    assert "recommender" not in bounded.because["policy"]
-
-
-def test_rules_with_another_name_change_which_vpas_are_ours() -> None:
-    stage = open_stage()
-    assert targets(run(stage, 3, policies=[vpa(recommenders=("other",), **OFF)])) != {}
-    values = asdict(replace(VerticalSettings(bounds_step=0.0), recommender="other"))
-    number = START + 4 * MINUTE
-    rules = StageRulesChanged(when(number), "recommender", 1, values, rules_version("recommender", 1, values))
-    assert targets(run(stage, 70, number, policies=[rules])) == {}
-    held = stage.policies.of(API.key)
-    assert held is not None
-    assert not held.policy.foreign
+def test_a_vpa_of_another_recommender_is_left_alone_and_so_is_its_workload() -> None:
+    foreign = vpa(recommenders=("other",))
+    assert run(open_stage(), policies=[foreign, VerticalPolicyChanged(when(START), "*", "1")]) is None
+    assert run(open_stage(recommender="other"), policies=[foreign]) is not None
+    assert run(open_stage(recommender="other"), policies=[vpa()]) is None
 
 
 def test_of_two_vpas_on_a_workload_the_older_governs_then_the_smaller_name() -> None:
