@@ -610,3 +610,9 @@ def test_vpas_are_ours_or_not_by_the_rules_in_force(healed: bool) -> None:
     rules = asdict(replace(stage.settings, recommender="theirs"))
     changed = StageRulesChanged(when(LATER), "updater", 8, rules, rules_version("updater", 8, rules))
     assert EvictionPlanned in {type(each) for each in look(stage, LATER + 2 * MINUTE, policies=[changed])}
+
+
+def test_pods_with_a_vpa_of_another_recommender_are_neither_planned_for_nor_refused() -> None:
+    stage = open_stage()
+    assert look(stage, LATER, policies=[vpa(recommenders=("theirs",))], recommendations_by_cluster=[recommend(LATER)]) == []
+    assert look(stage, LATER + 2 * MINUTE) == []
