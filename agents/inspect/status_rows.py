@@ -1,8 +1,8 @@
 """What the end of the log says of every part: is it at work, what does it wait for, and what is it blind to, since when?
 
 Sources say so themselves, in reports. A stage leaves a mark with each checkpoint, which names its turn; a topic whose newest tick
-is older than the turn's is what the stage waits for. A consumer shows in its outcomes alone,
-so one that acted may have stopped since; plans that it leaves undone show that (see `unanswered_plans`). Nothing but ends of partitions is read.
+is older than the turn's is what the stage waits for. A consumer shows in its outcomes alone, so one that acted may have stopped
+since; plans that it leaves undone show that (see `unanswered_plans`). Nothing but ends of partitions is read.
 """
 
 from collections import Counter
