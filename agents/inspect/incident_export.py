@@ -105,6 +105,7 @@ def _written(  # noqa: PLR0913  # wired in one place
     names = None
     if flags.key_file is not None:
         names = Pseudonyms(pseudonyms.key_of(flags.key_file), settings.topics.prefix, settings.topics.partitions)
+    note(f"reading {len(stretch.topics)} topics")
     line = ProgressLine(0, "records")
 
     def progress(count: int, of: int) -> None:
@@ -124,5 +125,5 @@ def _sentence(manifest: IncidentManifest, file: Path) -> str:
     with suppress(OSError):
         size = file.stat().st_size
     named = f"; names replaced by key {manifest.pseudonyms}" if manifest.pseudonyms else ""
-    clusters = ", ".join(manifest.clusters) or "no cluster"
-    return visible_line(f"{manifest.records:,} records of {clusters} in {file} ({size:,} bytes){named}")
+    about = f"of {', '.join(manifest.clusters)}" if manifest.clusters else "without a fact or decision of any cluster"
+    return visible_line(f"{manifest.records:,} records {about}, ticks of the clock included, in {file} ({size:,} bytes){named}")

@@ -46,6 +46,13 @@ class RecommendedContainer:
     cluster: str = ""
     limits: Amounts = Amounts()
     """What limits are now; None where there is none."""
+    other_recommender: str = ""
+    """The recommender that the workload's VPA names where that is not ours: nobody acts on the row then."""
+
+    @property
+    def remark(self) -> str:
+        """Why the target is another, and who else recommends for the workload."""
+        return f"{self.why}; VPA of '{self.other_recommender}'" if self.other_recommender else self.why
 
     @property
     def worth(self) -> float:
@@ -136,6 +143,7 @@ def _rows(decision: RecommendedRequests, pod: Sequence[RequestedAmounts] | None,
             why,
             decision.workload.cluster,
             limits.get(each.container, Amounts()),
+            decision.other_recommender,
         )
 
 

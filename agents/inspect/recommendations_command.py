@@ -91,7 +91,7 @@ def _shown(row: RecommendedContainer) -> Row:
         "saved cpu": _cpu(row.saved),
         "saved memory": _memory(row.saved),
         "risk": row.risk,
-        "why": row.why,
+        "why": row.remark,
     }
 
 
@@ -108,6 +108,7 @@ def _exact(row: RecommendedContainer) -> Row:
         **{f"{name}_memory_bytes": amount.memory for name, amount in amounts.items()},
         "risk": row.risk,
         "why": row.why,
+        "other_recommender": row.other_recommender,
     }
 
 
@@ -138,4 +139,17 @@ def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
     memory = sum(row.saved.memory or 0 for row in rows)
     risky = sum(row.risk == "high" for row in rows)
     saved = f"{_cpu(Amounts(cpu))} CPU and {_memory(Amounts(None, memory))} memory of requests"  # type: ignore[arg-type]  # sums of units
-    return f"{len(rows)} containers; by these targets {saved} would be freed; {risky} at high risk as they are"
+    whole = f"{_counted(len(rows))}; by these targets {saved} would be freed; {risky} at high risk as they are"
+    others = {row.other_recommender for row in rows} - {""}
+    if not others:
+        return whole
+    count = sum(bool(row.other_recommender) for row in rows)
+    names = ", ".join(f"'{name}'" for name in sorted(others))
+    return (
+        f"{whole}; {_counted(count)} with a VPA of another recommender ({names}): shown for comparison, never acted on. "
+        "To hand one over, name ours in its spec.recommenders"
+    )
+
+
+def _counted(count: int) -> str:
+    return f"{count} {'container' if count == 1 else 'containers'}"

@@ -180,7 +180,7 @@ def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str
                 describe.amount(memory=row.target.memory),
                 row.risk,
                 f"{score(row):.0f} {grade(score(row))}",
-                row.why,
+                row.remark,
             ]
         )
     yield from _table(names, cells)

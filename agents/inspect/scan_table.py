@@ -67,7 +67,7 @@ def _shown(number: int, row: RecommendedContainer, *, several: bool) -> Row:
         "memory limits": f"{_memory(row.limits.memory)} -> {_memory(limits.memory)}",
         "risk": row.risk,
         "score": f"{points:.0f} {grade(points)}",
-        "why": row.why,
+        "why": row.remark,
     }
 
 
@@ -101,7 +101,7 @@ def _exact(row: RecommendedContainer) -> Row:
     amounts = {"requests": now, "recommended_requests": row.target, "limits": row.limits, "recommended_limits": limits}
     numbers = {f"{what}_{name}": getattr(each, name) for what, each in amounts.items() for name in ("cpu", "memory")}
     names = {"cluster": row.cluster, "namespace": row.namespace, "kind": row.kind, "name": row.workload}
-    judged = {"risk": row.risk, "score": round(score(row), 1), "why": row.why}
+    judged = {"risk": row.risk, "score": round(score(row), 1), "why": row.why, "other_recommender": row.other_recommender}
     return {**names, "container": row.container, "pods": row.pods, **numbers, **judged}
 
 

@@ -1,7 +1,8 @@
 """What the end of the log says of every part: is it at work, what does it wait for, and what is it blind to, since when?
 
 Sources say so themselves, in reports. A stage leaves a mark with each checkpoint, which names its turn; a topic whose newest tick
-is older than the turn's is what the stage waits for. A consumer shows in its outcomes. Nothing but ends of partitions is read.
+is older than the turn's is what the stage waits for. A consumer shows in its outcomes alone, so one that acted may have stopped
+since; plans that it leaves undone show that (see `unanswered_plans`). Nothing but ends of partitions is read.
 """
 
 from collections import Counter
@@ -198,7 +199,7 @@ def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Itera
     for name, results in sorted(counts.items()):
         listed = ", ".join(f"{found.count(count)} {result}" for result, count in sorted(results.items()))
         age = f"last outcome {length((now - last[name]).total_seconds())} ago; " if name in last else ""
-        yield StatusRow("consumer", name, "at work", f"{age}in the last hour: {listed}", warns="failed" in results)
+        yield StatusRow("consumer", name, "acted", f"{age}in the last hour: {listed}", warns="failed" in results)
 
 
 def _act(event: ActionFinished | StatusWritten | ObjectWritten) -> str:

@@ -76,7 +76,7 @@ def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
     outlooks = _outlooks(updater, cluster)
-    answers = Counter(" ".join(" ".join(_lines(updater, cluster, pod, outlooks.get(pod.uid))).split()[1:]) for pod in pods)
+    answers = Counter("; ".join(_answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods)
     for answer, count in answers.most_common():
         yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
 
@@ -98,12 +98,18 @@ def _outlooks(updater: Updater, cluster: str) -> Mapping[str, PodOutlook]:
 
 
 def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
-    name = f"{pod.namespace}/{pod.name}"
+    first, *others = _answers(updater, cluster, pod, mine)
+    yield f"{pod.namespace}/{pod.name}: {first}"
+    yield from others
+
+
+def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
+    """What becomes of a pod, and why, without its name."""
     if mine is None:
-        yield f"{name} is left as it is: {why_not_wanted(updater, pod.uid)}"
+        yield f"left alone: {why_not_wanted(updater, pod.uid)}"
         return
     wanted = " and ".join(reason.value for reason in mine.candidate.why)
-    yield f"{name} should be changed ({wanted}), by {mine.candidate.action.value}"
+    yield f"should be changed ({wanted}), by {mine.candidate.action.value}"
     for each in mine.objections:
         yield f"  {'waits' if each.guard in WAITING else 'no'}: guard '{each.guard}' says: {each.reason}"
     held = updater.clusters.control.get(cluster)

@@ -35,6 +35,11 @@ class WorkloadPolicy:
     patch_new_pods: bool = True
     """Whether new pods get what is recommended."""
 
+    @property
+    def other_recommender(self) -> str:
+        """The recommender that serves it where that is not ours; empty where it is."""
+        return self.vpa.recommender if self.foreign and self.vpa is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyRecord:
@@ -95,15 +100,17 @@ class Policies:
         self._lengths = self._targeted = None
         self._matches = {}
 
-    def serve(self, recommender: str) -> None:
-        """Serve the VPAs of this name from now on."""
-        if recommender == self.recommender:
-            return
+    def serve(self, recommender: str) -> frozenset[str]:
+        """Serve the VPAs of this name from now on; the targets of those that were judged by another name until now."""
         self.recommender = recommender
+        turned: set[str] = set()
         for key, held in list(self.vpas.items()):
-            if held.policy.vpa is not None:
-                self.vpas.upsert(key, PolicyRecord(lowered(held.policy.vpa, recommender), held.place))
+            vpa = held.policy.vpa
+            if vpa is not None and held.policy.foreign is vpa.served_by(recommender):
+                self.vpas.upsert(key, PolicyRecord(lowered(vpa, recommender), held.place))
+                turned.add(vpa.target)
         self.loaded()
+        return frozenset(turned - {""})
 
     def of(self, workload: str) -> PolicyRecord | None:
         """The policy of a workload key, or None."""

@@ -33,7 +33,7 @@ from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.pod_events import Record
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
-from streams.errors import BadInput, UllageError
+from streams.errors import BadInput, GiveUp, UllageError
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -70,6 +70,32 @@ def eviction_objection(settings: Settings) -> Objection:
     objects = webhook_leases(settings, Api(cluster_factory.connection(settings.cluster)))
     most = timedelta(seconds=settings.evictor.webhook_seconds)
     return AdmissionLease(objects, settings.webhook.lease, most=most, now=real_time).objection
+
+
+def admission(settings: Settings) -> Callable[[], None]:
+    """Whether a webhook is at work, without which the evictor evicts nobody."""
+    objection = eviction_objection(settings)
+
+    def look() -> None:
+        if (objected := objection()) is not None:
+            raise GiveUp(doing="looking for the webhook's Lease", to=settings.webhook.lease, answer=objected)
+
+    return look
+
+
+def begun(names: Sequence[str], settings: Settings) -> str:
+    """What is said when these consumers begin: those that share a Lease may yet have to stand by."""
+    where = f"cluster '{settings.cluster.name}' at {cluster_factory.address(settings.cluster)}"
+    in_turns = [name for name in names if name in MAKERS]
+    if not in_turns:
+        return f"{', '.join(names)} at work on {where}"
+    if cluster_factory.lease_namespace(settings.cluster) is not None:
+        leases = ", ".join(f"ullage-{name}" for name in in_turns)
+        return f"{', '.join(names)} running for {where}; acts while it holds the Lease {leases}, else stands by"
+    return (
+        f"{', '.join(names)} at work on {where}. There is no Lease, so a second instance would act as well: "
+        "set cluster.lease_namespace to let it stand by"
+    )
 
 
 def recorder(consumer: str, settings: Settings) -> Record:
@@ -147,6 +173,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         if _SERVING_VPAS.intersection(names):
             require_same_recommender(opened(), settings)
         telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
+        if "evictor" in names and settings.evictor.needs_webhook:
+            telemetry.reach.look_at(dependencies.WEBHOOK, admission(settings))
         if "asg" in names:
             telemetry.reach.look_at(dependencies.AWS, dependencies.aws(settings))
             telemetry.reach.look_at(dependencies.RIGHTS_IN_CLUSTER, dependencies.rights(settings, "consumer asg"))
@@ -156,7 +184,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         stack.callback(_join, threads, stop)
         for thread in threads:
             thread.start()
-        note(f"{', '.join(names)} at work on cluster '{settings.cluster.name}' at {cluster_factory.address(settings.cluster)}")
+        note(begun(names, settings))
         while all(thread.is_alive() for thread in threads):
             stop.wait(0.2)
         dead = next(thread.name for thread in threads if not thread.is_alive())

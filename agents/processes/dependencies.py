@@ -12,7 +12,7 @@ from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest
 from streams.errors import EdgeError, GiveUp, TryAgain
 
-API_SERVER, AWS, RIGHTS_IN_CLUSTER = "the API server", "AWS", "a right in the cluster"
+API_SERVER, AWS, RIGHTS_IN_CLUSTER, WEBHOOK = "the API server", "AWS", "a right in the cluster", "the webhook"
 _PATIENCE = Seconds(3.0)
 """Seconds to wait for a sign of life."""
 _UNAUTHORIZED, _SERVER_ERROR = 401, 500

@@ -82,8 +82,9 @@ class Reach:
         self._left_out = 0
 
     def look_at(self, what: str, look: Look) -> None:
-        """Look at this, too. `what` names it in lines and reasons."""
-        self._looks.append((Sight(what), look))
+        """Look at this, too, as soon as may be. `what` names it in lines and reasons."""
+        self._looks.append((Sight(what, not_yet=f"{what} was not looked at yet"), look))
+        self._wake.set()
 
     def reasons(self) -> list[str]:
         """What is away, why, and for how long."""

@@ -135,7 +135,9 @@ def _numbers(event: object) -> Numbers:
 @_numbers.register
 def _(event: RequestsRecommended) -> Numbers:
     targets = {c.container: _amounts(c.target) for c in event.containers}
-    return {"workload": event.workload.key, "target": targets}
+    other = event.other_recommender
+    served = {"served by": f"'{other}', another recommender: nobody acts on this"} if other else {}
+    return {"workload": event.workload.key, **served, "target": targets}
 
 
 @_numbers.register

@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.pipeline import told_topics
-from agents.why import admitted_pods, describe, node_decisions
+from agents.why import admitted_pods, describe, known_facts, node_decisions
+from agents.why.known_facts import names_of
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
@@ -23,7 +24,7 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged
 from schemas.ids import DecisionId
-from schemas.names import Place, Workload
+from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms, to_ms
@@ -126,7 +127,9 @@ class _Search:
         if found is None and scaling:
             return Explanation(asked, scaling[0], (), is_decision=False, scaling=scaling[1:])
         if found is None:
-            raise BadInput(f"no decision in the log has the id, pod, VPA, node or workload '{asked}'{self._deleted()}")
+            known = known_facts.sentence(asked, self._mentioning, self.codec.decode_or_none)
+            nothing = f"no decision in the log has the id, pod, VPA, node or workload '{asked}'{self._deleted()}"
+            raise BadInput(known or nothing)
         return replace(self._answer(asked, found), scaling=scaling)
 
     def _by_scaled(self, asked: str) -> list[Record]:
@@ -135,7 +138,7 @@ class _Search:
         for topic in ("replica-plans", "load-forecasts"):
             for record in self._mentioning(name, topic):
                 event = self.codec.decode_or_none(record)
-                if not isinstance(event, _SCALING) or asked not in _names_of(event.workload):
+                if not isinstance(event, _SCALING) or asked not in names_of(event.workload):
                     continue
                 key = event.key if isinstance(event, LoadForecast) else ""
                 if key not in newest or event.at >= newest[key][0]:
@@ -169,7 +172,7 @@ class _Search:
         newest: dict[str, tuple[datetime, Record]] = {}
         for record in self._mentioning(asked.rpartition("/")[2], "recommendations"):
             event = self.codec.decode_or_none(record)
-            if not isinstance(event, RequestsRecommended) or asked not in _names_of(event.workload):
+            if not isinstance(event, RequestsRecommended) or asked not in names_of(event.workload):
                 continue
             key = event.workload.key
             if key not in newest or event.at >= newest[key][0]:
@@ -363,12 +366,6 @@ def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
         kept.setdefault(cause.topic, []).append(cause)
     latest = {cause for places in kept.values() for cause in places[-WIDEST:]}
     return tuple(cause for cause in causes if cause in latest)
-
-
-def _names_of(workload: Workload) -> tuple[str, ...]:
-    """What people call a workload, from its key to its name alone."""
-    namespaced = f"{workload.namespace}/{workload.name}"
-    return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
 
 
 def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:

@@ -78,6 +78,8 @@ class RequestsRecommended:
     last_oom: LastOomKill | None = None
     oom_source: OomSource | None = None
     rules: CitedRules | None = None
+    other_recommender: str = ""
+    """The recommender that the workload's VPA names where that is not ours: nobody acts on this decision then."""
 
     @property
     def subject(self) -> Subject:

@@ -80,6 +80,11 @@ class VpaChanged:
         """Whether the recommender of this name is to serve it."""
         return recommender in (self.recommenders or (DEFAULT_RECOMMENDER,))
 
+    @property
+    def recommender(self) -> str:
+        """The name of the recommender that is to serve it; of several the first."""
+        return (self.recommenders or (DEFAULT_RECOMMENDER,))[0]
+
     def rank(self, recommender: str) -> tuple[bool, float, str]:
         """Of several VPAs with one target the one with the lowest rank governs: ours first, then the oldest, then by name."""
         return (not self.served_by(recommender), self.created.timestamp(), self.name)

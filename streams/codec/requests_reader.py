@@ -47,13 +47,15 @@ class RecommendedRequests:
     pods: int | None
     oom_at: datetime | None = None
     oom_container: str = ""
+    other_recommender: str = ""
 
     @classmethod
     def of(cls, event: RequestsRecommended) -> "RecommendedRequests":
         """The same of a whole event."""
         containers = tuple(RecommendedAmounts(each.container, each.lower, each.target, each.upper) for each in event.containers)
         oom = event.last_oom
-        return cls(event.workload, containers, event.pods, None if oom is None else oom.at, "" if oom is None else oom.container)
+        at, container = (None, "") if oom is None else (oom.at, oom.container)
+        return cls(event.workload, containers, event.pods, at, container, event.other_recommender)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class _Recommendation(msgspec.Struct):
     containers: Annotated[list[_Recommended], Meta(max_length=MOST_ENTRIES)]
     pods: _Count | None = None
     last_oom: _Kill | None = None
+    other_recommender: _Text = ""
 
 
 class _Container(msgspec.Struct):
@@ -138,6 +141,7 @@ class RequestsReader:
             found.pods,
             None if kill is None else kill.at,
             "" if kill is None else kill.container,
+            found.other_recommender,
         )
 
     def pod(self, record: Record) -> tuple[RequestedAmounts, ...] | None:

@@ -116,10 +116,16 @@ def _in_force(context: LogContext, wire: str) -> bool:
 def _taken(context: LogContext, wire: str, stretch: Stretch, bounds: Sequence[tuple[int, int]]) -> Iterator[Record]:
     since = {(wire, p): begin for p, (begin, _) in enumerate(bounds)}
     until = {(wire, p): end for p, (_, end) in enumerate(bounds)}
-    first = int(stretch.since.timestamp() * 1000) if isinstance(stretch.since, datetime) else None
     for record in read_range(context.log, [wire], since=since, until=until):
-        if first is None or tick_number(record) is None or event_time_ms(record) >= first:
+        if tick_number(record) is None or _is_within(record, stretch.since):
             yield record
+
+
+def _is_within(record: Record, since: datetime | Mapping[Partition, int] | None) -> bool:
+    """Whether a record is not older than the beginning of a stretch."""
+    if isinstance(since, datetime):
+        return event_time_ms(record) >= int(since.timestamp() * 1000)
+    return since is None or record.offset >= since.get((record.topic, record.partition), 0)
 
 
 def _cluster(context: LogContext, record: Record) -> Iterator[str]:

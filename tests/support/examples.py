@@ -294,6 +294,7 @@ EVENTS: tuple[Event, ...] = (
         LastOomKill(AT - timedelta(hours=2), POD, "app", 134217728, counted=True, place=Place("ullage.oom-events.v1", 1, 9)),
         OomSource(OomSourceState.ALIVE, "kube", AT - timedelta(seconds=20)),
         CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
+        "default",
     ),
     ShadowRecommended(
         "recommender/0/1767323045500/shadow/prod/shop/Deployment/cart",

@@ -31,7 +31,7 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 7
+PROGRAM = 8
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -147,10 +147,13 @@ class Updater(PartedState):
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on."""
+        before = self.rules.cited
         self.rules.ingest(turn.of("policies"))
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
+        if self.rules.cited != before:
+            self.clusters.serve(settings.recommender)
 
     def chunks(self) -> Iterable[str]:
         """Names of all chunks."""

@@ -250,6 +250,10 @@ class UpdaterState:
         revert = self.reverts.get(workload)
         return self.recommendation(workload) if revert is None else revert.recommendation(now)
 
+    def serve(self, recommender: str) -> None:
+        """Serve the VPAs of this name from now on."""
+        self._policy_changed(self.policies.serve(recommender))
+
     def _policy_changed(self, targets: frozenset[str]) -> None:
         if targets:
             self.boost_ends.forget()

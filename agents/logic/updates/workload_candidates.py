@@ -46,7 +46,7 @@ class CandidateSearch:
     ) -> list[Candidate]:
         """The pods of a workload that should be changed and have no plan."""
         policy = self.clusters.policies.of(key)
-        if policy is None:
+        if policy is None or policy.policy.foreign:
             self.quiet.enter(key, NEVER)
             return []
         workload = _Workload(now, key, policy, self._advice(key, recommended, policy, settings), settings, history)
@@ -98,7 +98,7 @@ class CandidateSearch:
         """The same of a pod that was given a startup boost: while it lasts, the pod is left alone."""
         history = workload.history(uid)
         found = startup_boosts.boosted(pod.fact, history, workload.policy, workload.now)
-        if found is None or workload.policy.policy.foreign:
+        if found is None:
             return self._plain(workload, uid, pod)
         if history.has_plan(workload.now):
             return None, 0

@@ -127,6 +127,7 @@ class DecisionBuilder:
             last_oom=None if grounds.oom is None else grounds.oom.described,
             oom_source=grounds.oom_source,
             rules=self.cited,
+            other_recommender="" if grounds.policy is None else grounds.policy.policy.other_recommender,
         )
 
     def nothing(self, workload: str, grounds: Grounds) -> list[Decided]:

@@ -45,7 +45,7 @@ from schemas.names import Place, cluster_of
 
 __all__ = ["NAME", "PROGRAM", "Conclusion", "Recommender"]
 
-PROGRAM = 1
+PROGRAM = 2
 """Counts changes of this capability's code that change what is decided."""
 
 _HOUR = 3_600_000
@@ -142,9 +142,9 @@ class Recommender(PartedState):
         """
         self.scatter(turn)
         last = self.last.get("") or LastTurn(turn.number)
-        self._follow_rules(turn)
+        turned = self._follow_rules(turn)
         span = TurnSpan(last.turn, turn.number)
-        ingested = self._ingest(turn, last)
+        ingested = self._ingest(turn, last, turned)
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
             ingested.lost |= self._account()
@@ -153,31 +153,37 @@ class Recommender(PartedState):
             return None
         return self._conclude(turn, span, self.members.select(due, ingested.at_once), ingested)
 
-    def _follow_rules(self, turn: Turn) -> None:
-        """Decide by the rules that the log has from this turn on, and make what follows from names after a load."""
+    def _follow_rules(self, turn: Turn) -> frozenset[str]:
+        """Decide by the rules that the log has from this turn on, and make what follows from names after a load.
+
+        Gives the workloads whose VPA these rules say is ours, or another recommender's, other than before.
+        """
+        before = self.rules.cited
         self.rules.ingest(turn.of("policies"))
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
+        turned = frozenset[str]() if self.rules.cited == before else self.policies.serve(settings.recommender)
         self.intake.begin(turn.number)
         if self._loaded:
             self._loaded = False
             self.members.add(self.usage.aggregates.keys())
+        return turned
 
-    def _ingest(self, turn: Turn, last: LastTurn) -> _Ingested:
-        """Take everything of a turn in."""
-        changed = self._ingest_policies(turn)
+    def _ingest(self, turn: Turn, last: LastTurn, turned: frozenset[str]) -> _Ingested:
+        """Take everything of a turn in. `turned`: workloads whose VPA has another recommender now by new rules."""
+        changed = self._ingest_policies(turn, turned)
         self.nodes.ingest(turn.of("cluster-changes"), turn.number)
         self.sources.ingest(turn.of("cluster-changes"))
-        at_once = self._ingest_pods(turn) | self._ingest_kills(turn)
+        at_once = changed & turned | self._ingest_pods(turn) | self._ingest_kills(turn)
         last = self._ingest_scrapes(turn, last)
         at_once |= self._forget_pods(turn)
         self.last.upsert("", replace(last, turn=turn.number))
         return _Ingested(changed, at_once, self._account())
 
-    def _ingest_policies(self, turn: Turn) -> set[str]:
+    def _ingest_policies(self, turn: Turn, turned: frozenset[str]) -> set[str]:
         """Take policies in; the workloads that may be judged otherwise now."""
-        changed: set[str] = set()
+        changed = set(turned)
         for recorded in turn.of("policies"):
             changed |= self.policies.take(recorded)
         if not changed:

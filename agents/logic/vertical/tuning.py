@@ -81,7 +81,6 @@ def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -
     ]
     controlled = entry.controlled_resources
     whole = settings.integer_cpu and _integer(held, container)
-    silent = entry.mode is ContainerMode.OFF or (held is not None and held.policy.foreign)
     return [
         *shares,
         _or(tuned.margin, settings.margin),
@@ -90,7 +89,7 @@ def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -
         *limits_of(entry, Amounts(settings.maximum_cpu, settings.maximum_memory)),
         *(float(controlled is None or resource in controlled) for resource in ("cpu", "memory")),
         float(whole),
-        float(silent),
+        float(entry.mode is ContainerMode.OFF),
     ]
 
 

@@ -71,6 +71,7 @@ def is_surely_good(event: Event) -> bool:
         and (source is None or source.at is None or source.at.tzinfo is UTC)
         and event.at.year in bounds.YEARS
         and len(event.id) <= bounds.MOST_TEXT
+        and len(event.other_recommender) <= bounds.MOST_TEXT
         and next(_decision_id(event.id), None) is None
         and (pods is None or (type(pods) is int and -bounds.MOST_NUMBER <= pods <= bounds.MOST_NUMBER))
         and _is_good_part(event.workload)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents import cli
+from streams.codec.event_codec import tick_number
+from streams.incidents.incident_file import IncidentFile
 from tests.support import kept_day
 
 
@@ -96,9 +98,13 @@ def test_recording_until_it_is_stopped_writes_what_came_meanwhile(
 
     threading.Thread(target=stop).start()
     assert cli.run(["record", str(file), "--log", str(log)]) == 0
+    told = capsys.readouterr().err
+    assert "recording until Ctrl-C\nreading 2" in told
+    assert " without a fact or decision of any cluster, ticks of the clock included, in " in told
     said = answers(capsys, "import", "--check", str(file))
     assert "ullage.vertical-policy-changed.v1" in said
     assert "metrics-scraped" not in said
+    assert not [record for record in IncidentFile(file).records() if tick_number(record) is not None]  # all are older
 
 
 @pytest.mark.parametrize(

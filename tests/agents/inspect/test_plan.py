@@ -140,11 +140,11 @@ def test_mode_plan_is_one_record_and_a_pause_leaves_everything_alone(
 @pytest.mark.parametrize(
     ("asked", "answers"),
     [
-        ("fine-0", ["web/fine-0 is left as it is: its requests lie within the recommended bounds, so it need not be changed"]),
+        ("fine-0", ["web/fine-0: left alone: its requests lie within the recommended bounds, so it need not be changed"]),
         (
             "web/off-1",
             [
-                "web/off-1 should be changed (outside its bounds), by evict",
+                "web/off-1: should be changed (outside its bounds), by evict",
                 f"  no: guard 'mode' says: policy '{OFF.key}' has update mode 'Off', which leaves running pods alone",
             ],
         ),

@@ -43,14 +43,15 @@ class Site:
             log.append(records)
 
     def recommended(
-        self, key: str, target: Amounts, *, ago: float = 60, pods: int = 2, oom: bool = False, none: bool = False
+        self, key: str, target: Amounts, *, ago: float = 60, pods: int = 2, oom: bool = False, none: bool = False, other: str = ""
     ) -> None:
         at = NOW - timedelta(seconds=ago)
         killed = LastOomKill(at, PodName("shop", "x", "u"), "app", None, counted=True, place=Place("t", 0, 0)) if oom else None
         half, double = Amounts(Cores(target.cpu / 2), target.memory // 2), Amounts(Cores(target.cpu * 2), target.memory * 2)
         container = ContainerRecommendation("app", half, target, double, target)
         ident = f"recommender/0/{int(at.timestamp() * 1000)}/requests/{key}"
-        event = RequestsRecommended(ident, at, Workload.parse(key), () if none else (container,), {}, pods, killed)
+        amounts = () if none else (container,)
+        event = RequestsRecommended(ident, at, Workload.parse(key), amounts, {}, pods, killed, other_recommender=other)
         partition = SHOP.partition_of(key)
         self.append([self.codec.encode(event, topic="recommendations", key=key, partition=partition, source="/test")])
 
@@ -185,3 +186,13 @@ def test_nothing_yet_says_where_to_look(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_cluster_that_no_source_has_named_is_refused(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert site.run("--cluster", "dmeo") == 2
     assert "no source has named a cluster 'dmeo'; the log has 'demo'" in capsys.readouterr().err
+
+
+def test_what_another_recommender_serves_is_shown_and_marked(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.recommended("demo/shop/Deployment/mail", of(0.1, 1.0), ago=1, other="default")
+    found = {row["workload"]: row["other_recommender"] for row in rows(site, capsys)}
+    assert (found["mail"], found["cart"]) == ("default", "")
+    assert site.run() == 0
+    told = capsys.readouterr()
+    assert "uses less CPU; VPA of 'default'" in told.out
+    assert "1 container with a VPA of another recommender ('default'): shown for comparison, never acted on" in told.err

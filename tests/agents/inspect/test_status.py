@@ -132,7 +132,7 @@ def test_outcomes_are_counted_by_act_and_a_failure_is_a_warning(site: Site, caps
     for n, result in enumerate((Result.DONE, Result.DONE, Result.FAILED)):
         event = ActionFinished(f"o{n}", NOW - timedelta(minutes=3), f"d{n}", Action.RESIZE, result, "as asked", subject)
         site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
-    assert site.rows(capsys)["consumer", "resize"] == ("at work", "last outcome 3 min ago; in the last hour: 2 done, 1 failed")
+    assert site.rows(capsys)["consumer", "resize"] == ("acted", "last outcome 3 min ago; in the last hour: 2 done, 1 failed")
 
 
 def test_of_many_decisions_the_newest_are_counted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

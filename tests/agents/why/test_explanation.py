@@ -6,13 +6,15 @@ from datetime import timedelta
 
 import pytest
 
+from agents.engine.turn import Event
 from agents.log_runner import Runner
 from agents.why.explanation import Explanation, explain
 from agents.why.explanation_lines import lines
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.pods import PodChanged, PodPhase
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
+from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.subjects import Subject
 from streams.codec import event_codec
 from streams.codec.event_codec import header
@@ -292,3 +294,48 @@ def test_a_log_that_is_older_than_a_topic_is_searched_all_the_same(bench: Pipeli
 def test_of_a_log_without_topics_it_is_said_what_to_do(bench: PipelineLog) -> None:
     with pytest.raises(BadInput, match=r"none of Ullage's topics.*make them with `ullage topics apply`"):
         explain(LogContext(MemoryLog(), bench.topics, bench.codec), "web-0")
+
+
+class Published:
+    """What sources published, and nothing decided."""
+
+    def __init__(self) -> None:
+        self.bench = PipelineLog()
+
+    def say(self, topic: str, *events: Event) -> None:
+        records = [self.bench.codec.encode(e, topic=topic, key="demo", partition=1, source="/s") for e in events]
+        self.bench.log.append(records)
+
+    def told(self, asked: str) -> str:
+        with pytest.raises(BadInput) as raised:
+            ask(self.bench, asked)
+        return str(raised.value)
+
+
+def test_a_pod_never_changed_and_a_workload_without_figures_name_the_commands_that_say_more() -> None:
+    published = Published()
+    pod = PodChanged(START, WEB, PodName("shop", "web-0", "u"), PodPhase.RUNNING, START, ())
+    published.say("pod-changes-by-cluster", pod)
+    for asked in ("shop/web-0", "web-0", "u"):
+        assert "`ullage why-not shop/web-0` says what holds it back" in published.told(asked)
+    name = f"{WEB.namespace}/{WEB.kind}/{WEB.name}"
+    said = published.told(name)
+    assert f"nothing is recommended for '{WEB.key}' yet, which has 1 pod:" in said
+    assert f"`ullage why-not workload {name}`" in said
+    published.say("pod-changes-by-cluster", PodDeleted(START + timedelta(seconds=1), WEB, pod.pod))
+    assert f"pod 'shop/web-0' of {name} is gone" in published.told("web-0")
+    assert published.told("shop/web-1").startswith("no decision in the log has")
+
+
+def test_a_vpa_about_which_nothing_was_decided_says_whose_it_is_or_why_it_cannot_be_served() -> None:
+    published = Published()
+    published.say("policies", vpa(recommenders=("theirs",)))
+    said = published.told("web/api")
+    assert "served by the recommender 'theirs', and ours is 'default'" in said
+    assert "`ullage why web/Deployment/api`" in said
+    rules = {"recommender": "theirs"}
+    published.say("policies", StageRulesChanged(START, "recommender", 2, rules, rules_version("recommender", 2, rules)))
+    assert "nothing was decided about VPA 'web/api' yet" in published.told("web/api")
+    later = vpa(recommenders=("theirs",), unsupported="its target is a Job", at=START + timedelta(days=9000))
+    published.say("policies", later)
+    assert published.told("web/api") == "VPA 'web/api' cannot be served: its target is a Job"

@@ -1,11 +1,12 @@
 """The updater as a stage: which pods it plans for, in which way and order, and each guard that holds it back."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from agents.logic.stage_rules import StageRules
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -16,9 +17,10 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
+from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
 from schemas.subjects import Subject
-from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, vpa, when
 
 Json = dict[str, Any]
 
@@ -594,3 +596,23 @@ def test_a_limit_range_that_is_stated_again_makes_nobody_look_again() -> None:
     assert stage.clusters.constraints.ingest_policy(CAP) is True
     assert stage.clusters.constraints.ingest_policy(replace(CAP, at=when(LATER))) is False
     assert stage.clusters.constraints.ingest_policy(replace(CAP, limits=())) is True
+
+
+@pytest.mark.parametrize("healed", [False, True])
+def test_vpas_are_ours_or_not_by_the_rules_in_force(healed: bool) -> None:
+    """Also where a program before this one left them judged by an old name: each program publishes its rules anew."""
+    stage, recommended = open_stage(mode=UpdateMode.OFF), [recommend(LATER)]
+    look(stage, LATER, policies=[vpa(recommenders=("theirs",))], recommendations_by_cluster=recommended)
+    assert look(stage, LATER + MINUTE) == []
+    if healed:
+        stage.settings = stage._own = replace(stage.settings, recommender="theirs")
+        stage.policies.recommender, stage.rules = "theirs", StageRules("updater", stage.settings)
+    rules = asdict(replace(stage.settings, recommender="theirs"))
+    changed = StageRulesChanged(when(LATER), "updater", 8, rules, rules_version("updater", 8, rules))
+    assert EvictionPlanned in {type(each) for each in look(stage, LATER + 2 * MINUTE, policies=[changed])}
+
+
+def test_pods_with_a_vpa_of_another_recommender_are_neither_planned_for_nor_refused() -> None:
+    stage = open_stage()
+    assert look(stage, LATER, policies=[vpa(recommenders=("theirs",))], recommendations_by_cluster=[recommend(LATER)]) == []
+    assert look(stage, LATER + 2 * MINUTE) == []

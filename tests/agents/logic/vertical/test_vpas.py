@@ -1,11 +1,12 @@
 """The recommender with VPA objects: which usage is theirs, what they ask for, and what happens as pods come, go and change."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agents.logic.stage_rules import StageRules
 from agents.logic.usage.pod_index import met
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.tuning import cap
@@ -14,8 +15,9 @@ from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, PodName
+from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.selectors import Operator, Requirement
-from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import VpaRemoved
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, vpa, when
 
@@ -117,7 +119,7 @@ NOTHING = {"containers": (ContainerPolicy("*", controlled_resources=()),)}
 ELSEWHERE = {"selector": (Requirement("app", Operator.IN, ("none",)),)}
 
 
-@pytest.mark.parametrize("changed", [OFF, NOTHING, ELSEWHERE, {"recommenders": ("other",)}])
+@pytest.mark.parametrize("changed", [OFF, NOTHING, ELSEWHERE])
 def test_that_nothing_is_recommended_any_more_is_said_once_with_the_policy_that_says_so(changed: Any) -> None:
     stage, rows = open_stage(), [(API.key, "a", "app", 0.1, HALF_GIB)]
     assert targets(run(stage, rows=rows, policies=[vpa()], pod_changes=[pod("a", START, labels=APP)])) != {}
@@ -231,11 +233,38 @@ def test_a_shorter_half_life_keeps_what_samples_weigh_at_the_moment_of_the_chang
     assert weight() == pytest.approx(before)
 
 
-def test_a_vpa_of_another_recommender_is_left_alone_and_so_is_its_workload() -> None:
-    foreign = vpa(recommenders=("other",))
-    assert run(open_stage(), policies=[foreign, VerticalPolicyChanged(when(START), "*", "1")]) is None
-    assert run(open_stage(recommender="other"), policies=[foreign]) is not None
-    assert run(open_stage(recommender="other"), policies=[vpa()]) is None
+def test_a_workload_with_a_vpa_of_another_recommender_is_recommended_for_within_its_bounds_and_says_whose_it_is() -> None:
+    least = (ContainerPolicy("*", min_allowed=Amounts(2.0, None)),)
+    said = run(open_stage(), policies=[vpa(recommenders=("theirs",), containers=least)])
+    assert (said.other_recommender, targets(said)["app"].cpu) == ("theirs", 2.0)
+    assert run(open_stage(), policies=[vpa(recommenders=("theirs",)), VerticalPolicyChanged(when(START), "*", "1")]) is not None
+    assert run(open_stage(recommender="theirs"), policies=[vpa(recommenders=("theirs",))]).other_recommender == ""
+    assert run(open_stage(recommender="theirs"), policies=[vpa()]).other_recommender == "default"
+
+
+def test_a_vpa_handed_to_another_recommender_and_back_is_said_at_once() -> None:
+    stage = open_stage(bounds_step=9.0)
+    run(stage, policies=[vpa()], pod_changes=[pod("a", START, labels=APP)])
+    for minute, names in ((3, ("theirs",)), (4, ())):
+        number = START + minute * MINUTE
+        said = stage.step(turn(number, policies=[vpa(at=when(number), generation=minute, recommenders=names)]))
+        assert [each.event.other_recommender for each in said] == ["".join(names)] * 2
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["all but the name stays", "the name stays"])
+def test_vpas_are_judged_again_by_new_rules(kept: bool) -> None:
+    """Also where a program before this one left them judged by an old name: each program publishes its rules anew."""
+    stage, later = open_stage(), START + 3 * MINUTE
+    assert run(stage, policies=[vpa(recommenders=("theirs",))]).other_recommender == "theirs"
+    if not kept:
+        stage.policies.recommender = "theirs"
+        stage._own = stage.settings = replace(stage.settings, recommender="theirs")
+        stage.rules = StageRules("recommender", stage.settings)
+    rules = asdict(replace(stage.settings, recommender="theirs"))
+    changed = StageRulesChanged(when(later), "recommender", 2, rules, rules_version("recommender", 2, rules))
+    said = stage.step(turn(later, policies=[changed]))
+    assert [each.event.other_recommender for each in said] == ["", ""]
+    assert stage.policies.of(API.key).policy.update_mode is not UpdateMode.OFF
 
 
 def test_of_two_vpas_on_a_workload_the_older_governs_then_the_smaller_name() -> None:

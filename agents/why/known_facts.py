@@ -1,0 +1,104 @@
+"""What the log knows of a pod, a VPA or a workload about which nothing was decided, and which command says more."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from agents.logic.vertical.recommender_stage import NAME as RECOMMENDER
+from agents.why.node_decisions import Decode, Mentioning
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.names import Workload
+from schemas.policies.rules import StageRulesChanged
+from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
+
+
+def names_of(workload: Workload) -> tuple[str, ...]:
+    """What people call a workload, from its key to its name alone."""
+    namespaced = f"{workload.namespace}/{workload.name}"
+    return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
+
+
+def sentence(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+    """What is known of a pod, a VPA or a workload of this name (as `why` takes it); None where no fact names one."""
+    return next((found for about in (_pod, _vpa, _workload) if (found := about(asked, mentioning, decode)) is not None), None)
+
+
+def _pod(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+    newest: PodChanged | PodDeleted | None = None
+    for event in _pods(asked, mentioning, decode):
+        pod = event.pod
+        if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}") and (newest is None or event.at >= newest.at):
+            newest = event
+    if newest is None:
+        return None
+    pod, workload = newest.pod, newest.workload
+    name, above = f"{pod.namespace}/{pod.name}", f"{workload.namespace}/{workload.kind}/{workload.name}"
+    if isinstance(newest, PodDeleted):
+        return f"pod '{name}' of {above} is gone, and nothing was decided about it; `ullage why {above}` explains its workload"
+    return (
+        f"nothing was decided about pod '{name}' yet, so there is no change to explain: `ullage why-not {name}` says what "
+        f"holds it back, and `ullage why {above}` what is recommended for its workload"
+    )
+
+
+def _vpa(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+    newest: VpaChanged | VpaRemoved | None = None
+    for record in mentioning(asked.rpartition("/")[2], "policies"):
+        event = decode(record)
+        named = isinstance(event, VpaChanged | VpaRemoved) and asked in (event.key, f"{event.namespace}/{event.name}")
+        if named and isinstance(event, VpaChanged | VpaRemoved) and (newest is None or event.at >= newest.at):
+            newest = event
+    if newest is None:
+        return None
+    name = f"{newest.namespace}/{newest.name}"
+    if isinstance(newest, VpaRemoved):
+        return f"VPA '{name}' is gone, and nothing was decided about it"
+    ours, reference = _recommender(mentioning, decode), newest.target_ref
+    target = "NAMESPACE/KIND/NAME" if reference is None else f"{newest.namespace}/{reference.kind}/{reference.name}"
+    if not newest.served_by(ours):
+        return (
+            f"VPA '{name}' is served by the recommender '{newest.recommender}', and ours is '{ours}', so its status is left to "
+            f"that one: `ullage why {target}` says what we would recommend, and nobody acts on it"
+        )
+    if newest.unsupported:
+        return f"VPA '{name}' cannot be served: {newest.unsupported}"
+    return f"nothing was decided about VPA '{name}' yet: `ullage status` says whether a worker is at work"
+
+
+def _workload(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+    found: Counter[str] = Counter()
+    pods: dict[str, PodChanged] = {}
+    for event in _pods(asked, mentioning, decode):
+        if isinstance(event, PodChanged):
+            pods[event.pod.uid] = event
+        else:
+            pods.pop(event.pod.uid, None)
+    for event in pods.values():
+        if asked in names_of(event.workload):
+            found[event.workload.key] += 1
+    if not found:
+        return None
+    [(key, count), *_] = found.most_common()
+    pods_of = f"{count} {'pod' if count == 1 else 'pods'}"
+    return (
+        f"nothing is recommended for '{key}' yet, which has {pods_of}: the first figures come a minute or two after its first "
+        f"usage, and `ullage status` says what is waited for; `ullage why-not workload {key.partition('/')[2]}` says what holds "
+        "its pods back"
+    )
+
+
+def _pods(asked: str, mentioning: Mentioning, decode: Decode) -> Iterator[PodChanged | PodDeleted]:
+    for record in mentioning(asked.rpartition("/")[2], "pod-changes-by-cluster"):
+        event = decode(record)
+        if isinstance(event, PodChanged | PodDeleted):
+            yield event
+
+
+def _recommender(mentioning: Mentioning, decode: Decode) -> str:
+    """The name under which the workers serve VPAs, by the rules in the log."""
+    rules = [
+        event
+        for record in mentioning(RECOMMENDER, "policies")
+        if isinstance(event := decode(record), StageRulesChanged) and event.stage == RECOMMENDER
+    ]
+    newest = max(rules, key=lambda event: event.at, default=None)
+    return DEFAULT_RECOMMENDER if newest is None else str(newest.settings.get("recommender", DEFAULT_RECOMMENDER))
