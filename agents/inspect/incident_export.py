@@ -105,10 +105,11 @@ def _written(  # noqa: PLR0913  # wired in one place
     names = None
     if flags.key_file is not None:
         names = Pseudonyms(pseudonyms.key_of(flags.key_file), settings.topics.prefix, settings.topics.partitions)
-    note(f"reading {len(stretch.topics)} topics")
     line = ProgressLine(0, "records")
 
     def progress(count: int, of: int) -> None:
+        if not line.of:
+            note(f"reading {of:,} records of {len(stretch.topics)} topics")
         line.of = of
         line.show(count)
 

@@ -174,7 +174,7 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             require_same_recommender(opened(), settings)
         telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
         if "evictor" in names and settings.evictor.needs_webhook:
-            telemetry.reach.look_at(dependencies.WEBHOOK, admission(settings))
+            telemetry.reach.look_at(dependencies.WEBHOOK, admission(settings), server=False)
         if "asg" in names:
             telemetry.reach.look_at(dependencies.AWS, dependencies.aws(settings))
             telemetry.reach.look_at(dependencies.RIGHTS_IN_CLUSTER, dependencies.rights(settings, "consumer asg"))

@@ -78,12 +78,17 @@ class Reach:
     def __init__(self, chatter: Chatter | None = None, *, every: Seconds = EVERY) -> None:
         self._chatter, self._every = chatter, every
         self._looks: list[tuple[Sight, Look]] = []
+        self._servers: list[Sight] = []
+        """Those that clients talk to: while one of them is away, what clients say is about that."""
         self._wake, self._ended = threading.Event(), threading.Event()
         self._left_out = 0
 
-    def look_at(self, what: str, look: Look) -> None:
-        """Look at this, too, as soon as may be. `what` names it in lines and reasons."""
-        self._looks.append((Sight(what, not_yet=f"{what} was not looked at yet"), look))
+    def look_at(self, what: str, look: Look, *, server: bool = True) -> None:
+        """Look at this, too, as soon as may be. `what` names it in lines and reasons; `server`: our clients talk to it."""
+        sight = Sight(what, not_yet=f"{what} was not looked at yet")
+        self._looks.append((sight, look))
+        if server:
+            self._servers.append(sight)
         self._wake.set()
 
     def reasons(self) -> list[str]:
@@ -101,7 +106,7 @@ class Reach:
                 sight.seen(**self._dropped(sight))
         if self._chatter is None:
             return
-        if any(sight.away for sight, _ in self._looks):
+        if any(sight.away for sight in self._servers):
             self._left_out += self._chatter.drop()
         else:
             self._chatter.release()

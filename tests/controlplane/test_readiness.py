@@ -50,6 +50,7 @@ AWAY: Mapping[str, Mapping[str, frozenset[str]]] = {
     "the metrics API": {"the metrics API is away": frozenset({"usage"})},
     "AWS": {"AWS is away": frozenset({"source asg", "pods"})},
     "the clock": {_CLOCK: OF_TIME},
+    "the webhook": {"the webhook is away": frozenset({"pods"})},
 }
 """What goes away, and the reason that each process gives; a process that is in no set stays ready."""
 
@@ -174,6 +175,7 @@ def site(
         "WEBHOOK__SELF_REGISTER": "false",
         "WEBHOOK__URL": f"https://127.0.0.1:{hook}/",
         "WEBHOOK__NAMESPACE": world.namespace,
+        "EVICTOR__WEBHOOK_SECONDS": "10",
         "WEBHOOK__CERTIFICATE_FOLDER": str(tmp_path),
         "METRICS_API__HOST": "127.0.0.1",
         "METRICS_API__PORT": str(metrics),
@@ -253,6 +255,14 @@ def test_a_process_is_ready_only_while_all_is_there_that_it_depends_on(
     site.commands.start("clock", *PROCESSES["clock"])
     site.ports["clock"] = clock_port
     site.all_ready(40.0)
+
+    site.commands.kill("webhook")
+    hook_port = site.ports.pop("webhook")
+    site.becomes("the webhook")
+    site.commands.told = {**site.commands.told, "METRICS__PORT": str(hook_port)}
+    site.commands.start("webhook", *PROCESSES["webhook"])
+    site.ports["webhook"] = hook_port
+    site.all_ready(60.0)
 
     before = {name: len(site.lines(name)) for name in site.ports}
     kafka.kill()

@@ -45,7 +45,7 @@ from schemas.names import Place, cluster_of
 
 __all__ = ["NAME", "PROGRAM", "Conclusion", "Recommender"]
 
-PROGRAM = 2
+PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
 
 _HOUR = 3_600_000
