@@ -14,7 +14,7 @@ from streams.codec.event_codec import tick_number
 from streams.codec.headers import TICK
 from streams.errors import LogUnavailable
 from streams.log.log_port import Log, Record
-from streams.log_range import event_time_ms, has_topic
+from streams.log_range import event_time_ms, has_topic, offset_at
 
 _FIRST, _LONGEST = 12_000, 100_000
 """Records of a partition in the first stretch, and in the longest: each is twice as long as the one after it."""
@@ -73,6 +73,20 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
             place: (left[place][0], start) for place, (start, _) in ranges.items() if not 0 <= first.get(place, -1) < to_ms(at)
         }
         length = min(_LONGEST, 2 * length)
+
+
+def forwards(log: Log, topic: str, since: datetime | None = None) -> Iterator[Record]:
+    """Every record of a topic but ticks, from event time `since` on: in order within a partition, of partitions in no order.
+
+    One reader of a log serves one such iteration at a time: a later one ends those before it. Nothing for a topic that the log
+    has not. Raises LogUnavailable.
+    """
+    if not has_topic(log, topic):
+        return
+    ranges = _bounds(log, [(topic, partition) for partition in range(log.partitions(topic))])
+    if since is not None:
+        ranges = {place: (offset_at(log, *place, since), end) for place, (_, end) in ranges.items()}
+    yield from (record for record in _read(log, ranges) if tick_number(record) is None)
 
 
 def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:

@@ -10,7 +10,11 @@ from agents.cli.pause import Cluster
 
 def why_not(
     what: Annotated[
-        str, Parameter(help="A pod: its name, NAMESPACE/NAME, or its uid. Or `pod`, `workload` or `node`, and then NAME.")
+        str,
+        Parameter(
+            help="A pod: its name, NAMESPACE/NAME, or its uid; or a workload: NAMESPACE/KIND/NAME. "
+            "Or `pod`, `workload` or `node`, and then NAME."
+        ),
     ],
     name: Annotated[str | None, Parameter(help="The pod, the workload (NAMESPACE/KIND/NAME) or the node.")] = None,
     /,

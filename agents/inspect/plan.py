@@ -10,7 +10,7 @@ from typing import Literal
 from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
 from agents.logic.updates import candidate as candidates
-from agents.logic.updates.pending_updates import NoChange, PodOutlook, no_change, outlook
+from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
 from agents.processes.output import data
@@ -76,9 +76,9 @@ def _lines(
         yield f"  {_count(len(refused), 'pod')} left alone"
         yield from _refused(refused)
     if unchanged:
-        yield f"  {_count(unchanged.total(), 'other pod')} need no change now"
+        yield f"  {_count(unchanged.total(), 'other pod')} {'needs' if unchanged.total() == 1 else 'need'} no change now"
         yield from (
-            f"    {number} {why.value}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
+            f"    {counted(why, number)}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
         )
 
 

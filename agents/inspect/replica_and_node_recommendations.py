@@ -94,6 +94,8 @@ def print_rows(
             note("the log has no time yet: no clock has ticked")
             return
         found = rows(context, read_fleet(context, tick.at), tick.at)
+    if not found:
+        note(f"nothing is recommended for cluster '{settings.cluster.name}' at {tick.at:%Y-%m-%d %H:%M:%S} UTC")
     for line in output_table.lines(form, found, found, columns):
         data(line)
 

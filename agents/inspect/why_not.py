@@ -13,16 +13,19 @@ from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.processes.output import data
 from agents.settings.tree import Settings
+from schemas.facts.pods import PodPhase
 from schemas.names import PodName
 from schemas.policies import control
 from streams.errors import BadInput
 
+_NO_SCALING = "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, and run `ullage source asg` (docs/nodes.md)"
 KINDS = ("pod", "workload", "node")
 
 
 def run(settings: Settings, asked: Sequence[str]) -> None:
-    """Print the answer for a pod (one word), or for the kind of thing that the first of two words names."""
-    kind, name = ("pod", asked[0]) if len(asked) == 1 else (asked[0], asked[1])
+    """Print the answer for a pod or a workload (one word), or for the kind of thing that the first of two words names."""
+    one = "workload" if asked[0].count("/") > 1 else "pod"
+    kind, name = (one, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
     if kind not in KINDS:
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
@@ -41,11 +44,21 @@ def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
     updater = newest_updater(settings, warn=False)
     pod = _named(updater, settings.cluster.name, asked)
     yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
+    known = updater.clusters.pods.get(pod.uid)
+    if known is not None and known.fact.phase is PodPhase.PENDING and not _scales_nodes(scaler, settings.cluster.name):
+        yield f"  it is pending, and {_NO_SCALING.format(settings.cluster.name)}"
+
+
+def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
+    """Whether the scaler knows any node of a cluster."""
+    return any(key.startswith(f"{cluster}/") for key in scaler.clusters.nodes)
 
 
 def _about_node(settings: Settings, name: str) -> Iterator[str]:
     scaler, turn = _newest_scaler(settings)
     found = None if turn < 0 else scaling_outlook.node_stays(scaler, settings.cluster.name, name, turn)
+    if found is None and not _scales_nodes(scaler, settings.cluster.name):
+        raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(settings.cluster.name)}")
     if found is None:
         raise BadInput(f"no source has published a node '{name}' of cluster '{settings.cluster.name}', or it is gone")
     yield f"node {name} is there"

@@ -23,12 +23,12 @@ from schemas.decisions.recommendations import CitedRules, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged
-from schemas.ids import DecisionId
+from schemas.ids import DecisionId, OutcomeId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms, to_ms
-from streams import log_range
+from streams import log_range, reverse_log_reader
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput, BadRecord
@@ -184,11 +184,15 @@ class _Search:
     def _by_id(self, asked: str) -> Record | None:
         """The decision of this id. The search begins at its turn; a late repeat stands anywhere, so the topics follow."""
         turn = _turn(asked)
-        near = () if turn is None else (r for name in _decision_topics() for r in self._records(name, since=turn, until=turn))
+        if turn is None:
+            return None
+        near = (r for name in _decision_topics() for r in self._records(name, since=turn, until=turn))
         everywhere = (record for name in _decision_topics() for record in self._records(name))
         return next((r for r in chain(near, everywhere) if event_codec.header(r, "ce_id") == asked), None)
 
     def _by_outcome(self, asked: str) -> Record | None:
+        if not _may_be_outcome(asked):
+            return None
         for record in self._records("outcomes"):
             if event_codec.header(record, "ce_id") == asked:
                 event = self.codec.decode_or_none(record)
@@ -330,12 +334,18 @@ class _Search:
         return self.topics.partitions if has_topic(self.log, wire) else 0
 
     def _records(self, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Iterator[Record]:
-        """The records of a topic, without ticks; in each partition from event time `since` on, up to the first after `until`."""
+        """The records of a topic, without ticks; in each partition from event time `since` on, up to the first after `until`.
+
+        Without an end they are read from all partitions at once.
+        """
         wire, last = self.topics.wire(name), None if until is None else to_ms(until)
+        if last is None:
+            yield from reverse_log_reader.forwards(self.log, wire, since)
+            return
         for p in range(self._partitions(wire)):
             start = self.log.begin(wire, p) if since is None else log_range.offset_at(self.log, wire, p, since)
             for record in self._partition(wire, p, start):
-                if last is not None and log_range.event_time_ms(record) > last:
+                if log_range.event_time_ms(record) > last:
                     break
                 if event_codec.tick_number(record) is None:
                     yield record
@@ -370,6 +380,15 @@ def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:
 
 def _no_repeats(places: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(places))
+
+
+def _may_be_outcome(text: str) -> bool:
+    """Whether a text can be the id of an outcome: of an act, or of what was written into a VPA's status."""
+    try:
+        OutcomeId.parse(text)
+    except ValueError:
+        return "/status/" in text
+    return True
 
 
 def _turn(decision: str) -> datetime | None:

@@ -5,6 +5,7 @@ it ignores unknown fields, lifts old versions, and lets a topic that carries onl
 can write plain JSON. Everything else is BadRecord with the path; no other exception leaves `decode`.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,6 @@ from typing import Any, cast, get_args, get_type_hints
 from zlib import crc32
 
 import msgspec
-import numpy as np
 import orjson
 
 from schemas import event_bounds
@@ -233,7 +233,8 @@ def _to_plain(value: object) -> object:
     """Converts what orjson does not know: mappings that are no dict, and arrays of an unusual layout."""
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, np.ndarray):
+    numpy = sys.modules.get("numpy")  # not loaded here: without it there is no array
+    if numpy is not None and isinstance(value, numpy.ndarray):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} has no place in an event")
 

@@ -3,7 +3,8 @@
 The three name columns stand together in one object, so that a reader recognises them by their bytes and does not parse them
 again: equal names come back as the same tuples. A cluster's containers change seldom and are scraped often, so both directions
 remember the columns that they met lately; the memories are bounded, save time only, and give what parsing or writing would
-give. Numbers come back as float64 arrays, null as NaN. Columns of unequal length are refused.
+give. Numbers come back as float64 arrays, null as NaN. Columns of unequal length are refused. numpy is loaded with the first
+scrape: many commands that people wait for meet none.
 """
 
 import re
@@ -15,7 +16,6 @@ from sys import intern
 from typing import Any
 
 import msgspec
-import numpy as np
 import orjson
 
 from schemas.facts.usage import MetricsScraped
@@ -82,6 +82,8 @@ class ScrapeCodec:
 
         `ages`, `history`, `cores_max` and `memory_max` are written where they say something.
         """
+        import numpy as np
+
         body: dict[str, object] = {
             "at": scrape.at,
             "cluster": scrape.cluster,
@@ -151,6 +153,8 @@ def _refuse_unequal(names: NameColumns, body: _Scrape) -> None:
 
 def _array(numbers: Sequence[float | None]) -> Any:
     """A float64 array, which is a Sequence in all but name. `fromiter` is a fifth faster than `array`, but knows no None."""
+    import numpy as np
+
     try:
         return np.fromiter(numbers, dtype=np.float64, count=len(numbers))
     except TypeError:

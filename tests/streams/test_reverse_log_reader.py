@@ -62,3 +62,9 @@ def test_backwards_it_gives_every_record_of_the_ranges_once_the_newest_of_each_p
     offsets = [[record.offset for record in found if record.partition == partition] for partition in range(2)]
     assert offsets == [list(range(97, 4, -1)), list(range(109, 99, -1))]
     assert {record.partition for record in found[:14]} == {0, 1}  # stretch after stretch, not partition after partition
+
+
+def test_forwards_every_record_comes_and_no_tick(log: MemoryLog) -> None:
+    assert sorted(keys(reverse_log_reader.forwards(log, WIRE))) == sorted([*range(0, 100, 10)] * 2)
+    assert keys(reverse_log_reader.forwards(log, WIRE, START + timedelta(seconds=75))) == [80, 90, 80, 90]
+    assert list(reverse_log_reader.forwards(log, TOPICS.wire("outcomes"))) == []

@@ -73,6 +73,15 @@ class NoChange(StrEnum):
     FITTING = "request amounts within the recommended bounds"
 
 
+_OF_ONE = {"are": "is", "have": "has", "request": "requests"}
+
+
+def counted(why: NoChange, count: int) -> str:
+    """How many pods need no change for this reason, as in: 4 have ended."""
+    verb, _, rest = why.value.partition(" ")
+    return f"{count} {_OF_ONE[verb] if count == 1 else verb} {rest}"
+
+
 def no_change(updater: Updater, uid: str) -> NoChange:
     """Why a pod is none that should be changed, if `outlook` does not have it."""
     return _not_wanted(updater, uid)[0]

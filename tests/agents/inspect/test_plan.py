@@ -8,7 +8,7 @@ import pytest
 
 from agents.inspect import why_not
 from schemas.decisions.pod_updates import UpdateRefused
-from schemas.facts.pods import ContainerSeen, PodChanged
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
@@ -92,7 +92,7 @@ def test_a_plan_with_nothing_to_do_says_why_each_pod_needs_no_change(tmp_path: P
         "  6 other pods need no change now",
         "    3 have no policy and no VPA",
         "    2 request amounts within the recommended bounds",
-        "    1 have no recommendation yet",
+        "    1 has no recommendation yet",
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_pod_whose_vpa_another_recommender_serves_is_said_to_be_not_ours(
     log.turn(START, vpa(recommenders=("other",)), *pods_of(API, 1, 0.2))
     log.turn(NOW, recommended(NOW, API))
     assert log.run("plan") == 0
-    assert "    1 have a VPA that another recommender serves" in capsys.readouterr().out.splitlines()
+    assert "    1 has a VPA that another recommender serves" in capsys.readouterr().out.splitlines()
     assert log.run("why-not", "web/api-0") == 0
     assert "another recommender serves the VPA of" in capsys.readouterr().out
 
@@ -182,3 +182,17 @@ def test_why_not_of_a_workload_looks_at_the_cluster_once(shop: UpdaterLog, monke
     monkeypatch.setattr(why_not, "outlook", lambda updater, cluster: looks.append(cluster) or real(updater, cluster))
     assert shop.run("why-not", "workload", "shop/Deployment/cart") == 0
     assert looks == ["demo"]
+
+
+def test_one_word_may_name_a_workload_and_a_pending_pod_says_that_no_node_is_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    log.turn(START, *pods_of(API, 1, 0.2), pod("waits", START, phase=PodPhase.PENDING))
+    log.turn(NOW)
+    assert log.run("why-not", "web/Deployment/api") == 0
+    assert capsys.readouterr().out.startswith("2 pods of demo/web/Deployment/api: left alone: no policy and no VPA governs")
+    assert log.run("why-not", "waits") == 0
+    assert "  it is pending, and node scaling is off for cluster 'demo'" in capsys.readouterr().out
+    assert log.run("why-not", "node", "n1") == 2
+    assert "nothing is known of node 'n1': node scaling is off for cluster 'demo'" in capsys.readouterr().err

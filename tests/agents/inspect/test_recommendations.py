@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -196,3 +198,11 @@ def test_what_another_recommender_serves_is_shown_and_marked(site: Site, capsys:
     told = capsys.readouterr()
     assert "uses less CPU; VPA of 'default'" in told.out
     assert "1 container with a VPA of another recommender ('default'): shown for comparison, never acted on" in told.err
+
+
+def test_the_table_is_printed_without_loading_numpy(site: Site) -> None:
+    """It takes a tenth of a second of the one that people wait, and only usage needs it."""
+    words = ["recommendations", "--set", "log.kind=file", "--set", f"log.path={site.path}", "--set", "topics.partitions=2"]
+    code = f"import sys; from agents import cli; assert cli.run({words!r}) == 0; sys.exit('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "cart" in done.stdout) == (0, True), done.stderr

@@ -187,3 +187,10 @@ def test_while_no_clock_ticks_ages_count_on_but_not_in_a_file(kind: str, age: fl
 
 def test_a_length_of_time_is_never_below_nothing() -> None:
     assert status_rows.length(-4.7) == "0.0 s"
+
+
+def test_the_cluster_may_be_named_by_a_flag(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.report("kube", "pod-changes")
+    assert cli.run(["status", "-o", "json", "--cluster", "other", "--log", str(site.path)]) == 0
+    found = {row["name"]: row["says"] for row in json.loads(capsys.readouterr().out) if row["what"] == "cluster"}
+    assert found == {"other": "no source has named it; the log has 'demo': set cluster.name"}

@@ -165,9 +165,12 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
     kill = bench.oom(1, WEB, 1)
     bench.log.append([kill])
     cause = [Place(kill.topic, partition, 1), *(Place("ullage.pod-metrics.v1", partition, n) for n in range(10))]
-    headers = dict(plain.headers) | {"ce_id": b"wide", "cause": json.dumps([str(place) for place in cause]).encode()}
+    headers = dict(plain.headers) | {
+        "ce_id": b"evictor/1/7/evict/wide",
+        "cause": json.dumps([str(place) for place in cause]).encode(),
+    }
     bench.log.append([NewRecord(plain.topic, plain.partition, plain.key, plain.value, tuple(headers.items()))])
-    chain = ask(bench, "wide")
+    chain = ask(bench, "evictor/1/7/evict/wide")
     assert [step.place.offset for step in chain.decision.causes] == [1, 4, 5, 6, 7, 8, 9]
     assert chain.decision.causes[0].what == "container OOM-killed"
     assert chain.decision.more == 4
