@@ -89,7 +89,7 @@ class ContainerUsage:
     def fold(self, layer: ScrapeLayer, cores: Floats, memory: Floats, at: Floats) -> None:
         """Fold one sample of each resource for containers of which none stands twice."""
         self._cpu(layer, cores, at)
-        self.peaks.add(layer.containers, layer.aggregates, memory, at)
+        self.peaks.add(layer.containers, layer.aggregates, memory, at, apart=layer.apart)
         self.aggregates["changed"][layer.aggregates] = self.turn
         self.aggregates.touch_chunks(layer.aggregate_chunks)
         self.containers.touch_chunks(layer.container_chunks)
@@ -102,12 +102,18 @@ class ContainerUsage:
         if not good.all():
             rows, aggregates, cores, at = rows[good], aggregates[good], cores[good], at[good]
         last[rows] = at
-        self.cpu.add(aggregates, cores, CPU_WEIGHT, at)
-        self._seen(aggregates, at)
+        self.cpu.add(aggregates, cores, CPU_WEIGHT, at, apart=layer.apart)
+        self._seen(aggregates, at, apart=layer.apart)
 
-    def _seen(self, aggregates: Indices, at: Floats) -> None:
+    def _seen(self, aggregates: Indices, at: Floats, *, apart: bool) -> None:
         """First and last time and the count; CPU samples alone move them, and confidence rests on them."""
         first, last = self.aggregates.floats("first"), self.aggregates.floats("last")
+        if apart:
+            before = first[aggregates]
+            first[aggregates] = np.where(before == NEVER, at, np.minimum(before, at))
+            last[aggregates] = np.maximum(last[aggregates], at)
+            self.aggregates.whole("count")[aggregates] += 1
+            return
         first[aggregates[first[aggregates] == NEVER]] = np.inf
         np.minimum.at(first, aggregates, at)
         np.maximum.at(last, aggregates, at)

@@ -6,6 +6,7 @@ rows may have half lives of their own is not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ _FAR = 100.0
 
 _BLOCK = 1024
 """Rows handled together in whole width, so that they fit into a core's cache."""
+
+_MANY = 200
+"""Lines from which adding column by column is sooner done than line by line."""
+
+_MOST_COUNTED = 255
+"""Numbers of a line that a byte can count."""
 
 
 class Histograms:
@@ -74,11 +81,11 @@ class Histograms:
         """The last one."""
         return self.rows.whole(f"{self.name}_high")
 
-    def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
-        """Add one sample to each row, in order."""
+    def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float, *, apart: bool = False) -> None:
+        """Add one sample to each row, in order. `apart`: no row stands twice, which numpy adds sooner."""
         far = self._far(rows, at)
         if far.any():
-            if isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
+            if not apart and isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
                 for part in now:
                     self.add(rows[part], values[part], weight, at[part])
                 return
@@ -86,9 +93,15 @@ class Histograms:
         decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         buckets = self.scale.find(values)
         cells = self.weights.cells(rows, buckets)
-        np.add.at(self.weights.pool, cells, decayed)
-        np.add.at(self.total, rows, decayed)
-        self._widen(rows, buckets, self.weights.pool[cells])
+        if apart:
+            heavier = self.weights.pool[cells] + decayed
+            self.weights.pool[cells] = heavier
+            self.total[rows] += decayed
+        else:
+            np.add.at(self.weights.pool, cells, decayed)
+            np.add.at(self.total, rows, decayed)
+            heavier = self.weights.pool[cells]
+        self._widen(rows, buckets, heavier)
 
     def subtract(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
         """Take one sample from each row; no row twice. What is left below epsilon becomes nothing."""
@@ -164,13 +177,10 @@ class Histograms:
         filled = (low <= high).nonzero()[0]
         for part in _alike(filled, (high - low)[filled]):
             first, last, total = low[part], high[part], self.total[rows[part]]
-            block = self.weights.stretches(rows[part], first, last)
-            sums = np.cumsum(block, axis=1, out=block)
-            highest = sums[:, -1]
-            for place, share in zip(found, shares, strict=True):
-                threshold = np.minimum((share[part] if isinstance(share, np.ndarray) else share) * total, highest)
-                reached = first + (sums >= threshold[:, None]).argmax(axis=1)
-                place[part] = self._ends[np.minimum(reached, last)]
+            wanted = [(share[part] if isinstance(share, np.ndarray) else share) * total for share in shares]
+            reached = _reached(self.weights.stretches(rows[part], first, last), wanted)
+            for place, steps in zip(found, reached, strict=True):
+                place[part] = self._ends[np.minimum(first + steps, last)]
         return found
 
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
@@ -252,6 +262,21 @@ def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
         step = 65_536 // (16 * (size + 1))
         for start in range(0, len(same), step):
             yield same[start : start + step]
+
+
+def _reached(block: Floats, wanted: Sequence[Floats]) -> list[NDArray[np.integer]]:
+    """For each array of sums wanted, one for each line: how many numbers (at least 0) come before the running sum is as high.
+
+    A sum that is never reached is the line's last number. Many lines are added column by column, a whole column in one call.
+    """
+    if len(block) < _MANY or block.shape[1] > _MOST_COUNTED:
+        sums = np.cumsum(block, axis=1, out=block)
+        return [(sums >= np.minimum(want, sums[:, -1])[:, None]).argmax(axis=1) for want in wanted]
+    columns = np.ascontiguousarray(block.T)
+    for before, column in pairwise(columns):
+        np.add(before, column, out=column)
+    lower = ((columns < np.minimum(want, columns[-1])).view(np.uint8) for want in wanted)
+    return [np.add.reduce(below, axis=0, dtype=np.uint8) for below in lower]
 
 
 def _sums(terms: Floats) -> Floats:

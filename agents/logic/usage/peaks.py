@@ -21,22 +21,27 @@ class MemoryPeaks:
         self.containers, self.memory = containers, memory
         self._least = np.nextafter(0.0, 1.0) if zero_is_absent else 0.0
 
-    def add(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats) -> None:
-        """One sample of usage for each row; no row twice. Absent, negative and late amounts are dropped."""
+    def add(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, apart: bool = False) -> None:
+        """One sample of usage for each row; no row twice. Absent, negative and late amounts are dropped.
+
+        `apart`: no aggregate stands twice either.
+        """
         last = self.containers.floats("last_memory")
         with np.errstate(invalid="ignore"):
             good = (used >= self._least) & (at >= last[rows])
         if not good.all():
             rows, aggregates, used, at = rows[good], aggregates[good], used[good], at[good]
         last[rows] = at
-        self._feed(rows, aggregates, used, at)
+        self._feed(rows, aggregates, used, at, apart=apart)
 
     def kill(self, row: int, aggregate: int, memory: float, at: float) -> None:
         """A peak that an OOM kill shows. May be older than the last sample."""
         self.containers.floats("last_memory")[row] = at
-        self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), np.array([at]), column="killed")
+        self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), np.array([at]), column="killed", apart=True)
 
-    def _feed(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, column: str = "peak") -> None:
+    def _feed(  # noqa: PLR0913  # what a sample is, by keyword
+        self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, apart: bool, column: str = "peak"
+    ) -> None:
         """Sort samples into those that open a window, those above the window's peak, and the rest, which is most of them."""
         end = self.containers.floats("window_end")
         old = np.maximum(self.containers.floats("peak")[rows], self.containers.floats("killed")[rows])
@@ -51,19 +56,19 @@ class MemoryPeaks:
             end[opened] = _window_end(end[opened], at[opens], window)
             self.containers.floats("peak")[opened] = 0.0
             self.containers.floats("killed")[opened] = 0.0
-        self._count(aggregates, np.where(opens, 0.0, old), used, end[rows])
+        self._count(aggregates, np.where(opens, 0.0, old), used, end[rows], apart=apart)
         self.containers.floats(column)[rows] = used
 
-    def _count(self, aggregates: Indices, old: Floats, used: Floats, at: Floats) -> None:
+    def _count(self, aggregates: Indices, old: Floats, used: Floats, at: Floats, *, apart: bool) -> None:
         """Replace `old` (0: nothing) by `used`, one sample after the other within an aggregate."""
         if not old.any() and (at == at[0]).all():
-            self.memory.add(aggregates, used, WEIGHT, at)
+            self.memory.add(aggregates, used, WEIGHT, at, apart=apart)
             return
-        for now in layers(aggregates):
+        for now in (np.arange(len(aggregates)),) if apart else layers(aggregates):
             replaced = now[old[now] != 0.0]
             if len(replaced):
                 self.memory.subtract(aggregates[replaced], old[replaced], WEIGHT, at[replaced])
-            self.memory.add(aggregates[now], used[now], WEIGHT, at[now])
+            self.memory.add(aggregates[now], used[now], WEIGHT, at[now], apart=True)
 
 
 def _window_end(ends: Floats, at: Floats, window: Floats) -> Floats:

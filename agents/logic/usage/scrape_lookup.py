@@ -24,13 +24,17 @@ _FREED = 100_000
 
 @dataclass(slots=True)
 class ScrapeLayer:
-    """A part of a scrape in which no container stands twice. `order`: positions in the scrape; None when all, as they stand."""
+    """A part of a scrape in which no container stands twice. `order`: positions in the scrape; None when all, as they stand.
+
+    `apart`: no aggregate stands twice either.
+    """
 
     order: Indices | None
     containers: Indices
     aggregates: Indices
     container_chunks: list[int]
     aggregate_chunks: list[int]
+    apart: bool
 
 
 @dataclass(slots=True)
@@ -94,7 +98,8 @@ class ScrapeLookup:
         """A layer of these container rows, which stand at `order` in the scrape."""
         aggregates = self._containers["aggregate"][rows].astype(np.int64)
         as_they_stand = whole and bool((order == np.arange(len(order))).all())
-        return ScrapeLayer(None if as_they_stand else order, rows, aggregates, _chunks(rows), _chunks(aggregates))
+        apart = len(np.unique(aggregates)) == len(aggregates)
+        return ScrapeLayer(None if as_they_stand else order, rows, aggregates, _chunks(rows), _chunks(aggregates), apart)
 
 
 def _chunks(rows: Indices) -> list[int]:

@@ -267,3 +267,32 @@ def test_powers_in_one_pass_are_to_the_bit_those_taken_one_by_one(ratio: float, 
     with np.errstate(over="ignore"):
         one_by_one = [float(buckets.power(np.array([ratio]), n)[0]) for n in range(count)]
         assert buckets.powers(ratio, count).tolist() == one_by_one
+
+
+@given(st.integers(190, 700), st.sampled_from([1.05, 1.4, 3.0]), st.integers(0, 2**32))
+@settings(max_examples=20, deadline=None)
+def test_many_rows_have_to_the_bit_the_percentiles_that_each_has_alone(rows: int, spread: float, seed: int) -> None:
+    chance, mine = np.random.default_rng(seed), histograms(cpu_buckets(0.05), math.inf, rows)
+    every = np.arange(rows)
+    for _ in range(8):
+        mine.add(every, spread ** chance.normal(0, 4, rows), 1.0, MIDNIGHT, apart=True)
+    shares = [0.5, 0.9, chance.uniform(-0.1, 1.1, rows)]
+    order = chance.permutation(rows)
+    together = mine.percentiles(order, [0.5, 0.9, shares[2][order]])
+    for i in range(rows):
+        alone = mine.percentiles(order[i : i + 1], [0.5, 0.9, shares[2][order[i : i + 1]]])
+        assert [column[i] for column in together] == [column[0] for column in alone]
+
+
+@QUICK
+@given(st.lists(SAMPLES, min_size=1, max_size=6))
+def test_rows_that_are_known_to_be_apart_get_the_same_sums(parts: list[Any]) -> None:
+    known, unknown = histograms(cpu_buckets(0.05), DAY, 6), histograms(cpu_buckets(0.05), DAY, 6)
+    for i in range(max(map(len, parts))):
+        rows = np.array([row for row, part in enumerate(parts) if len(part) > i])
+        values, weights, at = (np.array([parts[row][i][k] for row in rows], np.float64) for k in range(3))
+        known.add(rows, values, float(weights[0]), at, apart=True)
+        unknown.add(rows, values, float(weights[0]), at)
+    for column in ("total", "reference", "low", "high"):
+        assert known.rows[f"h_{column}"].tobytes() == unknown.rows[f"h_{column}"].tobytes()
+    assert known.weights.dense(np.arange(6)).tobytes() == unknown.weights.dense(np.arange(6)).tobytes()

@@ -24,9 +24,9 @@ class One:
         memory, self.noted = self.usage.memory, self.changes.append
         add, subtract = memory.add, memory.subtract
 
-        def noted_add(rows: Any, values: Any, weight: Any, at: Any) -> None:
+        def noted_add(rows: Any, values: Any, weight: Any, at: Any, **told: bool) -> None:
             self.noted(("add", float(values[0]), weight, float(np.atleast_1d(at)[0]) - T0))
-            add(rows, values, weight, at)
+            add(rows, values, weight, at, **told)
 
         def noted_subtract(rows: Any, values: Any, weight: Any, at: Any) -> None:
             self.noted(("subtract", float(values[0]), weight, float(np.atleast_1d(at)[0]) - T0))
