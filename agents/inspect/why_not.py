@@ -18,7 +18,10 @@ from schemas.names import PodName
 from schemas.policies import control
 from streams.errors import BadInput
 
-_NO_SCALING = "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, and run `ullage source asg` (docs/nodes.md)"
+_NO_SCALING = (
+    "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, "
+    "and run `ullage source asg` (docs/nodes.md)"
+)
 KINDS = ("pod", "workload", "node")
 
 

@@ -608,7 +608,7 @@ def test_vpas_are_ours_or_not_by_the_rules_in_force(healed: bool) -> None:
         stage.settings = stage._own = replace(stage.settings, recommender="theirs")
         stage.policies.recommender, stage.rules = "theirs", StageRules("updater", stage.settings)
     rules = asdict(replace(stage.settings, recommender="theirs"))
-    changed = StageRulesChanged(when(LATER), "updater", 8, rules, rules_version("updater", 8, rules))
+    changed = StageRulesChanged(when(LATER), "updater", 9, rules, rules_version("updater", 9, rules))
     assert EvictionPlanned in {type(each) for each in look(stage, LATER + 2 * MINUTE, policies=[changed])}
 
 
