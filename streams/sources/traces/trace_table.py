@@ -197,11 +197,13 @@ class Trace:
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         numbers = ", ".join(f"{self._number(what)} as {what}" for what in self._numbers)
         row = ", file_row_number as place" if self._in_groups else ""
-        self._db.execute(f"create view clean as select {texts}, {self._time()} as t, {numbers}{row} from file")  # noqa: S608  # our own words
+        time = f"case when isfinite({self._time()}) then {self._time()} end"
+        self._db.execute(f"create view clean as select {texts}, {time} as t, {numbers}{row} from file")  # noqa: S608  # our own words
+        known = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
         self._db.execute(
-            "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "
+            "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "  # noqa: S608  # our own words
             "(select container, workload, pod, namespace, min(t) as first, max(t) as last from clean "
-            "where container is not null and t is not null group by all)"
+            f"where t is not null and {known} group by all)"
         )
         rows = self._db.execute("select container, workload, pod, namespace, first, last from names order by who").fetchall()
         if not rows:
@@ -266,7 +268,8 @@ class Trace:
             self._rows = self._rows_in_file("names")
             return counts
         columns = f"{self._scraped} as scraped, cast(who as integer) as who, t, {', '.join(self._numbers)}"
-        self._db.execute(f"create table sorted as select {columns} from {self._joined('names')} order by scraped, who, t")  # noqa: S608  # our own words
+        timed = f"{self._joined('names')} where t is not null"
+        self._db.execute(f"create table sorted as select {columns} from {timed} order by scraped, who, t")  # noqa: S608  # our own words
         self._rows = "select * from sorted where scraped between ? and ? order by scraped, who, t"
         found = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
         return [(float(at), count, float(at), float(at)) for at, count in found]

@@ -1,3 +1,4 @@
+import math
 import os
 import subprocess
 import sys
@@ -450,3 +451,20 @@ def test_requests_and_limits_of_a_real_trace_are_found() -> None:
         numbers = next(trace.scrapes()).numbers
     assert numbers["cpu_request"].tolist() == [4.0]
     assert numbers["memory_limit"].tolist() == [5_000 * 2.0**20]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_rows_without_a_name_or_a_time_are_passed_over_and_so_are_times_that_are_no_number(
+    tmp_path: Path, *, in_order: bool
+) -> None:
+    good = [(60.0 * i, name) for i in range(1, 4) for name in ("a", "b")]
+    bad = [(None, "a"), (math.nan, "b"), (math.inf, "a"), (-math.inf, "b"), (120.0, None), (None, None)]
+    whole, holed = tmp_path / "whole.parquet", tmp_path / "holed.parquet"
+    for path, rows_of in ((whole, good), (holed, [*good[:3], *bad, *good[3:]] if in_order else [*bad, *reversed(good)])):
+        values = ", ".join(
+            f"({'null' if t is None else repr(str(t))}::double, {'null' if n is None else repr(n)})" for t, n in rows_of
+        )
+        columns = "t as timestamp_s, n as container_id, 0.5 as cpu_cores, 1e8 as memory_bytes"
+        duckdb.execute(f"copy (select {columns} from (values {values}) as v(t, n)) to '{path}'")  # noqa: S608  # our own words
+    assert rows(play(holed)[0]) == rows(play(whole)[0])
+    assert len(rows(play(holed)[0])) == len(good)

@@ -131,7 +131,7 @@ class Fleet:
                 self.intake.kill(oom)
             n = int((lengths > k).sum())
             if n:
-                layer = ScrapeLayer(None, rows[:n, k], aggregates[:n, k], [], [])
+                layer = ScrapeLayer(None, rows[:n, k], aggregates[:n, k], [], [], apart=False)
                 self.usage.fold(layer, cpu[:n, k], memory[:n, k], times[:n, k])
 
 
