@@ -90,6 +90,23 @@ def test_what_does_not_fit_64_bits_counts_as_it_does_in_kubernetes() -> None:
     assert exact_quantity.parse("99999999999Ei").whole == most
 
 
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [
+        ("10000000000000000", -8446744073709551616),
+        ("9500000000000000", -8946744073709551616),
+        ("10Pi", -7187745005283311616),
+        ("9Pi", -8313644912125935616),
+        ("9223372036854775807", -1000),
+        ("10P", 0),
+        ("9500T", 0),
+    ],
+)
+def test_thousandths_beyond_64_bits_wrap_or_vanish_and_never_saturate(text: str, milli: int) -> None:
+    """Figures printed by `MilliValue` of k8s.io/apimachinery v0.37.2."""
+    assert exact_quantity.parse(text).milli == milli
+
+
 @pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "-1e2147483647", "9" * 200 + "e99999999", "0." + "0" * 200 + "1"])
 def test_reading_takes_no_longer_than_the_text_is_long(text: str) -> None:
     exact_quantity.parse(text)
