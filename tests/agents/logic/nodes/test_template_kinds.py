@@ -1,10 +1,11 @@
 """Thousands of groups are of few kinds: those that no pod can tell apart are estimated once, and the others are told apart."""
 
-import time
+from functools import partial
 from typing import Any
 
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.scheduled_pods import LabelQuery, RequiredPodAffinity
+from tests.support.counted_steps import steps
 from tests.support.node_scene import SIZE, ScalerRun, controller, group, joined, pod, shape
 
 
@@ -46,11 +47,13 @@ def test_groups_that_differ_in_what_no_rule_minds_share_growth_and_others_do_not
     assert sorted(run.grown) in ([("a", 0, 2), ("b", 0, 2)], [("c", 0, 4)])
 
 
-def test_a_thousand_groups_cost_little() -> None:
-    shapes = [one for number in range(50) for one in (shape(f"s{number}", cpu=100 + number), controller(f"s{number}"))]
-    run = ScalerRun(*groups(1000), *shapes)
-    run.step(*[pod(f"p{number}", f"s{number}") for number in range(50)])
-    began = time.process_time()
-    run.run(3.0)
-    assert time.process_time() - began < 1.0  # an estimate of each group takes several seconds
-    assert len(run.grown) == 1
+def test_a_thousand_groups_cost_little_more_than_a_quarter_of_them() -> None:
+    costs = []
+    for count in (250, 1000):
+        shapes = [one for number in range(50) for one in (shape(f"s{number}", cpu=100 + number), controller(f"s{number}"))]
+        run = ScalerRun(*groups(count), *shapes)
+        run.step(*[pod(f"p{number}", f"s{number}") for number in range(50)])
+        costs.append(steps(partial(run.run, 3.0)))
+        assert len(run.grown) == 1
+    assert costs[1] < 4 * costs[0]
+    assert costs[1] < 1_000_000  # with an estimate of each group it is many millions
