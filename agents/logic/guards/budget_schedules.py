@@ -1,7 +1,8 @@
 """Budgets that hold at certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
 
-Each entry has a share of the pods, when it begins (cron, in UTC unless it names a zone of its own), and for how long it holds. Of
-all that hold at a moment the smallest counts, as in Karpenter's disruption budgets. A share of 0 lets nothing be changed.
+Each entry has a share of the pods, or of the nodes, when it begins (cron, in UTC unless it names a zone of its own), and for how
+long it holds. Of all that hold at a moment the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows
+nothing.
 """
 
 import re
@@ -27,6 +28,11 @@ class ScheduledBudget:
     cron: str
     seconds: int
 
+    @property
+    def closed(self) -> str:
+        """The sentence that says why nothing may be changed while it holds; empty where something may."""
+        return "" if self.share else f"the budget is 0 now, for {self.seconds // 60} minutes from each '{self.cron}' on"
+
     def holds(self, now: int) -> bool:
         """Whether it holds at a moment, in seconds since the epoch."""
         begun = cron_schedules.parse(self.cron).next(now - self.seconds, UTC)
@@ -47,6 +53,12 @@ def in_force(text: str, now: int) -> ScheduledBudget | None:
     """The smallest budget that holds in turn `now` (milliseconds); None when none does."""
     holding = [entry for entry in parse(text) if entry.holds(now // 1000)] if text else []
     return min(holding, key=lambda entry: entry.share, default=None)
+
+
+def at_most(share: Fraction, text: str, now: int) -> Fraction:
+    """A share, cut down to the smallest budget that holds in turn `now` (milliseconds)."""
+    held = in_force(text, now)
+    return share if held is None else min(share, held.share)
 
 
 def _entry(text: str) -> ScheduledBudget:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.logic.guards import shared_guards
+from agents.logic.guards import budget_schedules, shared_guards
 from agents.logic.guards.budget import Headcount, over_budget
 from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.nodes import outdated_nodes
@@ -15,12 +15,24 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from schemas.units import Fraction
 
 
+@dataclass(frozen=True, slots=True)
+class NodeBudget:
+    """The share of nodes that may be away or being removed. `closed`: why none may, by a schedule."""
+
+    share: Fraction
+    closed: str = ""
+
+    def objection(self, headcount: Headcount) -> str | None:
+        """Why no further node may go; None while one may."""
+        return self.closed or over_budget("cluster", headcount, self.share, "nodes")
+
+
 @dataclass(slots=True)
 class DrainRoom:
     """How many nodes are being removed, how many at most, and the budget of nodes that may be away; it counts on."""
 
     headcount: Headcount
-    share: Fraction
+    budget: NodeBudget
     most: int
     drains: int = 0
 
@@ -28,7 +40,7 @@ class DrainRoom:
         """Why no drain of a further node may begin. A broken node is away already, so no budget holds its repair."""
         if self.drains >= self.most:
             return Objection("drains", f"{self.drains} nodes are being removed; while so many are, no further one is drained")
-        found = None if broken else over_budget("cluster", self.headcount, self.share, "nodes")
+        found = None if broken else self.budget.objection(self.headcount)
         return None if found is None else Objection("budget", found)
 
     def take(self, *, ready: bool) -> None:
@@ -45,13 +57,17 @@ def headcount(view: ClusterView) -> Headcount:
     return count
 
 
-def of(
-    view: ClusterView, settings: ScalerSettings, count: Headcount, found: NodeDecisions, control: ControlRecord | None
-) -> DrainRoom:
+def budget_of(settings: ScalerSettings, control: ControlRecord | None, turn: int) -> NodeBudget:
+    """The budget in a turn: the control record's or the settings' own, cut down by what holds at that time."""
+    share = budget_schedules.at_most(shared_guards.budget(control, settings.budget), settings.budget_schedules, turn)
+    scheduled = budget_schedules.in_force(settings.budget_schedules, turn)
+    return NodeBudget(share, "" if scheduled is None else scheduled.closed)
+
+
+def of(view: ClusterView, settings: ScalerSettings, count: Headcount, found: NodeDecisions, budget: NodeBudget) -> DrainRoom:
     """The room that a decision leaves, after what it lets go anyway."""
-    share = shared_guards.budget(control, settings.budget)
     going = len(found.delete.empty) + len(found.delete.drain)
-    return DrainRoom(count, share, settings.most_drains, _running(view) + going)
+    return DrainRoom(count, budget, settings.most_drains, _running(view) + going)
 
 
 def request(view: ClusterView, settings: ScalerSettings, names: Sequence[str], notice_of: NoticeOf) -> ReplacementRequest:

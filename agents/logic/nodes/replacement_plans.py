@@ -36,8 +36,8 @@ class ReplacementPlanner:
     def plans(self) -> Iterator[Decided]:
         """Nodes that can go go; groups grow for such as cannot; and at most one cheaper node is started."""
         context = self.context
-        control = self.state.control.get(context.cluster)
-        room = drain_room.of(context.view, context.settings, context.headcount, self.found, control)
+        budget = drain_room.budget_of(context.settings, self.state.control.get(context.cluster), context.turn.number)
+        room = drain_room.of(context.view, context.settings, context.headcount, self.found, budget)
         yield from self._removals(room)
         yield from self._same_group(room)
         yield from self._cheaper(room)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agents.logic.guards import budget_schedules
 from agents.logic.nodes import expanders
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.expanders import Expander, ExpanderError
@@ -118,6 +119,8 @@ class ScalerSettings:
     """Whether a group below its minimum is let grow to it."""
     budget: Fraction = Fraction(0.1)
     """Share of a cluster's nodes that may be away or being removed, where no control record says another. Not upstream's."""
+    budget_schedules: str = ""
+    """Smaller budgets at certain times, such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`. Not upstream's."""
     expires: Seconds = Seconds(120.0)
     """A plan to grow is void after this time; a plan to remove a node when its evictions took all their time. Not upstream's."""
     repair_after: Seconds = Seconds(0.0)
@@ -155,6 +158,10 @@ class ScalerSettings:
             yield "profile", f"it must be one of {', '.join(ScalerProfile)}"
         if self.consolidation_together < 1:
             yield "consolidation_together", "it is at least 1"
+        try:
+            budget_schedules.parse(self.budget_schedules)
+        except ValueError as error:
+            yield "budget_schedules", str(error)
         try:
             self.chain()
         except ExpanderError as error:

@@ -11,7 +11,6 @@ from functools import partial
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
-from agents.logic.guards.budget import over_budget
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import (
     autoscaler_memory,
@@ -222,15 +221,15 @@ class Scaler(PartedState):
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
                 if instance is not None and open_plans.is_new(state, cluster, key, SaidLast("remove", "unregistered")):
                     yield open_plans.planned(state, context, key, scaling_plans.abandoned(context, instance))
-        share = shared_guards.budget(state.control.get(cluster), self.settings.budget)
+        budget = drain_room.budget_of(self.settings, state.control.get(cluster), context.turn.number)
         for one in (*found.delete.empty, *found.delete.drain):
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
             if name not in context.view.instance_of:
                 continue
-            objection = over_budget("cluster", context.headcount, share, "nodes")
+            objection = budget.objection(context.headcount)
             if objection is not None:
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
-                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": share}))
+                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": budget.share}))
                 continue
             if open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield open_plans.removal(state, context, one)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from agents.engine.turn import Turn
 from agents.logic.guards import shared_guards
-from agents.logic.guards.budget import over_budget
 from agents.logic.nodes import (
     autoscaler_memory,
     cluster_view,
@@ -92,11 +91,11 @@ def _of_node(look: _Look, name: str) -> Iterator[ScalingObstacle]:
 
 def _over_budget(look: _Look, name: str) -> Iterator[ScalingObstacle]:
     """The budget, where what goes before this node uses it up."""
-    count, share = look.context.headcount, look.room.share
+    count, budget = look.context.headcount, look.room.budget
     for one in (*look.found.delete.empty, *look.found.delete.drain):
-        objection = over_budget("cluster", count, share, "nodes")
+        objection = budget.objection(count)
         if objection is not None and one.node.name == name:
-            yield ScalingObstacle("budget", objection, {"budget": share})
+            yield ScalingObstacle("budget", objection, {"budget": budget.share})
         count.acting += objection is None and one.node.ready
 
 
@@ -248,5 +247,5 @@ def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> _Look:
     count = drain_room.headcount(view)
     context = PlanContext(Turn(turn, {}), scaler.partition, cluster, settings, view, count)
     taken = frozenset(name for name, _notice in outdated_nodes.interrupted(view, notice_of, settings))
-    room = drain_room.of(view, settings, count, found, state.control.get(cluster))
+    room = drain_room.of(view, settings, count, found, drain_room.budget_of(settings, state.control.get(cluster), turn))
     return _Look(scaler, context, found, auto, now, outdated, taken, room)

@@ -74,7 +74,7 @@ class ClusterSituation:
     def _at_most(self, share: Fraction) -> Fraction:
         if self.settings.profile == UpdaterProfile.UPSTREAM:
             return Fraction(1.0)
-        return share if self.scheduled is None else min(share, self.scheduled.share)
+        return budget_schedules.at_most(share, self.settings.budget_schedules, self.now)
 
 
 Guard = Callable[[Candidate, ClusterSituation], str | None]
@@ -161,9 +161,7 @@ def _requirements(candidate: Candidate, _cluster: ClusterSituation) -> str | Non
 
 def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     scheduled = cluster.scheduled
-    if scheduled is None or scheduled.share:
-        return None
-    return f"the budget is 0 now, for {scheduled.seconds // 60} minutes from each '{scheduled.cron}' on"
+    return scheduled.closed or None if scheduled is not None else None
 
 
 def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:

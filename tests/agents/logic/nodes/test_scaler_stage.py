@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.engine.turn import Event
+from agents.logic.nodes import scaling_outlook
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
@@ -218,6 +219,28 @@ def test_no_more_nodes_go_than_the_control_records_budget_allows() -> None:
     assert "budget" in [code for number in range(10) for code in run.refused(f"n{number}")]
 
 
+@pytest.mark.parametrize(
+    ("schedules", "gone"),
+    [
+        ("0% @ 0 0 * * * for 1h", 0),
+        ("10% @ 0 0 * * * for 1h", 1),
+        ("10% @ 0 1 * * * for 1h", 2),  # not yet
+        ("50% @ 0 0 * * * for 1h", 2),  # the control record says less
+        ("20% @ 0 0 * * * for 1h; 0% @ CRON_TZ=Europe/Berlin 0 1 * * thu for 1h", 0),
+    ],
+)
+def test_of_the_budgets_that_hold_at_a_time_the_smallest_counts_for_nodes(schedules: str, gone: int) -> None:
+    nodes = [event for number in range(10) for event in joined(f"n{number}")]
+    run = ScalerRun(group(desired=10), *nodes, settings={**QUICK, "budget_schedules": schedules})
+    run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.2))  # type: ignore[arg-type]  # a unit
+    run.run(20.0)
+    assert len(run.removed) == gone
+    stays = scaling_outlook.node_stays(run.stage, CLUSTER, "n9", run.now)
+    assert stays is not None
+    assert "budget" in [one.code for one in stays]
+    assert "budget" in [code for number in range(10) for code in run.refused(f"n{number}")]
+
+
 def test_a_removal_that_failed_is_not_tried_again_at_once() -> None:
     run = ScalerRun(group(desired=1), *joined("n1"), settings={**QUICK, "recheck": 60.0, "delay_after_failure": 1.0})
     run.run(10.0)
@@ -319,6 +342,9 @@ def test_a_resumed_state_decides_as_one_that_never_stopped(turns: list[list[int]
     }
 
 
-@pytest.mark.parametrize(("name", "value"), [("profile", "fast"), ("expanders", "random,price"), ("expanders", "cheap")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("profile", "fast"), ("expanders", "random,price"), ("expanders", "cheap"), ("budget_schedules", "10% at nine")],
+)
 def test_settings_that_cannot_be_are_named(name: str, value: str) -> None:
     assert [found for found, _why in ScalerSettings(**{name: value}).faults()] == [name]  # type: ignore[arg-type]  # a test may say anything
