@@ -17,6 +17,8 @@ PEACE = 120.0
 """... but no longer than so many seconds."""
 TAKEN_OVER = 40.0
 """Seconds at most until another instance has the Lease of a frozen one; it may take 15."""
+FREEZES = 3
+"""How often a holder is frozen, at most, until another has taken over once."""
 
 
 @dataclass
@@ -92,23 +94,39 @@ class ConsumerBlows:
         await self.until_more(TortureCluster.finished, 2, STARTING)
 
     async def _frozen_holder(self) -> None:
-        """Whoever holds the Lease is frozen while it acts, until another has taken over and acted; then it wakes up."""
+        """Whoever holds the Lease is frozen while it acts, until another has taken over and acted; then it wakes up.
+
+        An instance may die by itself in that moment, and then takes the Lease again when it is back; then once more.
+        """
         async with self.broker_needed:  # a client that slept through a broker's end waits 40 s before it looks again
-            cluster = self.clusters[0]
-            holder = cluster.holder()
-            frozen = next((one for one in self.instances if one.instance == holder and cluster in one.clusters), None)
-            if frozen is None:
-                self.done["nobody held the Lease"] += 1
-                return
-            self.done["frozen holder"] += 1
-            frozen.freeze()
-            until = time.monotonic() + TAKEN_OVER
-            while cluster.holder() == holder and time.monotonic() < until:
-                await self.rest(0.2)
-            self.done["take-overs"] += cluster.holder() != holder
-            await self.acts(3, EXPIRES)
-            frozen.thaw()
+            for _ in range(FREEZES):
+                if await self._taken_from_frozen(self.clusters[0]):
+                    self.done["take-overs"] += 1
+                    break
         await self.rest(3.0)
+
+    async def _taken_from_frozen(self, cluster: TortureCluster) -> bool:
+        """Freeze who holds the Lease for as long as another needs to take it and to act; whether another did."""
+        until = time.monotonic() + TAKEN_OVER
+        while (holder := cluster.holder()) is None and time.monotonic() < until:
+            await self.rest(0.2)
+        frozen = next((one for one in self.instances if one.instance == holder and cluster in one.clusters), None)
+        if frozen is None:
+            self.done["nobody held the Lease"] += 1
+            return False
+        self.done["frozen holder"] += 1
+        ends = len(frozen.process.ends)
+        frozen.freeze()
+        until = time.monotonic() + TAKEN_OVER
+        while cluster.holder() == holder and len(frozen.process.ends) == ends and time.monotonic() < until:
+            await self.rest(0.2)
+        if len(frozen.process.ends) > ends:
+            return False
+        taken = cluster.holder() != holder
+        if taken:
+            await self.acts(3, EXPIRES)
+        frozen.thaw()
+        return taken
 
     async def _paused(self) -> None:
         """They are frozen until plans are there and a pause after them; they must refuse them all."""
