@@ -164,7 +164,7 @@ class WorkerObserver:
         before = self._waits.get((stage, partition))
         self._waits[stage, partition] = wait
         if wait is not None and before is None:
-            tick = times.from_ms(wait.tick).isoformat()
-            log.warning("a turn waits", stage=stage, partition=partition, inputs=list(wait.inputs), tick=tick)
+            for_what = {"inputs": list(wait.inputs), "leading": list(wait.leading), "tick": times.from_ms(wait.tick).isoformat()}
+            log.warning("a turn waits", stage=stage, partition=partition, **for_what)
         elif wait is None and before is not None:
             log.info("the turn waits no more", stage=stage, partition=partition)

@@ -106,10 +106,11 @@ class TurnRecords(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The next turn waits until each of these inputs has a tick that is not below `tick`."""
+    """The next turn waits until each of `inputs` has a tick that is not below `tick`. `leading` are those that have it."""
 
     inputs: tuple[str, ...]
     tick: int
+    leading: tuple[str, ...] = ()
 
 
 class Aligner(Generic[R]):
@@ -147,7 +148,10 @@ class Aligner(Generic[R]):
         """What the next turn waits for; None while no input is ahead of another."""
         wanted = max((i.closed[0].tick for i in self.inputs.values() if i.closed), default=-1)
         lacking = tuple(topic for topic, i in self.inputs.items() if not i.closed or i.closed[-1].tick < wanted)
-        return Wait(lacking, wanted) if wanted >= 0 and lacking else None
+        if wanted < 0 or not lacking:
+            return None
+        leading = tuple(topic for topic, i in self.inputs.items() if i.closed and i.closed[0].tick == wanted)
+        return Wait(lacking, wanted, leading)
 
     def waits_for(self) -> set[str]:
         """Inputs without a closed segment: the turn cannot be taken before they get a tick. These are never paused."""

@@ -24,12 +24,16 @@ LOOKED_AT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class WaitingInput:
-    """An input of a partition, its newest tick (-1: none in its last records), and how far others of this partition are ahead."""
+    """An input of a partition, its newest tick (-1: none in its last records), and how far others of this partition are ahead.
+
+    `leading` is the one that is, where it is one alone: then it is the odd one out.
+    """
 
     topic: str
     partition: int
     tick: int
     behind: Seconds
+    leading: str
     stages: tuple[str, ...]
 
 
@@ -40,15 +44,18 @@ def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]
     ends = reverse_log_reader.last(log, [(topics.wire(n), p) for n in names for p in range(topics.partitions)], _FIRST_LOOK)
     for partition in range(topics.partitions):
         newest = {name: _newest(log, (topics.wire(name), partition), ends) for name in names}
-        waiting: dict[str, tuple[Seconds, list[str]]] = {}
+        waiting: dict[str, tuple[Seconds, str, list[str]]] = {}
         for stage in stages(Settings()):
             head = max((newest.get(name, -1) for name in stage.reads), default=-1)
+            leaders = [name for name in stage.reads if newest.get(name, -1) == head]
+            leading = leaders[0] if len(leaders) == 1 else ""
             for name in stage.reads:
                 behind = Seconds((head - max(0, newest.get(name, -1))) / 1000)
                 if name in newest and head >= 0 and (behind > within or newest[name] < 0):
-                    most, readers = waiting.get(name, (behind, []))
-                    waiting[name] = max(most, behind), [*readers, stage.name]
-        found += [WaitingInput(name, partition, newest[name], *_frozen(each)) for name, each in waiting.items()]
+                    most, first, readers = waiting.get(name, (behind, leading, []))
+                    waiting[name] = *max((most, first), (behind, leading)), [*readers, stage.name]
+        for name, (behind, leading, readers) in waiting.items():
+            found.append(WaitingInput(name, partition, newest[name], behind, leading, tuple(readers)))
     return found
 
 
@@ -57,7 +64,8 @@ def rows(log: Log, topics: Topics, *, within: Seconds) -> Iterator[StatusRow]:
     found = found_in(log, topics, within=within)
     for each in found[:MOST_ROWS]:
         since = f"none since {times.from_ms(each.tick):%Y-%m-%d %H:%M:%S} UTC" if each.tick >= 0 else "none"
-        ahead = f", and others are {each.behind:,.1f} s ahead" if each.tick >= 0 else ""
+        leading = f"{each.leading} is" if each.leading else "others are"
+        ahead = f", and {leading} {each.behind:,.1f} s ahead" if each.tick >= 0 else ""
         says = f"{', '.join(each.stages)} wait for a tick: there is {since}{ahead}"
         yield StatusRow("input", f"{each.topic}:{each.partition}", "late", says, warns=True)
     if len(found) > MOST_ROWS:
@@ -70,7 +78,3 @@ def _newest(log: Log, place: tuple[str, int], ends: Mapping[tuple[str, int], Seq
         record = newest_ticks.newest_tick(log, *place, most=LOOKED_AT)
     number = None if record is None else tick_number(record)
     return -1 if number is None else number
-
-
-def _frozen(each: tuple[Seconds, list[str]]) -> tuple[Seconds, tuple[str, ...]]:
-    return each[0], tuple(each[1])

@@ -40,8 +40,8 @@ def tick_number(record: Record) -> int | None:
     return number if 0 <= number < LAST_TICK else None
 
 
-MOST_TICK_AHEAD = 3_600_000
-"""Milliseconds that a tick may lie after the moment at which the log took it."""
+MOST_TICK_AHEAD = 300_000
+"""Milliseconds that a tick may lie after the moment at which the log took it: far more than clocks that are kept differ."""
 
 
 def is_implausible(record: Record, number: int) -> bool:

@@ -71,7 +71,7 @@ def refuse_future(at: int, wall: int) -> None:
     """Raises BadInput for an event time that is too far ahead of real time; both in milliseconds."""
     if at - wall > MOST_TICK_AHEAD:
         raise BadInput(
-            f"event time {readable(min(at, LAST_TICK - 1))} is more than an hour ahead of real time, and ticks of the "
+            f"event time {readable(min(at, LAST_TICK - 1))} is more than five minutes ahead of real time, and ticks of the "
             "future are nothing: what is played has to lie in the past (a clock: by clock.origin_ms and clock.anchor_ms)"
         )
 

@@ -186,7 +186,7 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
     assert resumed.inputs == never_stopped.inputs
 
 
-NOW, HOUR = 1_795_000_000_000, 3_600_000
+NOW, FIVE_MINUTES = 1_795_000_000_000, 300_000
 
 
 def turns_after(bench: PipelineLog, *bad: int) -> list[int]:
@@ -197,7 +197,7 @@ def turns_after(bench: PipelineLog, *bad: int) -> list[int]:
     found += [(name, NOW + 1000 * n, NOW + 1000 * n) for n in range(1, 11) for name in (OOMS, METRICS)]
     for name, at, number in found:
         new = tick(bench, name, number)
-        assert task.feed(name, Record(new.topic, 0, offsets[name], new.key, new.value, (), at)) is (number - at <= HOUR)
+        assert task.feed(name, Record(new.topic, 0, offsets[name], new.key, new.value, (), at)) is (number - at <= FIVE_MINUTES)
         offsets[name] += 1
         while (turn := task.next_turn()) is not None:
             taken.append(turn.turn)
@@ -205,10 +205,10 @@ def turns_after(bench: PipelineLog, *bad: int) -> list[int]:
 
 
 def test_the_first_tick_of_a_partition_a_day_ahead_stops_nothing(bench: PipelineLog) -> None:
-    assert turns_after(bench, NOW + 24 * HOUR) == [NOW + 1000 * n for n in range(1, 11)]
+    assert turns_after(bench, NOW + 24 * 3_600_000) == [NOW + 1000 * n for n in range(1, 11)]
 
 
 def test_ticks_in_small_steps_lead_no_further_ahead_than_one(bench: PipelineLog) -> None:
-    walk = [NOW + 5_500 + n * HOUR // 2 for n in range(1, 49)]
-    assert turns_after(bench, *walk, NOW + 49 * HOUR) == []  # the second of them is half an hour ahead, and is waited for
+    walk = [NOW + 5_500 + n * FIVE_MINUTES // 2 for n in range(1, 49)]
+    assert turns_after(bench, *walk, NOW + 49 * FIVE_MINUTES) == []  # the second is 155 s ahead, and is waited for
     assert turns_after(bench, *walk[2:]) == [NOW + 1000 * n for n in range(1, 11)]

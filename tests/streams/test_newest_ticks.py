@@ -7,7 +7,7 @@ from streams.codec.event_codec import tick, tick_number
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 
-HOUR, DAY = 3_600_000, 86_400_000
+FIVE_MINUTES, DAY = 300_000, 86_400_000
 
 
 class Site:
@@ -44,7 +44,7 @@ def test_the_last_tick_is_found_however_many_records_follow_it(site: Site) -> No
 
 
 def test_a_tick_far_ahead_of_its_time_and_a_repeated_one_are_nothing(site: Site) -> None:
-    site.ticks(site.now, site.now + DAY, site.now + 500, site.now - HOUR)
+    site.ticks(site.now, site.now + DAY, site.now + 500, site.now - FIVE_MINUTES)
     assert site.newest() == site.now + 500
     site.ticks(site.now + DAY)
     assert site.newest() == site.now + 500
@@ -53,8 +53,8 @@ def test_a_tick_far_ahead_of_its_time_and_a_repeated_one_are_nothing(site: Site)
 def test_ticks_far_ahead_are_nothing_also_the_first_and_in_small_steps(site: Site) -> None:
     site.ticks(*(site.now + DAY + n * 1000 for n in range(5)))
     assert site.newest() is None
-    site.ticks(site.now, *(site.now + n * HOUR // 2 for n in range(1, 49)))
-    assert site.newest() == site.now + HOUR
+    site.ticks(site.now, *(site.now + n * FIVE_MINUTES // 2 for n in range(1, 49)))
+    assert site.newest() == site.now + FIVE_MINUTES
 
 
 def test_however_many_ticks_are_nothing_the_one_before_them_is_found(site: Site) -> None:

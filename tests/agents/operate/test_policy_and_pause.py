@@ -226,6 +226,16 @@ def test_the_status_names_inputs_without_a_newer_tick_and_the_stages_that_wait_f
     ]
 
 
+def test_the_status_names_an_input_that_alone_has_a_tick_ahead(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.tick(AT, *ticked_topics())
+    desk.tick(AT + timedelta(minutes=4), "oom-events")
+    desk.run("status", "-o", "json")
+    found = {row["name"]: row["says"] for row in json.loads(capsys.readouterr().out) if row["what"] == "input"}
+    late = "wait for a tick: there is none since 2026-01-05 12:00:00 UTC, and oom-events is 240.0 s ahead"
+    assert found["pod-metrics:0"] == f"recommender {late}"
+    assert "oom-events:0" not in found
+
+
 def test_a_trace_from_before_the_logs_newest_tick_is_refused(
     desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
