@@ -27,18 +27,27 @@ def replay(  # noqa: PLR0913  # the flags of a command
 ) -> int:
     """Recompute decisions from the log alone. Prints what each turn gives; with `--verify`, what differs from the published.
 
-    With `--from`, `--to` or `--policy` it decides that stretch twice, by the rules that were in force and by those of `--set` and
-    `--policy`, and prints what would have been different: `--set guard.budget=5%`, `--set vertical.margin=0.3`.
+    With rules in `--set` or `--policy` it decides twice, by the rules that were in force and by these, and prints what would have
+    been different: `--set guard.budget=5%`, `--set vertical.margin=0.3`. `--from` and `--to` are the stretch, or it is all.
 
     Exits with 3 when `--verify` finds a difference, a missing or an extra decision, or a stretch it cannot reach, and with 4 when
     all that it compared is right and other turns were decided by a version of the rules that this program does not have.
     """
     options = given(common) if file is None else replace(given(common), log=file)
-    if begin is not None or end is not None or policy is not None:
+    if begin is not None or end is not None or policy is not None or (not verify and export is None and _has_rules(options)):
         return _what_if(options, begin, end, policy, as_json=output == "json")
     from agents.inspect import replay as command
 
     return command.run(options.settings(), verify=verify, export=export)
+
+
+def _has_rules(options: CommonOptions) -> bool:
+    """Whether `--set` names what a stage decides by; `--verify` takes that for turns before any rules were in the log."""
+    if not options.set:
+        return False
+    from agents.inspect import what_if_command as command
+
+    return any(map(command.is_rule, options.set))
 
 
 def _what_if(options: CommonOptions, begin: str | None, end: str | None, policy: Path | None, *, as_json: bool) -> int:

@@ -46,6 +46,12 @@ class WhatIfFlags:
     as_json: bool
 
 
+def is_rule(item: str) -> bool:
+    """Whether `--set` names what a stage decides by."""
+    group, dot, _ = item.partition("=")[0].partition(".")
+    return bool(dot) and (group in _STAGES or f"{group}." == _GUARD)
+
+
 def settings_of(given: Iterable[str]) -> tuple[str, ...]:
     """`--set` as settings have it: a guard is a setting of the updater, `5%` is 0.05, and maxConcurrent is the budget."""
     return tuple(_setting(item) for item in given)
@@ -92,7 +98,7 @@ def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) 
     budget: Fraction | None = None
     for item in given:
         group, _, name = item.partition("=")[0].partition(".")
-        if group in _STAGES:
+        if is_rule(item):
             changed.setdefault(_STAGES[group], {})[name] = asdict(getattr(settings, group))[name]
             budget = settings.updates.budget if f"{group}.{name}" == _BUDGET[0] else budget
     rules = OtherRules(changed, () if policy is None else policy_file.read(policy), budget)

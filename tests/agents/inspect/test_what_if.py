@@ -82,6 +82,22 @@ def test_the_table_says_that_nothing_is_changed(log: Path, capsys: pytest.Captur
     assert "control: every cluster's budget is 0.5" in said
 
 
+@pytest.mark.parametrize("rule", ["guard.min_replicas=100", "updates.min_replicas=100"])
+def test_without_a_stretch_other_rules_decide_the_whole_log_again(
+    rule: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["replay", "--log", str(log), "-o", "json", "--set", rule]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["resizes planned"]["other"] == 0 < found["counts"]["resizes planned"]["recorded"]
+    assert found["changes"] == ["updater: min_replicas is 100 instead of 2"]
+    assert found["ticks"] > 19
+
+
+def test_a_verification_takes_the_settings_of_stages_for_what_they_are(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["replay", "--verify", "--log", str(log), "--set", "updates.min_replicas=100"]) == 0
+    assert "as published" in capsys.readouterr().out
+
+
 def test_settings_may_be_written_as_guards_and_as_shares() -> None:
     assert settings_of(["guard.budget=5%", "guard.rate=3", "vertical.margin=20%"]) == (
         "updates.budget=0.05",
