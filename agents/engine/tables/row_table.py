@@ -27,11 +27,15 @@ _NAMES = msgspec.json.Decoder(list[RowKey | None])  # noqa: TID251  # of no type
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """One number for each row, or `width` float64 numbers that are mostly zero."""
+    """One number for each row, or `width` float64 numbers that are mostly zero.
 
-    kind: type[np.float64 | np.int64 | np.int32 | np.int16] = np.float64
+    What is not `kept` is in no chunk: a row that was loaded has the default, as a new one has.
+    """
+
+    kind: type[np.float64 | np.int64 | np.int32 | np.int16 | np.bool_] = np.float64
     default: float = 0.0
     width: int = 0
+    kept: bool = True
 
 
 class RowTable:
@@ -54,6 +58,10 @@ class RowTable:
 
     def __getitem__(self, column: str) -> NDArray[np.generic]:
         return self._columns[column]
+
+    def marks(self, column: str) -> NDArray[np.bool_]:
+        """A column of yes and no."""
+        return self._columns[column]  # type: ignore[return-value]  # the spec says so
 
     def floats(self, column: str) -> Floats:
         """A float64 column."""
@@ -155,7 +163,7 @@ class RowTable:
         span = slice(number * CHUNK, (number + 1) * CHUNK)
         if part == "names":
             return msgspec.json.encode(self._keys[span])
-        return b"".join(self._pack(name, span) for name in self.spec)
+        return b"".join(self._pack(name, span) for name, spec in self.spec.items() if spec.kept)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
@@ -213,6 +221,9 @@ class RowTable:
     def _unpack(self, start: int, data: memoryview) -> None:
         offset = 0
         for name, spec in self.spec.items():
+            if not spec.kept:
+                self._columns[name][start : start + CHUNK] = spec.default
+                continue
             if not spec.width:
                 self._columns[name][start : start + CHUNK] = np.frombuffer(data, spec.kind, CHUNK, offset)
                 offset += CHUNK * np.dtype(spec.kind).itemsize

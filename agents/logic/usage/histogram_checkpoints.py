@@ -50,6 +50,7 @@ def restore(histograms: Histograms, row: int, kept: SavedHistogram) -> None:
         block[0, int(bucket)] = part * share
     rows = np.array([row])
     histograms.weights.add(rows, block)
+    histograms.changed[rows] = True
     histograms.total[row] += kept.total
     filled = np.flatnonzero(histograms.weights.dense(rows)[0] >= histograms.scale.epsilon)
     histograms.low[row] = filled[0] if len(filled) else histograms.width - 1

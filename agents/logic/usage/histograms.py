@@ -54,6 +54,7 @@ class Histograms:
             f"{name}_half_life": ColumnSpec(default=half_life),
             f"{name}_low": ColumnSpec(np.int16, width - 1),
             f"{name}_high": ColumnSpec(np.int16, 0),
+            f"{name}_changed": ColumnSpec(np.bool_, 1.0, kept=False),
         }
 
     @property
@@ -81,6 +82,11 @@ class Histograms:
         """The last one."""
         return self.rows.whole(f"{self.name}_high")
 
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Whether a row may weigh something else than when this was last set to False; also where it is new, or was loaded."""
+        return self.rows.marks(f"{self.name}_changed")
+
     def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float, *, apart: bool = False) -> None:
         """Add one sample to each row, in order. `apart`: no row stands twice, which numpy adds sooner."""
         far = self._far(rows, at)
@@ -101,6 +107,7 @@ class Histograms:
             np.add.at(self.weights.pool, cells, decayed)
             np.add.at(self.total, rows, decayed)
             heavier = self.weights.pool[cells]
+        self.changed[rows] = True
         self._widen(rows, buckets, heavier)
 
     def subtract(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
@@ -110,6 +117,7 @@ class Histograms:
         cells = self.weights.cells(rows, self.scale.find(values))
         self.weights.pool[cells] = self._at_least_epsilon(self.weights.pool[cells] - decayed)
         self.total[rows] = self._at_least_epsilon(self.total[rows] - decayed)
+        self.changed[rows] = True
         self._tighten(rows)
 
     def absorb(self, rows: Indices, other: "Histograms", others: Indices) -> None:
@@ -137,6 +145,7 @@ class Histograms:
         block[(index < low[:, None]) | (index > high[:, None])] = 0.0
         self.weights.add(rows, block)
         self.total[rows] += other.total[others] * factor
+        self.changed[rows] = True
         self.low[rows] = np.minimum(self.low[rows], low)
         self.high[rows] = np.maximum(self.high[rows], high)
 
@@ -163,6 +172,7 @@ class Histograms:
             low, high = self._within(block, low, high, index)
         block[(index < low[:, None]) | (index > high[:, None])] = 0.0
         self.weights.put(into, _sums(np.concatenate([self.weights.dense(into), block])))
+        self.changed[row] = True
         self.total[row] = _sums(np.append(self.total[row], other.total[others] * factor[0]))[0]
         self.low[row] = min(int(self.low[row]), int(low.min()))
         self.high[row] = max(int(self.high[row]), int(high.max()))
@@ -216,6 +226,7 @@ class Histograms:
     def _multiply(self, rows: Indices, factor: Floats) -> None:
         self.weights.scale(rows, factor)
         self.total[rows] *= factor
+        self.changed[rows] = True
         self._tighten(rows)
 
     def _widen(self, rows: Indices, buckets: Indices, weights: Floats) -> None:
@@ -265,17 +276,17 @@ def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
 
 
 def _reached(block: Floats, wanted: Sequence[Floats]) -> list[NDArray[np.integer]]:
-    """For each array of sums wanted, one for each line: how many numbers (at least 0) come before the running sum is as high.
+    """For each array of sums wanted, one for each line: how many numbers come before the running sum is as high.
 
-    A sum that is never reached is the line's last number. Many lines are added column by column, a whole column in one call.
+    A sum that is never reached comes after all of them. Many lines are added column by column, a whole column in one call.
     """
     if len(block) < _MANY or block.shape[1] > _MOST_COUNTED:
         sums = np.cumsum(block, axis=1, out=block)
-        return [(sums >= np.minimum(want, sums[:, -1])[:, None]).argmax(axis=1) for want in wanted]
+        return [np.count_nonzero(sums < want[:, None], axis=1) for want in wanted]
     columns = np.ascontiguousarray(block.T)
     for before, column in pairwise(columns):
         np.add(before, column, out=column)
-    lower = ((columns < np.minimum(want, columns[-1])).view(np.uint8) for want in wanted)
+    lower = ((columns < want).view(np.uint8) for want in wanted)
     return [np.add.reduce(below, axis=0, dtype=np.uint8) for below in lower]
 
 

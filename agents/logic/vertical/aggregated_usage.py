@@ -38,22 +38,23 @@ def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int],
     """The evidence for each member. `parts` gives the rows of the aggregates of one that has several, by its place."""
     single, shares = these.single, these.rules[:, :6]
     if these.all_single:
-        return read(usage, single, shares)
+        return _read(usage, single, shares, usage.memory_percentiles.find(single, shares[:, 3:]))
     one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
+    total, rows = added(usage, [parts(place) for place in many.tolist()])
     found = [
-        read(usage, single[one], shares[one]),
-        read(*added(usage, [parts(place) for place in many.tolist()]), shares[many]),
+        _read(usage, single[one], shares[one], usage.memory_percentiles.find(single[one], shares[one, 3:])),
+        _read(total, rows, shares[many], total.memory.percentiles(rows, list(shares[many, 3:].T))),
     ]
     order = np.argsort(np.concatenate([one, many]), kind="stable")
     return _joined(found, order)
 
 
-def read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats) -> Evidence:
-    """The evidence in these rows."""
+def _read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats, memory: list[Floats]) -> Evidence:
+    """The evidence in these rows, of which memory's percentiles are known."""
     columns = usage.aggregates
     return Evidence(
         cpu=usage.cpu.percentiles(rows, list(shares[:, :3].T)),
-        memory=usage.memory.percentiles(rows, list(shares[:, 3:6].T)),
+        memory=memory,
         first=columns.floats("first")[rows],
         last=columns.floats("last")[rows],
         count=columns["count"][rows].astype(np.float64),

@@ -24,7 +24,7 @@ from streams.errors import BadInput
 from streams.sources.traces import trace_columns
 from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn
 
-CHUNK = 200_000
+CHUNK = 1_000_000
 """Rows in memory at a time; more if one scrape has more."""
 _MOST_CHUNKS = 8
 """So many times as many rows of the file are looked at in one go by whoever reads few of them."""

@@ -39,7 +39,7 @@ def held(usage: ContainerUsage) -> Any:
     for rows in (usage.containers, usage.aggregates):
         used = rows.used()
         for name, spec in rows.spec.items():
-            if name not in OWN:
+            if spec.kept and name not in OWN:
                 parts[f"{rows.name}.{name}"] = (rows.spans(name).dense(used) if spec.width else rows[name][used]).tobytes()
     return parts
 
