@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from agents.verify.committed_turns import committed
@@ -223,6 +224,36 @@ def test_ticks_of_the_future_before_all_others_stop_nothing_and_a_replay_agrees(
     assert {p: turn - now < 1_000 for (_, p), turn in report.newest.items()} == {0: True, 1: True}
     assert worker.count("a tick of the future is nothing") == len(bad)
     assert not worker.dead
+
+
+def test_transactions_that_end_either_way_or_never_hold_nothing_up(bench: Bench) -> None:
+    worker = bench.worker()
+    wire, producers = bench.topics.wire("oom-events"), []
+    for name in ("committed", "aborted", "open"):
+        producer = KafkaProducer(bootstrap_servers=bench.broker, transactional_id=f"{bench.topics.prefix}-{name}", acks="all")
+        producers.append(producer)
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(3):
+            found = bench._oom(Workload("c", "ns", "Deployment", f"{name}{n}"))
+            producer.send(wire, key=found.key, value=found.value, headers=list(found.headers), partition=0).get(10)
+        if name == "committed":
+            producer.commit_transaction()
+        if name == "aborted":
+            producer.abort_transaction()
+    try:
+        bench.oom("a", "b", "c", "d")
+        bench.tick(3)
+        report = bench.settled()
+        assert report.exact, report
+        assert report.figures["turns"] == 6  # three ticks in two partitions
+        assert report.figures["decisions"] == 4 + 9  # whatever became of the transaction: the log has them
+        assert worker.count("LOST") == 0
+        assert verified(bench).ok
+        assert not worker.dead
+    finally:
+        for producer in producers:
+            producer.close(timeout=2)
 
 
 def test_messages_lost_on_the_way_are_read_again_beside_faust(bench: Bench) -> None:
