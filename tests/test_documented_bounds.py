@@ -1,0 +1,64 @@
+"""The bounds that docs/security.md tells are those of the code: who changes one finds the other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agents.logic.forecast import percentile_predictor
+from agents.logic.nodes import cluster_facts, drain_rules, rule_bounds
+from agents.settings.tree import Settings
+from schemas import bounds
+from streams.codec import headers
+from streams.log import bounded_unpacking, record_format
+
+DOCS = Path(__file__).parents[1] / "docs"
+_SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "million": 10**6}
+
+
+def told(what: str) -> list[float]:
+    """All numbers of the row of `what` in the tables of docs/security.md, after its name."""
+    rows = [
+        line.split("|")[1:] for line in (DOCS / "security.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")
+    ]
+    [row] = [row for row in rows if row[0].strip() == what]
+    found = re.findall(r"([\d,]*\d(?:\.\d+)?(?:e\d+)?)(?: (KiB|MiB))?", row[1])
+    return [float(number.replace(",", "")) * _SIZES.get(size, 1) for number, size in found]
+
+
+@pytest.mark.parametrize(
+    ("what", "are"),
+    [
+        ("labels, or kept annotations, of one object", [bounds.MOST_LABEL_TEXT, bounds.MOST_ENTRIES]),
+        ("container policies of a VPA, containers of a pod", [bounds.MOST_CONTAINERS]),
+        ("one VPA object", [bounds.MOST_OBJECT_BYTES]),
+        ("any name or text / any reason", [bounds.MOST_TEXT, bounds.MOST_SENTENCE]),
+        ("any number / any time", [bounds.MOST_NUMBER, 1970, 2199]),
+        ("a histogram's buckets, of a predictor's block", [percentile_predictor._MOST_BUCKETS]),
+        ("VPAs on one target", [bounds.MOST_ON_ONE_TARGET]),
+        ("EHPAs and TimeSeriesPredictions of one namespace", [bounds.MOST_FORECASTS]),
+        ("metrics of one EHPA", [Settings().replicas.most_metrics]),
+        ("crons of the EHPAs of one namespace", [bounds.MOST_CRONS]),
+        (
+            "node affinity and volumes of one pod",
+            [cluster_facts.MOST_NODE_DEMANDS, cluster_facts.MOST_NODE_VALUES],
+        ),
+        ("affinity, anti-affinity and spread of the pods of one namespace", [rule_bounds.MOST_RULES, rule_bounds.BROAD]),
+        ("PodDisruptionBudgets of one namespace", [drain_rules.MOST_DISRUPTION_BUDGETS]),
+        ("containers of one pod", [bounds.MOST_CONTAINERS]),
+        ("container names of one workload", [bounds.MOST_CONTAINERS]),
+        ("label sets of one workload (each with its containers)", [bounds.MOST_LABEL_SETS]),
+        (
+            "one record batch",
+            [bounded_unpacking.MOST_BYTES, record_format.MOST_RECORDS, record_format.MOST_HEADERS, bounded_unpacking.MOST_PIECES],
+        ),
+        ("input of a stage that gets records but no tick", [Settings().worker.buffer]),
+    ],
+)
+def test_the_table_tells_the_bounds_that_hold(what: str, are: list[float]) -> None:
+    assert told(what) == are
+
+
+def test_a_tick_may_be_so_far_ahead_as_the_page_says() -> None:
+    assert "A tick that lies more than five minutes ahead" in (DOCS / "security.md").read_text(encoding="utf-8")
+    assert headers.MOST_TICK_AHEAD == 5 * 60 * 1000
