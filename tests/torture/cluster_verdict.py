@@ -16,6 +16,10 @@ READ = ("pod-updates", "outcomes", "recommendations")
 """The topics (short names) that a verdict rests on."""
 
 
+MILLISECOND = 0.001
+"""What the log cuts off the time at which it took a record: an outcome comes half a millisecond after its act, or later."""
+
+
 def verdict(
     cluster: RecordingCluster, records: Iterable[Record], codec: Codec, history: ConsumerHistory
 ) -> tuple[Counter[str], list[str]]:
@@ -30,7 +34,7 @@ def verdict(
             case ResizePlanned() | EvictionPlanned() if event.workload.cluster == cluster.name:
                 plans.setdefault(event.id, _plan(event, at))
             case ActionFinished() if event.subject.cluster == cluster.name:
-                answer = Answer(event.decision, event.result, event.reason, at, event.at)
+                answer = Answer(event.decision, event.result, event.reason, at + MILLISECOND, event.at)
                 where = patches.setdefault(event.subject.uid, []) if event.action is Action.PATCH else answers
                 where.append(answer)
             case RequestsRecommended() if event.workload.cluster == cluster.name:
