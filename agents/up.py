@@ -52,6 +52,8 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         folder = _folder()
         values = {**loaded.handed_over(), "log.kind": "kafka", "metrics.port": 0}
         values["log.brokers"] = brokers = _brokers(loaded, folder, stack)
+        if loaded.origins.get("cluster.name", DEFAULT) == DEFAULT:
+            values["cluster.name"] = cluster_factory.context_name(settings.cluster) or settings.cluster.name
         ours = loading.load(flags={name: setting_texts.written(value) for name, value in values.items()}).settings
         note(f"making the topics at Kafka '{brokers}'")
         with _quiet():
@@ -62,8 +64,8 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         for name, command in PARTS.items():
             children.start(name, command, environment=environment, keep=True)
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
-        note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={settings.cluster.name}")
-        note(f"watching {cluster_factory.address(settings.cluster)}")
+        note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={ours.cluster.name}")
+        note(f"watching {cluster_factory.address(settings.cluster)}, called '{ours.cluster.name}' in the log (cluster.name)")
         for blindness in dependencies.unseen(settings):
             note(f"{blindness}; `ullage doctor` says what to do")
         with log_factory.log(ours) as log:

@@ -19,7 +19,8 @@ def up(
 
     Starts a broker (or takes the one of `--brokers`), the topics, a clock, both sources and a worker, shows the table and
     what every part does, and ends all of it with Ctrl-C. The logs, and the broker's data, are in .run/up. Needs the rights of
-    the two sources: to list and watch pods, workloads, nodes and VPAs, and to read the metrics API.
+    the two sources: to list and watch pods, workloads, nodes and VPAs, and to read the metrics API. Unless `cluster.name` is set,
+    the cluster is called after its context.
     """
     from agents import up as command
 

@@ -7,6 +7,7 @@ The connection itself never retries, because the caller decides what happens aft
 """
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,14 @@ def address(cluster: ClusterSettings) -> str:
     if files is not None:
         return f"context '{cluster.context or '(current)'}' of kubeconfig '{files}'"
     return "(no cluster is named)" if cluster.url is None else without_password(cluster.url)
+
+
+def context_name(cluster: ClusterSettings) -> str | None:
+    """A name for the cluster after its context in the kubeconfig, `prod` for `arn:aws:eks:...:cluster/prod`; None without one."""
+    files = None if in_pod(cluster) else _files(cluster)
+    context = None if files is None else cluster.context or _current_context(files)
+    name = re.sub(r"[^a-zA-Z0-9._-]+", "-", (context or "").rpartition("/")[2]).lstrip("._-")[:63]
+    return name or None
 
 
 def contexts(cluster: ClusterSettings) -> list[str]:

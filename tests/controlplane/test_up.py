@@ -37,6 +37,7 @@ def test_one_command_shows_what_containers_should_request_and_changes_nothing(pl
         process.send_signal(signal.SIGINT)
         code = process.wait(40)
     assert code == 0, said.read_text()
+    assert "called 'plane' in the log" in said.read_text()
     columns = _row(shown, process, said).split()
     assert columns[:4] == [world.namespace, "Deployment/web", "2", "app"]
     assert "1000m → 126m" in _row(shown, process, said)

@@ -125,3 +125,26 @@ def test_all_contexts_of_several_kubeconfigs_are_known_each_once(tmp_path: Path,
 def test_a_kubeconfig_without_contexts_is_named(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"kubeconfig '.*kubeconfig' (cannot be read|has no contexts)"):
         cluster_factory.contexts(ClusterSettings(kubeconfig=_file(tmp_path, text)))
+
+
+@pytest.mark.parametrize(
+    ("context", "name"),
+    [
+        ("kind-trial", "kind-trial"),
+        ("arn:aws:eks:eu-west-1:123456789012:cluster/prod", "prod"),
+        ("gke_my-project_europe-west1_shop", "gke_my-project_europe-west1_shop"),
+        ("admin@shop", "admin-shop"),
+        ("-.x" + 80 * "y", "x" + 62 * "y"),
+        ("/", None),
+    ],
+)
+def test_a_cluster_may_be_called_after_its_context(context: str, name: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(CONFIG.replace("current-context: one", f"current-context: '{context}'"))
+    assert cluster_factory.context_name(ClusterSettings(kubeconfig=path)) == name
+    assert cluster_factory.context_name(ClusterSettings(kubeconfig=path, context="other")) == "other"
+    assert name is None or ClusterSettings.model_validate({"name": name}).name == name
+
+
+def test_without_a_kubeconfig_a_cluster_has_no_name_of_its_own() -> None:
+    assert cluster_factory.context_name(ClusterSettings(url="http://127.0.0.1:1")) is None
