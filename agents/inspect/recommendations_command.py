@@ -25,6 +25,8 @@ _COLUMNS = (
     "memory now → target",
     "memory bounds",
 )
+_AMOUNTS = ("requests", "target", "lower", "upper", "saved")
+_CORES, _BYTES = [f"{name}_cpu_cores" for name in _AMOUNTS], [f"{name}_memory_bytes" for name in _AMOUNTS]
 _MANY_CORES = 10.0
 _UNKNOWN = "?"
 """Instead of an upper bound that is larger than any machine: too little was seen to know one."""
@@ -97,15 +99,15 @@ def _shown(row: RecommendedContainer) -> Row:
 
 def _exact(row: RecommendedContainer) -> Row:
     requests = row.requests or Amounts()
-    amounts = {"requests": requests, "target": row.target, "lower": row.lower, "upper": row.upper, "saved": row.saved}
+    amounts = requests, row.target, row.lower, row.upper, row.saved
     return {
         "namespace": row.namespace,
         "kind": row.kind,
         "workload": row.workload,
         "container": row.container,
         "pods": row.pods,
-        **{f"{name}_cpu_cores": None if amount.cpu is None else round(amount.cpu, 9) for name, amount in amounts.items()},
-        **{f"{name}_memory_bytes": amount.memory for name, amount in amounts.items()},
+        **{name: None if (cpu := amount.cpu) is None else round(cpu, 9) for name, amount in zip(_CORES, amounts, strict=True)},
+        **{name: amount.memory for name, amount in zip(_BYTES, amounts, strict=True)},
         "risk": row.risk,
         "why": row.why,
         "other_recommender": row.other_recommender,

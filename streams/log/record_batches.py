@@ -4,8 +4,10 @@
 than all that a command does with it; `RecordsWithoutKey` makes our records in one step, and nothing of a batch that is a tick.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +21,8 @@ from streams.log.record_format import BatchRecord
 
 _PLACE, _BEFORE = struct.Struct(">qi"), 12
 _SUMMED_FROM, _CODEC_AT, _LAST_AT, _COUNT_AT, _ZERO, _ONE = 21, 22, 23, 57, b"\0\0\0\0", b"\0\0\0\1"
+_ALIKE = ((8, 12), (16, 17), (_SUMMED_FROM, 27), (_COUNT_AT, record_format.HEAD.size))
+"""Where batches of one size say their length, version, attributes, last offset and count."""
 
 
 def guard(fetcher: ModuleType) -> None:
@@ -80,6 +84,16 @@ class _Batch:
         return getattr(self._batch, name)
 
 
+@lru_cache(maxsize=64)
+def _alike(size: int, *same: tuple[int, bytes]) -> re.Pattern[bytes]:
+    """Batches of `size` bytes, one after the other, that have the `same` bytes at these places of theirs."""
+    pattern, at = b"", 0
+    for place, found in same:
+        pattern += b".{%d}%s" % (place - at, re.escape(found))
+        at = place + len(found)
+    return re.compile(b"(?s)(?:%s.{%d})++" % (pattern, size - at))
+
+
 class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
     """What was fetched of a partition, as our records, without those of the key `left_out`, which a subclass names.
 
@@ -104,7 +118,11 @@ class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the 
                 and not buffer[at + _CODEC_AT] & record_format.CODEC
                 and base > self.fetch_offset
             ):
-                self.next_fetch_offset = base + 1
+                beginning = head_size, head_size + 1 + len(alone)
+                same = ((i, buffer[at + i : at + j]) for i, j in (*_ALIKE, beginning))
+                run = _alike(end - at, *same).match(buffer, at)
+                end = end if run is None else run.end()
+                self.next_fetch_offset = _PLACE.unpack_from(buffer, end - _BEFORE - size)[0] + 1
             else:
                 head = record_format.HEAD.unpack_from(buffer, at)
                 self.leader_epoch = head[2]

@@ -173,6 +173,11 @@ def _bytes(content: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _int(content: bytes, at: int) -> tuple[int, int]:
+    """A number of 32 bits; most that have more than one byte have two."""
+    first = content[at]
+    if first >= _MORE and (second := content[at + 1]) < _MORE:
+        whole = (first & ~_MORE) | second << 7
+        return (whole >> 1) ^ -(whole & 1), at + 2
     return _number(content, at, _INT_BYTES, _INT)
 
 

@@ -16,18 +16,20 @@ from streams.log_range import has_topic
 
 _REPORTS = 8_000
 """Records at the end of `cluster-changes` that are looked at: an hour of ticks at the default period, and the facts between."""
+_LATELY = 500
+"""Records that are looked at first: some minutes, in which a source at work repeats its report."""
 _SCRAPES = 500
 """Records at the end of each partition of `pod-metrics`, for traces, of which no source reports."""
 
 
-def newest_reports(context: LogContext) -> dict[tuple[str, str], SourceReported]:
-    """The newest report of each source, by cluster and source."""
-    return {(report.cluster, report.source): report for report in reports(context)}
+def newest_reports(context: LogContext, most: int = _REPORTS) -> dict[tuple[str, str], SourceReported]:
+    """The newest report of each source, by cluster and source, among so many records."""
+    return {(report.cluster, report.source): report for report in reports(context, most)}
 
 
-def reports(context: LogContext) -> Iterator[SourceReported]:
-    """The reports at the end of the log, oldest first."""
-    for record in _last(context, "cluster-changes", 0, _REPORTS):
+def reports(context: LogContext, most: int = _REPORTS) -> Iterator[SourceReported]:
+    """The reports among the last records of the log, at most so many, oldest first."""
+    for record in _last(context, "cluster-changes", 0, most):
         if "source-reported" in (header(record, "ce_type") or ""):
             event = context.codec.decode_or_none(record)
             if isinstance(event, SourceReported):
@@ -39,8 +41,8 @@ def clusters(context: LogContext) -> set[str]:
     return _reported(context) | _scraped(context)
 
 
-def _reported(context: LogContext) -> set[str]:
-    return {cluster for cluster, _ in newest_reports(context)} - {""}
+def _reported(context: LogContext, most: int = _REPORTS) -> set[str]:
+    return {cluster for cluster, _ in newest_reports(context, most)} - {""}
 
 
 def _scraped(context: LogContext) -> set[str]:
@@ -53,6 +55,8 @@ def _scraped(context: LogContext) -> set[str]:
 
 def require_cluster(context: LogContext, cluster: str) -> None:
     """Raise BadInput for a cluster that no source has named, with the names there are. A log that names none accepts all."""
+    if cluster in _reported(context, _LATELY):
+        return
     reported = _reported(context)
     if cluster in reported:  # scrapes are large, and need no look then
         return
