@@ -7,9 +7,6 @@ gap is read beside Faust. A partition takes nothing in unless it is open, that i
 import asyncio
 from functools import partial
 from time import perf_counter
-from typing import Any
-
-from faust.types import Message
 
 from agents.app import log_reader, supervision
 from agents.app.backpressure import Backpressure
@@ -171,10 +168,3 @@ class StageHost:
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
-
-
-def record(message: Message) -> Record:
-    """The record in a message of Faust's."""
-    headers: Any = message.headers or ()  # pairs, as aiokafka gives them; Faust's type allows for more
-    at = -1 if message.timestamp is None else round(message.timestamp * 1000)
-    return Record(message.topic, message.partition, message.offset, message.key, message.value, tuple(headers), at)
