@@ -27,6 +27,8 @@ from streams.log.log_port import NewRecord, size_of
 
 BETWEEN = 0.002
 """Seconds between two chunks."""
+QUIET_ROUNDS = 10
+"""Where nothing but ticks came, a checkpoint is due ten times more rarely than where records did."""
 
 
 class ChangelogProducer:
@@ -90,18 +92,24 @@ class CheckpointWriter:
 
     async def run(self, pacing: Pacing) -> None:
         """Write round after round until cancelled. The bytes of one round decide when the next one starts."""
+        all_written = monotonic()
         with supervision.guarded("writing checkpoints"):
             while True:
                 self.observer.liveness.beat()
                 began = monotonic()
-                written = await self.write_round()
+                quiet = began - all_written >= QUIET_ROUNDS * pacing.least
+                all_written = began if quiet else all_written
+                written = await self.write_round(quiet=quiet)
                 await asyncio.sleep(max(0.0, began + pacing.interval(written) - monotonic()))
 
-    async def write_round(self) -> int:
-        """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written."""
+    async def write_round(self, *, quiet: bool = True) -> int:
+        """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written.
+
+        Without `quiet`, only of those in which a turn took records in or gave some.
+        """
         written = 0
         for host in self.hosts:
-            for partition in [p for p, owned in sorted(host.owned.items()) if owned.due]:
+            for partition in [p for p, owned in sorted(host.owned.items()) if (owned.due if quiet else owned.urgent)]:
                 async with self.generation.busy:
                     owned = host.owned.get(partition)
                     if owned is not None and owned.due:
@@ -165,7 +173,7 @@ class CheckpointWriter:
 
 def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
     """The checkpoint of the turn just taken. Nothing awaits in here, so all chunks are of the same turn."""
-    owned.ledger.part = part
+    owned.ledger.part, owned.eventful = part, False
     state = owned.task.state
     dirty = state.take_dirty()
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)

@@ -1,12 +1,13 @@
 """What a worker needs of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
 
-This is the only file that touches Faust's private names (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`),
-which is why Faust's version is pinned.
+This is the only file that touches Faust's private names (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
+`_wait_next_records`, `_to_message`, `_read_offset`), which is why Faust's version is pinned.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import faust
@@ -15,10 +16,15 @@ from aiokafka.errors import IllegalStateError
 from faust.tables.recovery import Recovery
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
+
+from streams.log.log_port import Record
 
 WAIT_MS = 100
 """Milliseconds that a fetch waits at the broker for data."""
+BUNDLE_BYTES = 128 << 10
+"""Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
 
 
 class FaustConsumer:
@@ -92,6 +98,37 @@ class SkippedTableRecovery(Recovery):
         destination.update(dict.fromkeys(tps, -1))
 
 
+class RecordsMessage(ConsumerMessage):
+    """A message of Faust's that carries what several partitions gave, in one list."""
+
+    __slots__ = ("records",)
+    records: list[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    """Records that go through Faust as one message."""
+
+    records: list[Record]
+
+
+def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[_Bundle]:
+    """The records of aiokafka in their order, so many together as `BUNDLE_BYTES` take, and at least one."""
+    together: list[Record] = []
+    held = 0
+    for _, came in records:
+        at = -1 if came.timestamp is None else came.timestamp
+        record = Record(came.topic, came.partition, came.offset, came.key, came.value, tuple(came.headers or ()), at)
+        size = record.size
+        if together and held + size > BUNDLE_BYTES:
+            yield _Bundle(together)
+            together, held = [], 0
+        together.append(record)
+        held += size
+    if together:
+        yield _Bundle(together)
+
+
 class QuickConsumerThread(AIOKafkaConsumerThread):
     """The thread of a `QuickConsumer`, in which aiokafka runs."""
 
@@ -141,7 +178,28 @@ class QuickConsumer(Consumer):
     One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data. A partition
     that had something prefetched when the fetch left is not asked for again until that wait ends. With 1.5 s this would limit how
     fast a worker catches up, and delay an OOM kill.
+
+    What a fetch gave goes through Faust in few messages of many records: Faust works longer on a message than a stage does on a
+    tick, or on a decision that comes back. A message bears the name of one of its partitions. Nobody here relies on Faust's
+    offsets, or on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
     """
+
+    async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109  # Faust's signature
+        """Faust's, with what came as bundles, under the first partition that gave something."""
+        records, active = await super()._wait_next_records(timeout)
+        if records:
+            bundles: Any = list(bundled(self.scheduler.iterate(records)))
+            records = {next(iter(records)): bundles} if bundles else {}
+        return records, active
+
+    def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
+        """The message of a bundle. Its offset is one that Faust does not take for a record that came before."""
+        offset, at = self._read_offset[tp] or 0, record.records[0].timestamp_ms / 1000
+        message = RecordsMessage(
+            tp.topic, tp.partition, offset, at, 0, None, None, None, None, 0, 0, tp, generation_id=self.app.consumer_generation_id
+        )
+        message.records = record.records
+        return message
 
     async def wait_first(self, *waits: Any, timeout: Any = None) -> Any:  # noqa: ASYNC109  # Faust's signature
         """Faust's, but a coroutine that need not wait runs at once, instead of in a task of its own beside three more.

@@ -22,7 +22,8 @@ class OwnedPartition:
     `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
     -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others;
     `skimmed` those of which only the next tick is looked for, as too much lies before it. `unacked` are decisions that are not
-    durable yet. `goals` are the ends of the inputs when the partition was opened; past them the task is caught up.
+    durable yet. `eventful`: since the last cut for a checkpoint a turn took records in or gave some. `goals` are the ends of the
+    inputs when the partition was opened; past them the task is caught up.
     """
 
     task: Task
@@ -34,12 +35,18 @@ class OwnedPartition:
     held: set[str] = field(default_factory=set)
     skimmed: set[str] = field(default_factory=set)
     unacked: list[asyncio.Future[None]] = field(default_factory=list)
+    eventful: bool = True
     goals: dict[str, int] = field(default_factory=dict)
 
     @property
     def due(self) -> bool:
         """Whether a checkpoint has something to write: the task took a turn since the mark in force."""
         return self.open and self.task.turn > self.ledger.marked
+
+    @property
+    def urgent(self) -> bool:
+        """Whether that is more than turns in which nothing but ticks came: those are taken again in no time."""
+        return self.due and (self.eventful or self.whole)
 
     @property
     def caught_up(self) -> bool:

@@ -7,9 +7,6 @@ gap is read beside Faust. A partition takes nothing in unless it is open, that i
 import asyncio
 from functools import partial
 from time import perf_counter
-from typing import Any
-
-from faust.types import Message
 
 from agents.app import log_reader, supervision
 from agents.app.backpressure import Backpressure
@@ -115,6 +112,7 @@ class StageHost:
             return False
         self._refuse_other_rules(owned, result)
         records = [*result.decisions, *result.dead]
+        owned.eventful |= bool(records) or result.records > 0
         if records:
             owned.unacked.append(self.producer.send_soon(records))
         self.observer.turn(owned, result, perf_counter() - began)
@@ -171,10 +169,3 @@ class StageHost:
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}
-
-
-def record(message: Message) -> Record:
-    """The record in a message of Faust's."""
-    headers: Any = message.headers or ()  # pairs, as aiokafka gives them; Faust's type allows for more
-    at = -1 if message.timestamp is None else round(message.timestamp * 1000)
-    return Record(message.topic, message.partition, message.offset, message.key, message.value, tuple(headers), at)

@@ -14,7 +14,7 @@ import structlog
 from faust.types import StreamT
 
 from agents import rules_in_log
-from agents.app import kafka_client_options, stage_host, supervision, topic_check
+from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, skip_table_recovery
@@ -47,7 +47,7 @@ SETTINGS: dict[str, Any] = {
     "broker_heartbeat_interval": 1.0,
     "broker_commit_interval": 3600.0,  # nothing to commit: offsets are set from the marks
     "broker_commit_livelock_soft_timeout": 1e9,
-    "stream_buffer_maxsize": 64,  # counts messages, and a scrape has 100 kB
+    "stream_buffer_maxsize": 32,  # counts messages, and one has as many bytes as `BUNDLE_BYTES` says, or one record that has more
     "stream_wait_empty": False,
     "stream_recovery_delay": 0.0,
     "table_standby_replicas": 0,
@@ -156,7 +156,7 @@ def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
 def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
     """One agent on one channel of all inputs. It never waits for a certain topic, so a full queue cannot stop it.
 
-    Faust works as long on a message as a stage does on a tick, so each message comes once, whoever reads its topic.
+    A message carries many records, and each record comes once, whoever reads its topic.
     """
     readers: dict[str, list[StageHost]] = {}
     for host in all_hosts:
@@ -169,10 +169,11 @@ def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
             ours: Any = stream
             events: AsyncIterable[Any] = ours.noack().events()
             async for event in events:
-                came, hosts = stage_host.record(event.message), readers[event.message.topic]
-                shared = SharedRecord(came) if len(hosts) > 1 else came
-                for host in hosts:
-                    await host.handle(shared)
+                for came in event.message.records:
+                    hosts = readers[came.topic]
+                    shared = SharedRecord(came) if len(hosts) > 1 else came
+                    for host in hosts:
+                        await host.handle(shared)
 
     app.agent(channel, name="stages")(work)
 

@@ -67,6 +67,8 @@ class StageRules(Generic[S]):
     def __init__(self, stage: str, own: S) -> None:
         self._stage, self._own = stage, own
         self.table: ObjectTable[RecordedRules] = ObjectTable("rules", RecordedRules, 1)
+        self._in_force: tuple[RecordedRules | None, S] = None, own
+        """The newest record when it was last asked for, and its settings."""
 
     def ingest(self, records: Iterable[Recorded]) -> None:
         """Take the records of a turn in; the last one about this stage counts that its settings can follow.
@@ -82,7 +84,9 @@ class StageRules(Generic[S]):
     def settings(self) -> S:
         """The settings in force."""
         recorded = self.table.get(self._stage)
-        return self._own if recorded is None else settings_of(type(self._own), recorded.settings)
+        if recorded is not self._in_force[0]:
+            self._in_force = recorded, self._own if recorded is None else settings_of(type(self._own), recorded.settings)
+        return self._in_force[1]
 
     @property
     def cited(self) -> CitedRules | None:

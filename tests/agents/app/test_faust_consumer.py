@@ -5,13 +5,18 @@ import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.structs import TopicPartition
+from faust.transport.consumer import Consumer
+from faust.transport.utils import DefaultSchedulingStrategy
 from faust.types import TP
 
-from agents.app.faust_consumer import FaustConsumer, QuickConsumerThread
+from agents.app import faust_consumer
+from agents.app.faust_consumer import FaustConsumer, QuickConsumer, QuickConsumerThread
+from streams.log.log_port import Record
 
 
 class ConsumerThatForgetsZero:
@@ -74,3 +79,28 @@ def test_any_other_missing_key_is_an_error() -> None:
 
     with pytest.raises(KeyError, match="offset"):
         fetched(broken)
+
+
+def consumed(partition: int, offset: int, size: int) -> Any:
+    return SimpleNamespace(
+        topic="policies", partition=partition, offset=offset, key=b"k", value=bytes(size), headers=(("a", b"b"),), timestamp=7
+    )
+
+
+def test_what_a_fetch_gave_goes_through_faust_in_few_messages_in_the_order_of_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = Record("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7).size
+    monkeypatch.setattr(faust_consumer, "BUNDLE_BYTES", 3 * size)
+    here, there = TP("policies", 0), TP("policies", 1)
+    came = {here: [consumed(0, n, 100) for n in range(4)], there: [consumed(1, 9, 10 * size)]}
+    monkeypatch.setattr(Consumer, "_wait_next_records", AsyncMock(return_value=(came, {here, there})))
+    consumer: Any = QuickConsumer.__new__(QuickConsumer)
+    consumer.scheduler, consumer._read_offset = DefaultSchedulingStrategy(), {here: 12}
+    consumer.app = SimpleNamespace(consumer_generation_id=3)
+    records, active = asyncio.run(consumer._wait_next_records(1.0))
+    assert active == {here, there}
+    messages = [consumer._to_message(tp, bundle) for tp, bundles in records.items() for bundle in bundles]
+    assert [[(r.partition, r.offset) for r in m.records] for m in messages] == [[(0, 0)], [(1, 9)], [(0, 1), (0, 2), (0, 3)]]
+    assert messages[0].records[0] == Record("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7)
+    assert {(m.tp, m.offset, m.generation_id) for m in messages} == {(here, 12, 3)}, "Faust drops what is below its read offset"
