@@ -294,6 +294,8 @@ def connect(options: AwsOptions) -> AwsClient:
     try:
         session = boto3.session.Session(region_name=options.region)
         clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in ("autoscaling", "ec2", "sqs")]
+    except exceptions.NoRegionError as error:
+        raise BadInput("no AWS region is set: set aws.region (--set aws.region=eu-central-1) or AWS_REGION") from error
     except exceptions.BotoCoreError as error:
         raise BadInput(f"AWS cannot be asked with these settings (aws.region, aws.endpoint, AWS_PROFILE): {error}") from error
     return AwsClient(*clients)
