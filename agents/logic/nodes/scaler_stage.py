@@ -14,20 +14,20 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import (
     autoscaler_memory,
+    cluster_look,
     cluster_view,
     core_settings,
-    drain_room,
     expanders,
     open_plans,
     outdated_nodes,
     scaling_plans,
     started_replacements,
 )
+from agents.logic.nodes.cluster_look import ClusterLook
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.node_decision_values import NodeDecisions
-from agents.logic.nodes.node_replacements import NOTHING
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
@@ -150,14 +150,12 @@ class Scaler(PartedState):
 
     def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
         state, now = self.clusters, turn.number / 1000
-        view = cluster_view.view(state, cluster, self.settings)
-        context = PlanContext(turn, self.partition, cluster, self.settings, view, drain_room.headcount(view))
-        auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
-        around = cluster_view.expander_context(view, self.settings, turn.number)
+        context = cluster_look.picture(state, turn, self.partition, cluster, self.settings)
+        view = context.view
         released = started_replacements.settle(state, cluster, view, self.settings, now) if look else []
-        wanted, replace = started_replacements.asked(state, cluster, view, self.settings, now) if look else ({}, NOTHING)
-        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=replace)
-        if replace.cheaper is not None:
+        taken = cluster_look.take(state, context, shrink=look, explain=MOST_EXPLAINED)
+        found, auto = taken.found, taken.auto
+        if taken.request.cheaper is not None:
             timers = state.consolidation.get(cluster) or NO_TIMERS
             state.consolidation.upsert(cluster, started_replacements.next_timers(timers, found, view, self.settings, now))
         control = state.control.get(cluster)
@@ -166,11 +164,11 @@ class Scaler(PartedState):
         refusals: list[ScaleRefused] = []
         if pause is None:
             decided += self._growth(context, found, auto)
-            decided += self._removals(context, found, auto, refusals)
+            decided += self._removals(taken, refusals)
             if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
                 auto.soft_taints(view.inputs, found)
             decided += self._interrupted(context)
-            decided += ReplacementPlanner(state, context, found, auto, wanted).plans()
+            decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
@@ -211,29 +209,24 @@ class Scaler(PartedState):
         asked = Expander.PRIORITY in self._core.scale_up.expanders
         return () if known is None or not asked else (known.place,)
 
-    def _removals(
-        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
-    ) -> Iterator[Decided]:
+    def _removals(self, look: ClusterLook, refusals: list[ScaleRefused]) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
-        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        for _group, names in found.remove:
+        context, state = look.context, self.clusters
+        cluster = context.cluster
+        for _group, names in look.found.remove:
             for name in names:
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
                 if instance is not None and open_plans.is_new(state, cluster, key, SaidLast("remove", "unregistered")):
                     yield open_plans.planned(state, context, key, scaling_plans.abandoned(context, instance))
-        budget = drain_room.budget_of(self.settings, state.control.get(cluster), context.turn.number)
-        for one in (*found.delete.empty, *found.delete.drain):
+        for one, objection in look.going():
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
-            if name not in context.view.instance_of:
-                continue
-            objection = budget.objection(context.headcount)
             if objection is not None:
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
-                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": budget.share}))
-                continue
-            if open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
+                numbers = {"budget": look.budget.share}
+                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), numbers))
+            elif open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield open_plans.removal(state, context, one)
-                auto.started([one.node.group], now)
+                look.auto.started([one.node.group], look.now)
                 context.headcount.acting += one.node.ready
 
     def _interrupted(self, context: PlanContext) -> Iterator[Decided]:

@@ -55,7 +55,6 @@ class StayReason(StrEnum):
     COMING = "ReplacementComing"
     FITS = "FitsElsewhere"
     NOT_CHEAPER = "NoCheaperNode"
-    CHEAPER_SOON = "CheaperNodeSoon"
     JUST_REPLACED = "ReplacedRecently"
     NOT_READY = "NotReady"
     NO_PRICE = "NoPrice"
