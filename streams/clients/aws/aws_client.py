@@ -5,6 +5,7 @@ SDK makes each call three times at most, adapts its rate to throttling, and find
 whoever must not wait calls from a thread. Every call raises TryAgain and GiveUp, and nothing else.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,7 +35,10 @@ _MESSAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class AwsOptions:
-    """Where AWS is: a region and an endpoint, each None where the SDK finds it; `timeout` bounds each wait for an answer."""
+    """Where AWS is: a region and an endpoint, each None where the environment or the profile says it.
+
+    `timeout` bounds each wait for an answer.
+    """
 
     region: str | None = None
     endpoint: str | None = None
@@ -292,7 +296,7 @@ def connect(options: AwsOptions) -> AwsClient:
         user_agent_extra="ullage",
     )
     try:
-        session = boto3.session.Session(region_name=options.region)
+        session = boto3.session.Session(region_name=options.region or os.environ.get("AWS_REGION"))
         clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in ("autoscaling", "ec2", "sqs")]
     except exceptions.NoRegionError as error:
         raise BadInput("no AWS region is set: set aws.region (--set aws.region=eu-central-1) or AWS_REGION") from error
