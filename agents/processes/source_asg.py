@@ -94,7 +94,8 @@ def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping
     types = {} if known is None else {wanted: InstanceType(wanted, known.vcpus, known.memory_mib, known.gpus, known.architecture)}
     made = node_templates.node(source, types, f"{group.name}-template")
     taints = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in made.taints)
-    return NodeTemplateSeen(dict(made.labels), taints, dict(made.capacity), dict(made.allocatable))
+    unread = tuple(node_templates.unread_tags(group.tags))
+    return NodeTemplateSeen(dict(made.labels), taints, dict(made.capacity), dict(made.allocatable), unread)
 
 
 def _launch_source(group: AutoScalingGroup, launch: LaunchDetails) -> LaunchSource:

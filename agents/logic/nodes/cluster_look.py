@@ -15,7 +15,7 @@ from agents.logic.nodes.node_replacements import NOTHING, ReplacementRequest
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_state import ScalerState
 from agents.logic.nodes.scaling_plans import PlanContext
-from agents.logic.nodes.unneeded_nodes import UnneededNode
+from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
 from schemas.decisions.node_updates import RemovalReason
 
 
@@ -71,5 +71,6 @@ def take(state: ScalerState, context: PlanContext, *, explain: int, shrink: bool
     if first and request.cheaper is not None:
         request = replace(request, cheaper=consolidation.about(request.cheaper, first))
     found = auto.step(view.inputs, around, turn / 1000, shrink=shrink, explain=explain, replace=request)
+    auto.scale_down.stays.update({name: StayingNode(StayReason.SHARED) for name in view.shared})
     budget = drain_room.budget_of(settings, state.control.get(cluster), turn)
     return ClusterLook(context, found, auto, budget, wanted, request)

@@ -18,6 +18,7 @@ from agents.logic.nodes import (
     cluster_view,
     core_settings,
     expanders,
+    group_faults,
     open_plans,
     outdated_nodes,
     scaling_plans,
@@ -41,7 +42,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 6
+PROGRAM = 7
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -51,6 +52,9 @@ SEEN_LATE = 300.0
 """Seconds for which a plan that was carried out is believed although no fact shows it."""
 BUDGET = "budget"
 """The code of a refusal whose sentence counts, so that it is news only once."""
+MISCONFIGURED = "GroupMisconfigured"
+FAULTS = "faults"
+"""What refusals with that code are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
 """Reasons that say nothing new about a node."""
 
@@ -261,8 +265,10 @@ class Scaler(PartedState):
     def _refusals(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, *, look: bool) -> list[ScaleRefused]:
         """Everything that is left alone, and why."""
         said: list[ScaleRefused] = []
+        if look:
+            said += self._misconfigured(context)
         if found.halted:
-            return [self._about_cluster(context, "halted", found.halted)]
+            return [*said, self._about_cluster(context, "halted", found.halted)]
         if found.postponed:
             said.append(self._about_cluster(context, "postponed", scaling_plans.POSTPONED))
         if found.scale_up.refused:
@@ -283,6 +289,14 @@ class Scaler(PartedState):
             said += self._staying(context, found, auto)
         return said
 
+    def _misconfigured(self, context: PlanContext) -> Iterator[ScaleRefused]:
+        """Groups whose bounds contradict each other or whose tags cannot be read."""
+        for name, known in sorted(context.view.groups.items()):
+            fault = group_faults.sentence(known.fact)
+            if fault:
+                subject = Subject.of_node_group(context.cluster, name)
+                yield scaling_plans.refusal(context, subject, Objection(MISCONFIGURED, fault), {})
+
     def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
         """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
         stay = {**auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
@@ -302,7 +316,8 @@ class Scaler(PartedState):
         """Refusals that are news. What is refused no longer is forgotten once in each look."""
         said = self.clusters.said
         for event in refusals:
-            key = f"{context.cluster}/said/{event.subject.kind.value}/{_name(event.subject)}"
+            kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
+            key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
             now_said = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
             if said.get(key) != now_said:
                 said.upsert(key, now_said)
@@ -331,6 +346,9 @@ class Scaler(PartedState):
             known = (
                 about in context.view.nodes or about in context.view.unregistered if kind in ("node", GROWTH, SOFT) else waiting
             )
+            if kind == FAULTS:
+                group = context.view.groups.get(about)
+                known = group is not None and bool(group_faults.sentence(group.fact))
             if not known:
                 state.said.remove(key)
 

@@ -46,6 +46,7 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.MAX_DELETIONS: "as many nodes as may go at one time are going",
     StayReason.MINIMAL_RESOURCES: "the cluster would have less than what must stay",
     StayReason.DELETING: "it is being removed",
+    StayReason.SHARED: "several nodes claim its instance, and it is not the only one of them that is ready",
     StayReason.RECENT: "its removal was tried a short while ago",
     StayReason.OTHER: "enough other nodes are unneeded",
     StayReason.NO_PLACE: "its pods would find no place on other nodes",

@@ -34,6 +34,7 @@ class StayReason(StrEnum):
     """Why a node stays."""
 
     DISABLED = "ScaleDownDisabledAnnotation"
+    SHARED = "InstanceShared"
     UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
     NOT_AUTOSCALED = "NotAutoscaled"
     USED = "NotUnderutilized"
