@@ -14,6 +14,7 @@ from agents.logic.nodes.aws.node_templates import (
     LaunchSource,
     LaunchTemplate,
     MixedPolicy,
+    NodegroupAnswer,
     TemplateSource,
 )
 from agents.processes.output import note
@@ -87,7 +88,13 @@ def selection(ours: AwsSettings) -> GroupSelection:
 
 def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:
     """How an empty new node of a group would look. Raises ValueError with the sentence why nobody knows."""
-    source = TemplateSource(group.name, group.zones, group.tags, _launch_source(group, launch))
+    eks = launch.managed
+    answer = (
+        None
+        if eks is None
+        else NodegroupAnswer(eks.labels, eks.tags, eks.taints, eks.disk_size, eks.ami_type, eks.capacity_type, eks.version)
+    )
+    source = TemplateSource(group.name, group.zones, group.tags, _launch_source(group, launch), answer)
     node_templates.check_policy(source.launch)
     wanted = node_templates.instance_type(source)
     known = sizes.get(wanted)
