@@ -147,7 +147,7 @@ CATALOGUE = Catalogue(
         Kind("namespace-removed", NamespaceRemoved, _SCHEDULING),
         Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),
         Kind("expander-priorities-gone", ExpanderPrioritiesGone, _SCHEDULING),
-        Kind("node-group-seen", NodeGroupSeen, _GROUPS),
+        Kind("node-group-seen", NodeGroupSeen, _GROUPS, version=2),
         Kind("node-group-gone", NodeGroupGone, _GROUPS),
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
         Kind("node-instance-gone", NodeInstanceGone, _GROUPS),

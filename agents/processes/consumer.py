@@ -19,6 +19,7 @@ from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
+from agents.processes.source_asg import connect_aws
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
@@ -156,6 +157,8 @@ class ConsumerDied(UllageError):
 
 def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
+    if "asg" in names:
+        connect_aws(settings.aws)  # settings that cannot work are told before anything is waited for
     stop = threading.Event()
     topics = log_factory.topics(settings)
     ready = _Readiness()

@@ -14,6 +14,7 @@ from agents.logic.nodes.aws.node_templates import (
     LaunchSource,
     LaunchTemplate,
     MixedPolicy,
+    NodegroupAnswer,
     TemplateSource,
 )
 from agents.processes.output import note
@@ -87,14 +88,21 @@ def selection(ours: AwsSettings) -> GroupSelection:
 
 def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:
     """How an empty new node of a group would look. Raises ValueError with the sentence why nobody knows."""
-    source = TemplateSource(group.name, group.zones, group.tags, _launch_source(group, launch))
+    eks = launch.managed
+    answer = (
+        None
+        if eks is None
+        else NodegroupAnswer(eks.labels, eks.tags, eks.taints, eks.disk_size, eks.ami_type, eks.capacity_type, eks.version)
+    )
+    source = TemplateSource(group.name, group.zones, group.tags, _launch_source(group, launch), answer)
     node_templates.check_policy(source.launch)
     wanted = node_templates.instance_type(source)
     known = sizes.get(wanted)
     types = {} if known is None else {wanted: InstanceType(wanted, known.vcpus, known.memory_mib, known.gpus, known.architecture)}
     made = node_templates.node(source, types, f"{group.name}-template")
     taints = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in made.taints)
-    return NodeTemplateSeen(dict(made.labels), taints, dict(made.capacity), dict(made.allocatable))
+    unread = tuple(node_templates.unread_tags(group.tags))
+    return NodeTemplateSeen(dict(made.labels), taints, dict(made.capacity), dict(made.allocatable), unread)
 
 
 def _launch_source(group: AutoScalingGroup, launch: LaunchDetails) -> LaunchSource:

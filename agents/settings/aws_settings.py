@@ -11,7 +11,7 @@ class AwsSettings(SettingsGroup):
     """Node groups on AWS Auto Scaling Groups: `ullage source asg` and `ullage consumer asg`."""
 
     region: str | None = None
-    """The region; unset means what the SDK finds (AWS_REGION, the profile)."""
+    """The region; unset means AWS_REGION, else what the SDK finds (AWS_DEFAULT_REGION, the profile)."""
     endpoint: str | None = None
     """Where AWS's API answers; unset means AWS itself. A private endpoint, or a double of the API in tests."""
     groups: tuple[str, ...] = ()

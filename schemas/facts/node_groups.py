@@ -11,12 +11,16 @@ from schemas.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class NodeTemplateSeen:
-    """How an empty new node of a group would look. Amounts as in `NodeDetailsChanged`."""
+    """How an empty new node of a group would look. Amounts as in `NodeDetailsChanged`.
+
+    `unread`: a sentence for each tag of the group that should say something of its nodes, and cannot be read.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[NodeTaint, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

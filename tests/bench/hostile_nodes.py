@@ -13,7 +13,7 @@ from agents.engine.turn import Event
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery, RequiredPodAffinity
-from streams.clients.kube.scheduling_objects import ClaimObject, VolumeObject
+from streams.clients.kube.scheduling_objects import ClaimObject, StorageClassObject, VolumeObject
 from streams.sources.kube.publish.pod_volumes import VolumeIndex
 from tests.bench.node_scaling import Put, SteadyCluster, timed
 from tests.support.cluster_events import START, when
@@ -84,8 +84,30 @@ def volumes(count: int) -> float:
     return timed(lambda: [index.see(one) for one in seen])
 
 
+def free_volumes(count: int) -> float:
+    """Volumes that nobody has, each on a node of its own, one after the other, and as many claims that wait for any of them."""
+    index = VolumeIndex()
+    made = {
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    index.see(decoded(StorageClassObject, made))
+    for number in range(count):
+        index.see(decoded(ClaimObject, {"metadata": meta(f"c{number}"), "spec": {"storageClassName": "local"}}))
+    seen = [decoded(VolumeObject, _free(number)) for number in range(count)]
+    return timed(lambda: [*(index.see(one) for one in seen), index.take_reconsidered()])
+
+
+def _free(number: int) -> dict[str, Any]:
+    there = [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [f"n{number}"]}]}]
+    spec = {"storageClassName": "local", "nodeAffinity": {"required": {"nodeSelectorTerms": there}}}
+    return {"metadata": {"name": f"v{number}", "uid": "v"}, "spec": spec, "status": {"phase": "Available"}}
+
+
 def measure(put: Put) -> None:
     """All rows."""
+    put("nodes: 10,000 free volumes and as many claims that wait for any: the source's time", free_volumes(10_000), "s", GOAL)
     put("nodes: 10,000 volumes with their claims: the source's time", volumes(10_000), "s", GOAL)
     put("nodes: 5,000 pods with 500 affinity terms of their own each: the worst turn", affinity(5000, 500), "s", GOAL)
     put("nodes: 5,000 pods with 2 affinity terms of their own each: the worst turn", affinity(5000, 2, "affinity"), "s", GOAL)

@@ -30,10 +30,20 @@ SHARE, FASTER = 20, 10
 HOURS = 2.0
 BUSIEST = 148
 """Day of the pods' list."""
+DELETION: Mapping[str, object] = {"nodes.utilization_threshold": 1.0}
+"""A node goes when its pods fit on others, however much it is used."""
+REPLACEMENT: Mapping[str, object] = {"nodes.consolidate": True}
+HURRIED: Mapping[str, object] = {"nodes.unneeded_time": 60, "nodes.delay_after_add": 60}
+"""A minute of patience instead of ten."""
 PROFILES: Mapping[str, Mapping[str, object]] = {
+    "upstream": {"nodes.profile": "upstream"},
     "ullage": {},
     "ullage, by price": {"nodes.expanders": "price"},
-    "upstream": {"nodes.profile": "upstream"},
+    "consolidation by deletion": DELETION,
+    "consolidation by replacement": REPLACEMENT,
+    "hurried": HURRIED,
+    "hurried, consolidation by deletion": {**HURRIED, **DELETION},
+    "hurried, consolidation by replacement": {**HURRIED, **REPLACEMENT},
 }
 _BIN = 300
 _BEGIN = 1_800_000

@@ -93,7 +93,7 @@ class AwsDouble:
         """An empty account that refuses nothing."""
         from moto.backends import get_backend
 
-        for name in ("autoscaling", "ec2", "sqs"):
+        for name in ("autoscaling", "ec2", "sqs", "eks"):
             get_backend(name).reset()
         self._state = _DoubleState(answers={"DescribeInstanceTypes": _TYPES})
 

@@ -36,6 +36,8 @@ class ClusterView:
     instance_of: Mapping[str, NodeInstanceSeen]
     unregistered: Mapping[str, NodeInstanceSeen]
     ready: int
+    shared: frozenset[str] = frozenset()
+    """Nodes whose instance another node has, or may have as well: none of them is anybody's to remove."""
     priorities: KnownPriorities | None = None
 
 
@@ -49,10 +51,10 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
     groups = {known.fact.group: known for key, known in state.groups.items() if key.startswith(prefix)}
     instances = [one for key, one in state.instances.items() if key.startswith(prefix) and one.group in groups]
     by_provider = {one.provider_id: one for one in instances}
-    instance_of = {
-        name: by_provider[known.fact.provider_id] for name, known in nodes.items() if known.fact.provider_id in by_provider
-    }
-    taken = {one.provider_id for one in instance_of.values()}
+    claims = {name: by_provider[known.fact.provider_id] for name, known in nodes.items() if known.fact.provider_id in by_provider}
+    taken = {one.provider_id for one in claims.values()}
+    shared = _shared(claims, nodes)
+    instance_of = {name: one for name, one in claims.items() if name not in shared}
     unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
     seen = [_node(state, cluster, nodes[name], instance_of.get(name)) for name in sorted(nodes)]
     index = state.ready_index()
@@ -78,8 +80,22 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
         instance_of,
         unregistered,
         sum(one.ready for one in seen),
+        shared,
         state.priorities.get(cluster),
     )
+
+
+def _shared(claims: Mapping[str, NodeInstanceSeen], nodes: Mapping[str, KnownNode]) -> frozenset[str]:
+    """Of nodes that claim one instance all but the only one that is ready: the others are left from before, or somebody errs."""
+    claimants: dict[str, list[str]] = {}
+    for name, one in claims.items():
+        claimants.setdefault(one.instance, []).append(name)
+    found: set[str] = set()
+    for names in claimants.values():
+        ready = [name for name in names if nodes[name].ready]
+        if len(names) > 1:
+            found |= {*names} - ({*ready} if len(ready) == 1 else set())
+    return frozenset(found)
 
 
 def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
@@ -136,7 +152,7 @@ def _groups(
         found.append(
             GroupSeen(
                 fact.group,
-                fact.least,
+                min(fact.least, fact.most),
                 fact.most,
                 max(fact.desired, plan.after if plan is not None else 0),
                 template,

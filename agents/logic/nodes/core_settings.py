@@ -38,7 +38,11 @@ def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
 
 def _drain(settings: ScalerSettings) -> DrainSettings:
     return DrainSettings(
-        settings.skip_system_pods, settings.skip_local_storage, settings.skip_custom_controllers, settings.min_replicas
+        settings.skip_system_pods,
+        settings.skip_local_storage,
+        settings.skip_custom_controllers,
+        settings.min_replicas,
+        one_budget_only=settings.profile == ScalerProfile.ULLAGE,
     )
 
 

@@ -35,6 +35,7 @@ class Blocking(StrEnum):
     NOT_SAFE = "NotSafeToEvictAnnotation"
     SYSTEM = "UnmovableKubeSystemPod"
     DISRUPTION_BUDGET = "NotEnoughPdb"
+    SEVERAL_BUDGETS = "SeveralPdbs"
     UNEXPECTED = "UnexpectedError"
 
 
@@ -59,13 +60,18 @@ class DrainVerdict:
 
 @dataclass(frozen=True, slots=True)
 class DrainSettings:
-    """Upstream's flags. `system_pods_block`: seconds after which a pod of kube-system no longer blocks."""
+    """Upstream's flags. `system_pods_block`: seconds after which a pod of kube-system no longer blocks.
+
+    `one_budget_only`: a pod that several disruption budgets protect blocks, because the eviction API evicts none such; upstream
+    begins the drain in vain.
+    """
 
     skip_system: bool = True
     skip_local_storage: bool = True
     skip_custom_controllers: bool = True
     min_replicas: int = 0
     system_pods_block: float = 3600.0
+    one_budget_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +192,12 @@ def of_node(pods: Iterable[SchedulablePod], scene: DrainContext) -> DrainedNode:
                 found.blocker, found.reason = same[0], verdict.reason
                 return found
             found.keep(verdict.outcome, same)
-    spent = {nature for nature in set(map(NATURE, found.move)) if scene.budgets.exhausted(nature)}
+    natures = set(map(NATURE, found.move))
+    stuck = {nature for nature in natures if scene.settings.one_budget_only and len(scene.budgets.of(nature)) > 1}
+    if stuck:
+        found.blocker, found.reason = next(pod for pod in found.move if pod.nature in stuck), Blocking.SEVERAL_BUDGETS
+        return found
+    spent = {nature for nature in natures if scene.budgets.exhausted(nature)}
     if spent:
         found.blocker = next(pod for pod in found.move if pod.nature in spent)
         found.reason = Blocking.DISRUPTION_BUDGET

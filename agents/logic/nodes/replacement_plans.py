@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agents.engine.turn import Decided
-from agents.logic.nodes import drain_room, open_plans, scaling_plans, started_replacements
+from agents.logic.nodes import open_plans, scaling_plans, started_replacements
+from agents.logic.nodes.cluster_look import ClusterLook
 from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.drain_room import DrainRoom
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.node_decision_values import NodeDecisions
-from agents.logic.nodes.scaler_records import NO_TIMERS, ConsolidationTimers, SaidLast, StartedReplacement
+from agents.logic.nodes.scaler_records import NO_TIMERS, SaidLast, StartedReplacement
 from agents.logic.nodes.scaler_state import GROWTH, ScalerState
 from agents.logic.nodes.scaling_plans import PlanContext
 from schemas.decisions.node_updates import RemovalReason, ScaleUpPlanned
@@ -23,90 +22,100 @@ class ReplacementPlanner:
     """One look at a cluster, and what it leaves of the room for drains."""
 
     state: ScalerState
-    context: PlanContext
-    found: NodeDecisions
-    auto: NodeAutoscaler
-    wanted: Mapping[str, RemovalReason]
+    look: ClusterLook
 
     @property
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self.context.turn.number / 1000
+    def context(self) -> PlanContext:
+        """The picture that the look was taken of."""
+        return self.look.context
 
     def plans(self) -> Iterator[Decided]:
         """Nodes that can go go; groups grow for such as cannot; and at most one cheaper node is started."""
-        context = self.context
-        budget = drain_room.budget_of(context.settings, self.state.control.get(context.cluster), context.turn.number)
-        room = drain_room.of(context.view, context.settings, context.headcount, self.found, budget)
+        room = self.look.room()
         yield from self._removals(room)
         yield from self._same_group(room)
         yield from self._cheaper(room)
 
     def _removals(self, room: DrainRoom) -> Iterator[Decided]:
-        cluster, view = self.context.cluster, self.context.view
-        records = started_replacements.of_cluster(self.state, cluster).values()
-        for one in self.found.outdated.go:
-            name, reason = one.node.name, self.wanted[one.node.name]
+        cluster, view, look = self.context.cluster, self.context.view, self.look
+        for one in look.found.outdated.go:
+            name, reason = one.node.name, look.wanted[one.node.name]
             if room.objection(broken=reason is RemovalReason.BROKEN) is not None:
                 continue
             if open_plans.is_new(self.state, cluster, f"{cluster}/node/{name}", SaidLast("remove", reason.value)):
                 room.take(ready=one.node.ready)
-                self.auto.started([one.node.group], self.now)
-                record = next((each for each in records if name in each.names and each.node in view.nodes), None)
-                numbers = {} if record is None else scaling_plans.replaced(record)
-                places = () if record is None else (view.nodes[record.node].place, view.groups[record.group].place)
+                look.auto.started([one.node.group], look.now)
+                record = started_replacements.for_node(self.state, cluster, name)
+                came = record if record is not None and record.node in view.nodes else None
+                numbers = {} if came is None else scaling_plans.replaced(came)
+                places = () if came is None else (view.nodes[came.node].place, view.groups[came.group].place)
                 yield open_plans.removal(self.state, self.context, one, reason, numbers, *places)
 
     def _same_group(self, room: DrainRoom) -> Iterator[Decided]:
         """Growth for nodes that are outdated, broken or to be left."""
         context, cluster = self.context, self.context.cluster
-        for group, name in self.found.outdated.start.items():
-            reason = self.wanted[name]
+        for group, name in self.look.found.outdated.start.items():
+            reason = self.look.wanted[name]
             key, target = f"{cluster}/group/{group}", context.view.sized[group].target
             broken = reason is RemovalReason.BROKEN
-            held = self.auto.state.upcoming(group, self.now) or room.objection(broken=broken) is not None
+            held = self.look.auto.state.upcoming(group, self.look.now) or room.objection(broken=broken) is not None
             if held or not open_plans.is_new(self.state, cluster, key, SaidLast("grow", str(target)), self._about(name)):
                 continue
             plan = scaling_plans.replacement(context, group, name, reason)
-            yield self._started(room, plan, StartedReplacement(plan.id, group, (name,), reason.value, self.now))
+            yield self._started(room, plan, StartedReplacement(plan.id, group, (name,), reason.value, self.look.now))
 
     def _cheaper(self, room: DrainRoom) -> Iterator[Decided]:
         """Growth for nodes that a cheaper one has been able to replace for long enough: one at a time in a cluster."""
-        cluster = self.context.cluster
-        timers = self.state.consolidation.get(cluster) or NO_TIMERS
-        records = started_replacements.of_cluster(self.state, cluster).values()
-        under_way = any(one.reason == RemovalReason.CONSOLIDATED for one in records)
-        if under_way or self.found.cooling or self.found.grow or room.objection(broken=False) is not None:
+        cluster, look = self.context.cluster, self.look
+        if self.nothing_cheaper(room):
             return
-        for option in self.found.cheaper.found:
+        for option in look.found.cheaper.found:
             key = f"{cluster}/group/{option.group}"
             said = SaidLast("grow", f"{option.group} to {self.context.view.sized[option.group].target + 1}")
-            new = self._ripe(option, timers) and open_plans.is_new(self.state, cluster, key, said, self._about(option.names[0]))
+            new = self.ripe(option) and open_plans.is_new(self.state, cluster, key, said, self._about(option.names[0]))
             if not new:
                 continue
-            plan = scaling_plans.cheaper(self.context, option, {name: timers.since[name] for name in option.names})
+            since = self.since
+            plan = scaling_plans.cheaper(self.context, option, {name: since[name] for name in option.names})
             reason = RemovalReason.CONSOLIDATED.value
             record = StartedReplacement(
-                plan.id, option.group, option.names, reason, self.now, before=option.before, after=option.after
+                plan.id, option.group, option.names, reason, look.now, before=option.before, after=option.after
             )
             yield self._started(room, plan, record)
             return
+
+    def nothing_cheaper(self, room: DrainRoom) -> str:
+        """Why no cheaper node is started now, whatever it saves; empty if one may be."""
+        records = started_replacements.of_cluster(self.state, self.context.cluster).values()
+        if any(one.reason == RemovalReason.CONSOLIDATED for one in records):
+            return "another one is being replaced by a cheaper one"
+        if self.look.found.grow:
+            return "groups grow for pods that wait"
+        if self.look.found.cooling:
+            return scaling_plans.COOLING
+        held = room.objection(broken=False)
+        return "" if held is None else held.reason
+
+    def ripe(self, option: CheaperNode) -> bool:
+        """Whether each of the nodes could have been replaced for as long as its group's nodes must be unneeded."""
+        view, since, now = self.context.view, self.since, self.look.now
+        waits = {name: view.sized[view.seen[name].group].options.unneeded for name in option.names}
+        return all(since.get(name, now) + wait < now for name, wait in waits.items())
+
+    @property
+    def since(self) -> Mapping[str, float]:
+        """When each node could be replaced by a cheaper one first."""
+        return (self.state.consolidation.get(self.context.cluster) or NO_TIMERS).since
 
     def _about(self, name: str) -> str:
         """What a growth for a node is remembered by, as long as the node is there."""
         return f"{self.context.cluster}/{GROWTH}/{name}"
 
-    def _ripe(self, option: CheaperNode, timers: ConsolidationTimers) -> bool:
-        """Whether each of the nodes could have been replaced for as long as its group's nodes must be unneeded."""
-        view = self.context.view
-        waits = {name: view.sized[view.seen[name].group].options.unneeded for name in option.names}
-        return all(timers.since.get(name, self.now) + wait < self.now for name, wait in waits.items())
-
     def _started(self, room: DrainRoom, plan: ScaleUpPlanned, record: StartedReplacement) -> Decided:
         """Open the plan, and remember what it is for if it is carried out."""
         context, view = self.context, self.context.view
         room.drains += 1
-        self.auto.grew(plan.group, 1, self.now)
+        self.look.auto.grew(plan.group, 1, self.look.now)
         if open_plans.acting(self.state, context.cluster):
             self.state.replacements.upsert(f"{context.cluster}/{record.names[0]}", record)
         nodes = [view.nodes[name].place for name in record.names]

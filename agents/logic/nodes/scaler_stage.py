@@ -14,20 +14,21 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import (
     autoscaler_memory,
+    cluster_look,
     cluster_view,
     core_settings,
-    drain_room,
     expanders,
+    group_faults,
     open_plans,
     outdated_nodes,
     scaling_plans,
     started_replacements,
 )
+from agents.logic.nodes.cluster_look import ClusterLook
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.node_decision_values import NodeDecisions
-from agents.logic.nodes.node_replacements import NOTHING
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
@@ -41,7 +42,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 6
+PROGRAM = 7
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -51,6 +52,9 @@ SEEN_LATE = 300.0
 """Seconds for which a plan that was carried out is believed although no fact shows it."""
 BUDGET = "budget"
 """The code of a refusal whose sentence counts, so that it is news only once."""
+MISCONFIGURED = "GroupMisconfigured"
+FAULTS = "faults"
+"""What refusals with that code are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
 """Reasons that say nothing new about a node."""
 
@@ -150,14 +154,12 @@ class Scaler(PartedState):
 
     def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
         state, now = self.clusters, turn.number / 1000
-        view = cluster_view.view(state, cluster, self.settings)
-        context = PlanContext(turn, self.partition, cluster, self.settings, view, drain_room.headcount(view))
-        auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
-        around = cluster_view.expander_context(view, self.settings, turn.number)
+        context = cluster_look.picture(state, turn, self.partition, cluster, self.settings)
+        view = context.view
         released = started_replacements.settle(state, cluster, view, self.settings, now) if look else []
-        wanted, replace = started_replacements.asked(state, cluster, view, self.settings, now) if look else ({}, NOTHING)
-        found = auto.step(view.inputs, around, now, shrink=look, explain=MOST_EXPLAINED, replace=replace)
-        if replace.cheaper is not None:
+        taken = cluster_look.take(state, context, shrink=look, explain=MOST_EXPLAINED)
+        found, auto = taken.found, taken.auto
+        if taken.request.cheaper is not None:
             timers = state.consolidation.get(cluster) or NO_TIMERS
             state.consolidation.upsert(cluster, started_replacements.next_timers(timers, found, view, self.settings, now))
         control = state.control.get(cluster)
@@ -166,11 +168,11 @@ class Scaler(PartedState):
         refusals: list[ScaleRefused] = []
         if pause is None:
             decided += self._growth(context, found, auto)
-            decided += self._removals(context, found, auto, refusals)
+            decided += self._removals(taken, refusals)
             if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
                 auto.soft_taints(view.inputs, found)
             decided += self._interrupted(context)
-            decided += ReplacementPlanner(state, context, found, auto, wanted).plans()
+            decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(self._about_cluster(context, "paused", pause))
@@ -211,29 +213,24 @@ class Scaler(PartedState):
         asked = Expander.PRIORITY in self._core.scale_up.expanders
         return () if known is None or not asked else (known.place,)
 
-    def _removals(
-        self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, refusals: list[ScaleRefused]
-    ) -> Iterator[Decided]:
+    def _removals(self, look: ClusterLook, refusals: list[ScaleRefused]) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
-        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
-        for _group, names in found.remove:
+        context, state = look.context, self.clusters
+        cluster = context.cluster
+        for _group, names in look.found.remove:
             for name in names:
                 instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
                 if instance is not None and open_plans.is_new(state, cluster, key, SaidLast("remove", "unregistered")):
                     yield open_plans.planned(state, context, key, scaling_plans.abandoned(context, instance))
-        budget = drain_room.budget_of(self.settings, state.control.get(cluster), context.turn.number)
-        for one in (*found.delete.empty, *found.delete.drain):
+        for one, objection in look.going():
             name, key = one.node.name, f"{cluster}/node/{one.node.name}"
-            if name not in context.view.instance_of:
-                continue
-            objection = budget.objection(context.headcount)
             if objection is not None:
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
-                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), {"budget": budget.share}))
-                continue
-            if open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
+                numbers = {"budget": look.budget.share}
+                refusals.append(scaling_plans.refusal(context, subject, Objection(BUDGET, objection), numbers))
+            elif open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield open_plans.removal(state, context, one)
-                auto.started([one.node.group], now)
+                look.auto.started([one.node.group], look.now)
                 context.headcount.acting += one.node.ready
 
     def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
@@ -268,8 +265,10 @@ class Scaler(PartedState):
     def _refusals(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, *, look: bool) -> list[ScaleRefused]:
         """Everything that is left alone, and why."""
         said: list[ScaleRefused] = []
+        if look:
+            said += self._misconfigured(context)
         if found.halted:
-            return [self._about_cluster(context, "halted", found.halted)]
+            return [*said, self._about_cluster(context, "halted", found.halted)]
         if found.postponed:
             said.append(self._about_cluster(context, "postponed", scaling_plans.POSTPONED))
         if found.scale_up.refused:
@@ -290,6 +289,14 @@ class Scaler(PartedState):
             said += self._staying(context, found, auto)
         return said
 
+    def _misconfigured(self, context: PlanContext) -> Iterator[ScaleRefused]:
+        """Groups whose bounds contradict each other or whose tags cannot be read."""
+        for name, known in sorted(context.view.groups.items()):
+            fault = group_faults.sentence(known.fact)
+            if fault:
+                subject = Subject.of_node_group(context.cluster, name)
+                yield scaling_plans.refusal(context, subject, Objection(MISCONFIGURED, fault), {})
+
     def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
         """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
         stay = {**auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
@@ -309,7 +316,8 @@ class Scaler(PartedState):
         """Refusals that are news. What is refused no longer is forgotten once in each look."""
         said = self.clusters.said
         for event in refusals:
-            key = f"{context.cluster}/said/{event.subject.kind.value}/{_name(event.subject)}"
+            kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
+            key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
             now_said = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
             if said.get(key) != now_said:
                 said.upsert(key, now_said)
@@ -338,6 +346,9 @@ class Scaler(PartedState):
             known = (
                 about in context.view.nodes or about in context.view.unregistered if kind in ("node", GROWTH, SOFT) else waiting
             )
+            if kind == FAULTS:
+                group = context.view.groups.get(about)
+                known = group is not None and bool(group_faults.sentence(group.fact))
             if not known:
                 state.said.remove(key)
 

@@ -1,30 +1,18 @@
 """What the scaler would say now of one node, or one pod that waits: its decision, made again from its state and thrown away."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agents.engine.turn import Turn
 from agents.logic.guards import shared_guards
-from agents.logic.nodes import (
-    autoscaler_memory,
-    cluster_view,
-    consolidation,
-    core_settings,
-    drain_room,
-    outdated_nodes,
-    pending_pods,
-    scaling_plans,
-    started_replacements,
-)
-from agents.logic.nodes.cluster_view import ClusterView
-from agents.logic.nodes.drain_room import DrainRoom
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.node_decision_values import NodeDecisions
+from agents.logic.nodes import cluster_look, outdated_nodes, pending_pods, scaling_plans, started_replacements
+from agents.logic.nodes.cluster_look import ClusterLook
+from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
-from agents.logic.nodes.scaler_records import NO_TIMERS
+from agents.logic.nodes.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler_stage import Scaler
-from agents.logic.nodes.scaling_plans import PlanContext
-from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason
+from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.unneeded_nodes import StayReason
 from schemas import times
 from schemas.decisions.node_updates import RemovalReason
 from schemas.policies.control import Mode
@@ -42,72 +30,56 @@ class ScalingObstacle:
     numbers: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """One decision about a cluster at one moment."""
-
-    state: Scaler
-    context: PlanContext
-    found: NodeDecisions
-    auto: NodeAutoscaler
-    now: float
-    outdated: Mapping[str, RemovalReason]
-    taken: frozenset[str]
-    """Nodes whose instances the cloud takes now."""
-    room: DrainRoom
-
-    @property
-    def view(self) -> ClusterView:
-        """The picture that it was made from."""
-        return self.context.view
-
-
 def node_stays(scaler: Scaler, cluster: str, name: str, turn: int) -> list[ScalingObstacle] | None:
     """Why a node stays at this turn, most general first; empty if it would go, None if nobody knows the node."""
-    if f"{cluster}/{name}" not in scaler.clusters.nodes:
+    state = scaler.clusters
+    if f"{cluster}/{name}" not in state.nodes:
         return None
     look = _look(scaler, cluster, turn, name)
-    plan = scaler.clusters.plans.get(f"{cluster}/node/{name}")
+    plan = state.plans.get(f"{cluster}/node/{name}")
     if plan is not None:
         since = times.rfc3339(times.from_seconds(plan.since))
         return [ScalingObstacle("planned", f"its removal is planned already, since {since}", {"decision": plan.id})]
-    return [*_general(look), *_of_node(look, name)]
+    return [*_general(state, look), *_of_node(state, look, name)]
 
 
-def _of_node(look: _Look, name: str) -> Iterator[ScalingObstacle]:
-    going = {one.node.name for one in (*look.found.delete.empty, *look.found.delete.drain)}
-    if name in look.taken:
+def _of_node(state: ScalerState, look: ClusterLook, name: str) -> Iterator[ScalingObstacle]:
+    settings = look.context.settings
+    if any(name == taken for taken, _notice in outdated_nodes.interrupted(look.context.view, state.notices.get, settings)):
         return
-    if not look.context.settings.scale_down:
+    if not settings.scale_down:
         yield ScalingObstacle("ScaleDownOff", "scale-down is switched off: 'nodes.scale_down' is false", {})
-    elif name in going:
-        yield from _over_budget(look, name)
-    elif name in look.outdated:
+        return
+    going = _let_go(look)
+    if name in going:
+        objection = going[name]
+        if objection is not None:
+            yield ScalingObstacle("budget", objection, {"budget": look.budget.share})
+    elif name in look.wanted:
         yield from _of_outdated(look, name)
     else:
-        yield from _of_needed(look, name)
-        yield from _of_consolidation(look, name)
+        yield from _of_needed(state, look, name)
+        yield from _of_consolidation(state, look, name)
 
 
-def _over_budget(look: _Look, name: str) -> Iterator[ScalingObstacle]:
-    """The budget, where what goes before this node uses it up."""
-    count, budget = look.context.headcount, look.room.budget
-    for one in (*look.found.delete.empty, *look.found.delete.drain):
-        objection = budget.objection(count)
-        if objection is not None and one.node.name == name:
-            yield ScalingObstacle("budget", objection, {"budget": budget.share})
-        count.acting += objection is None and one.node.ready
+def _let_go(look: ClusterLook) -> dict[str, str | None]:
+    """The nodes that nobody needs, each with the budget's objection; those that go are counted."""
+    found: dict[str, str | None] = {}
+    for one, objection in look.going():
+        found[one.node.name] = objection
+        look.context.headcount.acting += objection is None and one.node.ready
+    return found
 
 
-def _of_outdated(look: _Look, name: str) -> Iterator[ScalingObstacle]:
+def _of_outdated(look: ClusterLook, name: str) -> Iterator[ScalingObstacle]:
     """Why a node is not replaced yet although it is to be."""
-    found, why = look.found.outdated, look.outdated[name]
+    found, why = look.found.outdated, look.wanted[name]
     stay = found.kept.get(name)
     if stay is not None:
         told = scaling_plans.stays(look.context, name, stay)
         yield ScalingObstacle(told.code, told.reason, {"replaced because": why.value, **told.because})
         return
-    held = look.room.objection(broken=why is RemovalReason.BROKEN)
+    held = look.room().objection(broken=why is RemovalReason.BROKEN)
     if held is not None:
         yield ScalingObstacle(held.guard, f"it is to be replaced, and {held.reason}", {"replaced because": why.value})
     elif name in found.start.values():
@@ -116,12 +88,13 @@ def _of_outdated(look: _Look, name: str) -> Iterator[ScalingObstacle]:
         yield ScalingObstacle("ReplacementFirst", reason, {"replaced because": why.value})
 
 
-def _of_needed(look: _Look, name: str) -> Iterator[ScalingObstacle]:
-    stay = {**look.auto.scale_down.stays, **look.found.delete.waiting}.get(name)
+def _of_needed(state: ScalerState, look: ClusterLook, name: str) -> Iterator[ScalingObstacle]:
+    down = look.auto.scale_down
+    stay = {**down.stays, **look.found.delete.waiting}.get(name)
     if stay is not None and stay.reason is StayReason.RECENT:
-        said = look.state.clusters.said.get(f"{look.context.cluster}/said/node/{name}")
+        said = state.said.get(f"{look.context.cluster}/said/node/{name}")
         first = f"{said.reason}; " if said is not None and said.reason else ""
-        failed = look.auto.scale_down.failed.get(name, look.now)
+        failed = down.failed.get(name, look.now)
         yield ScalingObstacle(
             said.code if said is not None else stay.reason.value,
             f"{first}it is looked at again in {failed - look.now:.0f} s",
@@ -131,39 +104,44 @@ def _of_needed(look: _Look, name: str) -> Iterator[ScalingObstacle]:
         told = scaling_plans.stays(look.context, name, stay)
         yield ScalingObstacle(told.code, told.reason, told.because)
     else:
-        unneeded = look.auto.scale_down.unneeded.get(name)
-        cooling = "no node goes so soon after a group grew, another node went, or a removal failed"
+        unneeded = down.unneeded.get(name)
         numbers = scaling_plans.utilization(look.context, name)
         if unneeded is not None:
             numbers = {**numbers, "unneeded seconds": look.now - unneeded.since}
-        yield ScalingObstacle("Cooling", cooling, numbers)
+        yield ScalingObstacle("Cooling", scaling_plans.COOLING, numbers)
 
 
-def _of_consolidation(look: _Look, name: str) -> Iterator[ScalingObstacle]:
+def _of_consolidation(state: ScalerState, look: ClusterLook, name: str) -> Iterator[ScalingObstacle]:
     """Why a node is not replaced by a cheaper one, where that is done at all."""
     if not started_replacements.consolidates(look.context.settings):
         return
-    state, cluster = look.state.clusters, look.context.cluster
-    record = next(
-        (one for one in started_replacements.of_cluster(state, cluster).values() if name in (one.node, *one.names)), None
-    )
-    stay = look.found.cheaper.kept.get(name)
-    option = next((one for one in look.found.cheaper.found if name in one.names), None)
-    if record is not None and name == record.node:
-        names = ", ".join(f"'{one}'" for one in record.names)
-        yield ScalingObstacle("ReplacesAnotherNode", f"it came so that {names} can go", scaling_plans.replaced(record))
+    cluster, found = look.context.cluster, look.found.cheaper
+    came, record = (find(state, cluster, name) for find in (started_replacements.brought, started_replacements.for_node))
+    stay = found.kept.get(name)
+    option = next((one for one in found.found if name in one.names), None)
+    if came is not None:
+        names = ", ".join(f"'{one}'" for one in came.names)
+        yield ScalingObstacle("ReplacesAnotherNode", f"it came so that {names} can go", scaling_plans.replaced(came))
     elif record is not None:
         reason = f"a cheaper node of group '{record.group}' was started for it, and is not ready yet"
         yield ScalingObstacle("ReplacementFirst", reason, {"growth": record.plan})
     elif option is not None:
-        timers = state.consolidation.get(cluster) or NO_TIMERS
-        seconds = look.now - timers.since.get(name, look.now)
-        numbers = {"group": option.group, "price now": option.before, "price then": option.after, "possible seconds": seconds}
-        told = scaling_plans.stays(look.context, name, StayingNode(StayReason.CHEAPER_SOON))
-        yield ScalingObstacle(told.code, told.reason, {**numbers, "replaced together": list(option.names)})
+        yield from _not_started(ReplacementPlanner(state, look), option, name)
     elif stay is not None and stay.reason is not StayReason.OTHER:
         told = scaling_plans.stays(look.context, name, stay)
         yield ScalingObstacle(told.code, f"no cheaper node replaces it: {told.reason}", told.because)
+
+
+def _not_started(planner: ReplacementPlanner, option: CheaperNode, name: str) -> Iterator[ScalingObstacle]:
+    """What keeps the cheaper node of an option from being started; nothing if it would be."""
+    held = planner.nothing_cheaper(planner.look.room())
+    if not planner.ripe(option):
+        held = "not for as long as its group's nodes must be unneeded"
+    if held:
+        seconds = planner.look.now - planner.since.get(name, planner.look.now)
+        numbers = {"group": option.group, "price now": option.before, "price then": option.after, "possible seconds": seconds}
+        reason = f"a cheaper node could replace it, but none is started yet: {held}"
+        yield ScalingObstacle("CheaperNodeSoon", reason, {**numbers, "replaced together": list(option.names)})
 
 
 def pod_waits(scaler: Scaler, cluster: str, asked: str, turn: int) -> tuple[str, list[ScalingObstacle]] | None:
@@ -178,10 +156,10 @@ def pod_waits(scaler: Scaler, cluster: str, asked: str, turn: int) -> tuple[str,
     if found is None:
         return None
     look = _look(scaler, cluster, turn)
-    return found.key, [*_general(look), *_of_pod(look, found)]
+    return found.key, [*_general(scaler.clusters, look), *_of_pod(scaler.clusters, look, found)]
 
 
-def _of_pod(look: _Look, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
+def _of_pod(state: ScalerState, look: ClusterLook, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
     found, settings = look.found, look.auto.settings.pending
     if pod in found.triggered:
         return
@@ -194,7 +172,7 @@ def _of_pod(look: _Look, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
         yield ScalingObstacle("TooYoung", "it has not waited as long as it must before a group grows for it", {})
         return
     helpless = next((one for one in found.helpless if one.pod.nature is pod.nature), None)
-    yield from _of_groups(look)
+    yield from _of_groups(state, look)
     if helpless is not None:
         for group, failure in sorted(helpless.failures.items()):
             yield ScalingObstacle(
@@ -206,9 +184,9 @@ def _of_pod(look: _Look, pod: SchedulablePod) -> Iterator[ScalingObstacle]:
         yield ScalingObstacle("HasRoom", "a node has room for it, or one that is coming will: the scheduler places it", {})
 
 
-def _of_groups(look: _Look) -> Iterator[ScalingObstacle]:
+def _of_groups(state: ScalerState, look: ClusterLook) -> Iterator[ScalingObstacle]:
     """Groups whose growth is under way, and such as may not grow."""
-    for name, plan in sorted(look.state.clusters.plans.items()):
+    for name, plan in sorted(state.plans.items()):
         if name.startswith(f"{look.context.cluster}/group/") and not plan.done:
             reason = f"group '{plan.group}' is to have {plan.after} nodes, which is not carried out yet"
             yield ScalingObstacle("planned", reason, {"decision": plan.id})
@@ -217,9 +195,9 @@ def _of_groups(look: _Look) -> Iterator[ScalingObstacle]:
         yield ScalingObstacle(told.code, f"group '{group}': {reason}", told.because)
 
 
-def _general(look: _Look) -> Iterator[ScalingObstacle]:
+def _general(state: ScalerState, look: ClusterLook) -> Iterator[ScalingObstacle]:
     """What holds everything back."""
-    state, cluster = look.state.clusters, look.context.cluster
+    cluster = look.context.cluster
     blind = state.blind(cluster, look.now)
     if blind is not None:
         yield ScalingObstacle("blind", f"nothing is decided: {blind}", {})
@@ -233,19 +211,7 @@ def _general(look: _Look) -> Iterator[ScalingObstacle]:
         yield ScalingObstacle("halted", look.found.halted, {})
 
 
-def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> _Look:
+def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> ClusterLook:
     """The decision of this turn, of which nothing is kept; `name` is the node that is asked about."""
-    settings, state, now = scaler.settings, scaler.clusters, turn / 1000
-    view = cluster_view.view(state, cluster, settings)
-    auto = autoscaler_memory.recall(state.memory.get(cluster), core_settings.of(settings), now)
-    around = cluster_view.expander_context(view, settings, turn)
-    notice_of = state.notices.get
-    outdated, request = started_replacements.asked(state, cluster, view, settings, now)
-    if request.cheaper is not None:
-        request = replace(request, cheaper=consolidation.about(request.cheaper, name))
-    found = auto.step(view.inputs, around, now, explain=MOST_NATURES, replace=request)
-    count = drain_room.headcount(view)
-    context = PlanContext(Turn(turn, {}), scaler.partition, cluster, settings, view, count)
-    taken = frozenset(name for name, _notice in outdated_nodes.interrupted(view, notice_of, settings))
-    room = drain_room.of(view, settings, count, found, drain_room.budget_of(settings, state.control.get(cluster), turn))
-    return _Look(scaler, context, found, auto, now, outdated, taken, room)
+    context = cluster_look.picture(scaler.clusters, Turn(turn, {}), scaler.partition, cluster, scaler.settings)
+    return cluster_look.take(scaler.clusters, context, explain=MOST_NATURES, first=name)

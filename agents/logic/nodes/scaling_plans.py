@@ -30,6 +30,7 @@ from schemas.units import Seconds
 
 NAME = "scaler"
 POSTPONED = "pods that wait have more rules between pods than one decision goes through; the oldest are looked at first"
+COOLING = "no node goes so soon after a group grew, another node went, or a removal failed"
 TOPIC = "node-updates"
 MOST_EXAMPLES = 20
 """Names of pods, nodes and groups that a decision quotes."""
@@ -45,6 +46,7 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.MAX_DELETIONS: "as many nodes as may go at one time are going",
     StayReason.MINIMAL_RESOURCES: "the cluster would have less than what must stay",
     StayReason.DELETING: "it is being removed",
+    StayReason.SHARED: "several nodes claim its instance, and it is not the only one of them that is ready",
     StayReason.RECENT: "its removal was tried a short while ago",
     StayReason.OTHER: "enough other nodes are unneeded",
     StayReason.NO_PLACE: "its pods would find no place on other nodes",
@@ -57,7 +59,6 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.COMING: "it is to be replaced, and a new node of its group is not ready yet",
     StayReason.FITS: "its pods would fit on nodes that are there, so scale-down decides about it",
     StayReason.NOT_CHEAPER: "no new node of a cheaper group would take its pods for as much less as must be saved",
-    StayReason.CHEAPER_SOON: "a cheaper node could replace it, but not for long enough yet, or others are replaced first",
     StayReason.JUST_REPLACED: "it replaced others a short while ago, or its own replacement was given up then",
     StayReason.NOT_READY: "it is not ready, and only ready nodes are replaced by cheaper ones",
     StayReason.NO_PRICE: "nobody told the price of a node of its group",

@@ -39,6 +39,16 @@ def of_cluster(state: ScalerState, cluster: str) -> dict[str, StartedReplacement
     return dict(sorted(mine, key=lambda item: (item[1].since, item[0])))
 
 
+def for_node(state: ScalerState, cluster: str, name: str) -> StartedReplacement | None:
+    """The replacement that a node waits for."""
+    return next((one for one in of_cluster(state, cluster).values() if name in one.names), None)
+
+
+def brought(state: ScalerState, cluster: str, name: str) -> StartedReplacement | None:
+    """The replacement that a node came for."""
+    return next((one for one in of_cluster(state, cluster).values() if name == one.node), None)
+
+
 def _follow(records: Records, view: ClusterView, settings: ScalerSettings, now: float) -> FollowedReplacements:
     """Find the nodes that came, and the end of what is over."""
     found = FollowedReplacements()

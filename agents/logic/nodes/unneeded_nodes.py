@@ -34,6 +34,7 @@ class StayReason(StrEnum):
     """Why a node stays."""
 
     DISABLED = "ScaleDownDisabledAnnotation"
+    SHARED = "InstanceShared"
     UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
     NOT_AUTOSCALED = "NotAutoscaled"
     USED = "NotUnderutilized"
@@ -55,7 +56,6 @@ class StayReason(StrEnum):
     COMING = "ReplacementComing"
     FITS = "FitsElsewhere"
     NOT_CHEAPER = "NoCheaperNode"
-    CHEAPER_SOON = "CheaperNodeSoon"
     JUST_REPLACED = "ReplacedRecently"
     NOT_READY = "NotReady"
     NO_PRICE = "NoPrice"

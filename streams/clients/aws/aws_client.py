@@ -1,10 +1,11 @@
-"""The calls of AutoScaling, EC2 and SQS that node groups need, each bounded in time and pages.
+"""The calls of AutoScaling, EC2, EKS and SQS that node groups need, each bounded in time and pages.
 
 Sizes only go up: there is no call here that lowers a group's size as such, because AWS would then choose the victim. The
 SDK makes each call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block:
 whoever must not wait calls from a thread. Every call raises TryAgain and GiveUp, and nothing else.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +13,10 @@ from typing import Any, TypeVar
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.clients.aws import auto_scaling_groups, ec2_instances, interruption_notices, launch_templates
+from streams.clients.aws import auto_scaling_groups, ec2_instances, eks_node_groups, interruption_notices, launch_templates
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.clients.aws.eks_node_groups import EksNodeGroup
 from streams.clients.aws.interruption_notices import QueueMessage
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.errors import BadInput, EdgeError, GiveUp, TryAgain
@@ -34,7 +36,10 @@ _MESSAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class AwsOptions:
-    """Where AWS is: a region and an endpoint, each None where the SDK finds it; `timeout` bounds each wait for an answer."""
+    """Where AWS is: a region and an endpoint, each None where the environment or the profile says it.
+
+    `timeout` bounds each wait for an answer.
+    """
 
     region: str | None = None
     endpoint: str | None = None
@@ -58,11 +63,11 @@ class _AwsRequest:
 
 
 class AwsClient:
-    """AutoScaling, EC2 and SQS of one region of one account. Any thread may call."""
+    """AutoScaling, EC2, SQS and EKS of one region of one account. Any thread may call."""
 
-    def __init__(self, autoscaling: Any, ec2: Any, sqs: Any = None) -> None:
+    def __init__(self, autoscaling: Any, ec2: Any, sqs: Any = None, eks: Any = None) -> None:
         """All are clients of the SDK; `connect` makes them."""
-        self._clients = {"autoscaling": autoscaling, "ec2": ec2, "sqs": sqs}
+        self._clients = {"autoscaling": autoscaling, "ec2": ec2, "sqs": sqs, "eks": eks}
 
     @property
     def address(self) -> str:
@@ -156,6 +161,12 @@ class AwsClient:
                 return None
             raise
         return next(iter(found), None)
+
+    def managed_group(self, cluster: str, name: str) -> EksNodeGroup:
+        """What EKS knows of a managed node group."""
+        where = f"{cluster}/{name}"
+        request = _request("eks", "DescribeNodegroup", "reading managed group", where, clusterName=cluster, nodegroupName=name)
+        return _decoded(request, [self._call(request)], eks_node_groups.read_node_group)[0]
 
     def launch_configuration_types(self, names: Sequence[str]) -> dict[str, str]:
         """The instance types of launch configurations, by name; those that there are."""
@@ -292,8 +303,11 @@ def connect(options: AwsOptions) -> AwsClient:
         user_agent_extra="ullage",
     )
     try:
-        session = boto3.session.Session(region_name=options.region)
-        clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in ("autoscaling", "ec2", "sqs")]
+        session = boto3.session.Session(region_name=options.region or os.environ.get("AWS_REGION"))
+        services = ("autoscaling", "ec2", "sqs", "eks")
+        clients = [session.client(name, endpoint_url=options.endpoint, config=how) for name in services]
+    except exceptions.NoRegionError as error:
+        raise BadInput("no AWS region is set: set aws.region (--set aws.region=eu-central-1) or AWS_REGION") from error
     except exceptions.BotoCoreError as error:
         raise BadInput(f"AWS cannot be asked with these settings (aws.region, aws.endpoint, AWS_PROFILE): {error}") from error
     return AwsClient(*clients)

@@ -6,15 +6,17 @@ group whose template cannot be read does not keep the others waiting.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 import structlog
 
+from streams.clients.aws import eks_node_groups
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.eks_node_groups import EksNodeGroup
 from streams.clients.aws.instance_size_table import read_table
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.errors import EdgeError, GiveUp
@@ -22,6 +24,8 @@ from streams.errors import EdgeError, GiveUp
 T = TypeVar("T")
 MOVING = timedelta(minutes=1)
 """For how long the answer about a version that may move, and a refusal, are kept."""
+MANAGED = timedelta(minutes=6)
+"""For how long EKS's answer about a managed group is kept, a refusal, too; upstream's."""
 SIZES = timedelta(hours=6)
 """For how long the list of instance types is kept."""
 _FOR_EVER = timedelta(days=3650)
@@ -33,7 +37,8 @@ class LaunchDetails:
     """What a group starts. `configured`: the type of its launch configuration. `template`: its own, or its mixed policy's.
 
     `fitting`: the first type that fits where the group demands attributes instead of a type. `version` names what a new instance
-    would come from: `lt-0abc:7`, or the name of a launch configuration. `failure`: why it could not be found out.
+    would come from: `lt-0abc:7`, or the name of a launch configuration. `failure`: why it could not be found out. `managed`: what
+    EKS says of its group, None where it is no group of EKS or EKS does not answer.
     """
 
     version: str = ""
@@ -41,6 +46,7 @@ class LaunchDetails:
     template: TemplateVersion | None = None
     fitting: str = ""
     failure: str = ""
+    managed: EksNodeGroup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class LaunchLookups:
         self._configured: dict[str, _Kept[str | None]] = {}
         self._fitting: dict[tuple[str, str], _Kept[str]] = {}
         self._failures: dict[str, _Kept[str]] = {}
+        self._managed: dict[tuple[str, str], _Kept[EksNodeGroup | None]] = {}
         self._sizes: _Kept[dict[str, InstanceSize]] | None = None
 
     def details(self, group: AutoScalingGroup, at: datetime) -> LaunchDetails:
@@ -66,7 +73,7 @@ class LaunchLookups:
         if failed is not None and at < failed.until:
             return LaunchDetails(failure=failed.value)
         try:
-            return self._look_up(group, at)
+            return replace(self._look_up(group, at), managed=self._managed_by_eks(group, at))
         except EdgeError as error:
             self._failures[group.name] = _Kept(at + MOVING, str(error))
             _log.warning("a group's launch template cannot be read", group=group.name, error=str(error))
@@ -84,6 +91,21 @@ class LaunchLookups:
                 _log.warning("instance types come from our own table for a minute", error=str(error))
                 self._sizes = _Kept(at + MOVING, read_table())
         return self._sizes.value
+
+    def _managed_by_eks(self, group: AutoScalingGroup, at: datetime) -> EksNodeGroup | None:
+        """What EKS says of a group of its own; None where it refuses, which keeps nothing else waiting."""
+        key = eks_node_groups.managed_by(group.tags)
+        if key is None:
+            return None
+        kept = self._managed.get(key)
+        if kept is None or at >= kept.until:
+            found: EksNodeGroup | None = None
+            try:
+                found = self._client.managed_group(*key)
+            except EdgeError as error:
+                _log.warning("a group goes without what EKS knows of its nodes", group=group.name, error=str(error))
+            kept = self._managed[key] = _Kept(at + MANAGED, found)
+        return kept.value
 
     def _look_up(self, group: AutoScalingGroup, at: datetime) -> LaunchDetails:
         if group.launch_configuration:

@@ -198,6 +198,8 @@ class KubeSource:
         if at - self._upkeep >= UPKEEP_PERIOD:
             self._upkeep = at
             self._do_upkeep(at)
+        if self._scheduling is not None:
+            self._scheduling.publish_due(at)
         if self._constraints is not None:
             self._constraints.publish_due(at)
         facts = self._publisher.drain()

@@ -63,6 +63,8 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("two ways to a cluster", ("source", "kube", "--set", "cluster.in_cluster=true", *NO_LOG), 2, "this is no pod"),
     ("no such consumer", ("consumer", "evicter", *NO_LOG), 2, "evicter"),
     ("groups that nobody named", ("source", "asg", *NO_LOG), 2, "no node group is chosen"),
+    ("node groups in no region", ("source", "asg", "--group", "0:3:web", *NO_LOG), 2, "no AWS region is set: set aws.region"),
+    ("node groups removed in no region", ("consumer", "asg", *NO_LOG), 2, "no AWS region is set: set aws.region"),
     ("a group that makes no sense", ("source", "asg", "--set", "aws.groups=a", *NO_LOG), 2, "aws.groups"),
     ("a cluster that does not answer", ("up", "--set", "cluster.url=http://127.0.0.1:1"), 2, "the cluster cannot be watched"),
     ("a port of 70000", ("broker", "--port", "70000"), 2, "a port is between 0"),
@@ -138,6 +140,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def desk(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """A folder with some files that make no sense; the names that may be in it."""
     monkeypatch.chdir(tmp_path)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))
     for variable in [name for name in os.environ if name.startswith("ULLAGE_") or name == "KUBECONFIG"]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -116,6 +116,18 @@ def test_a_node_that_is_to_be_replaced_says_what_it_waits_for() -> None:
     assert stays(held, "n2") == ["ReplacesAnotherNode"]
 
 
+def test_a_node_that_is_to_be_replaced_waits_for_those_that_go_before_it() -> None:
+    paused = ControlChanged(when(START), CLUSTER, Mode.APPLY, paused=True, budget=Fraction(0.25))
+    nodes = [event for name in ("n2", "n3", "n4") for event in joined(name)]
+    first = [*old("n1"), *nodes, shape(cpu=500), controller(), pod("p", node="n1"), paused]
+    quick = {"unneeded_time": 1.0, "expire_after": 30 * 86_400.0, "most_drains": 10}
+    run = ScalerRun(group(desired=4), *first, settings={**LATER, **quick})
+    run.run(20.0)
+    codes = {name: stays(run, name) for name in ("n1", "n2", "n3", "n4")}
+    assert codes["n1"] == codes["n3"] == ["paused", "budget"]
+    assert (codes["n2"], codes["n4"]) == (["paused"], ["paused", "ReplacesAnotherNode"])
+
+
 def test_a_node_that_its_cloud_takes_is_held_by_nothing_and_one_with_advice_as_any_other() -> None:
     def noticed(kind: InterruptionKind, **settings: Any) -> list[str]:
         first = [*joined("n1"), shape(cpu=3500), controller(), pod("p", node="n1")]

@@ -66,6 +66,16 @@ _READERS: Mapping[str, tuple[str, Callable[[str], float | bool | None]]] = {
 }
 
 
+_UNREAD_BY_AWS = ("maxnodeprovisiontime", "maxnodestartuptime")
+"""Options that upstream has, and does not read on AWS."""
+
+
+def unread(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that say nothing, as they stand: upstream's names with a value that cannot be read, and names of nobody's."""
+    known = {**{name: read for name, (_field, read) in _READERS.items()}, **dict.fromkeys(_UNREAD_BY_AWS, duration)}
+    return {name: text for name, text in sorted(options.items()) if name not in known or known[name](text) is None}
+
+
 def of_group(tags: Mapping[str, str], defaults: GroupOptions) -> GroupOptions:
     """The options of a group. A value that cannot be read leaves the default. Source: GetAutoscalingOptions in aws_manager.go."""
     found: dict[str, float | bool] = {}

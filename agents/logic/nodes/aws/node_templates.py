@@ -16,6 +16,9 @@ KUBE_PROXY_CPU = 100
 """Thousandths of a core that the kube-proxy of a node from a template takes."""
 MIB = 2**20
 
+MOST_UNREAD = 20
+"""Tags of one group that are said not to be readable."""
+_SHOWN = 80
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 _TAINT = re.compile(r":(?:NoSchedule|NoExecute|PreferNoSchedule)")
 _EKS_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
@@ -206,6 +209,21 @@ def resource_tags(tags: Mapping[str, str]) -> dict[str, int]:
         if name:
             found[name] = amount.milli if name == CPU else amount.whole
     return found
+
+
+def unread_tags(tags: Mapping[str, str]) -> list[str]:
+    """A sentence for each tag with a resource or a taint that cannot be read, and so does not count. At most `MOST_UNREAD`."""
+    resources = _after(tags, f"{_TEMPLATE}resources/")
+    taints = _after(tags, f"{_TEMPLATE}taint/")
+    read = resource_tags(tags).keys()
+    found = [_unread("resources", name, text, "no quantity") for name, text in resources.items() if name not in read]
+    plain = ", ".join(sorted(_EKS_EFFECTS.values()))
+    form = f"not value:effect with one of the effects {plain}"
+    return (found + [_unread("taint", key, text, form) for key, text in taints.items() if not _TAINT.search(text)])[:MOST_UNREAD]
+
+
+def _unread(part: str, name: str, text: str, why: str) -> str:
+    return f"tag '{_TEMPLATE}{part}/{name[:_SHOWN]}' says '{text[:_SHOWN]}', which is {why}, so it does not count"
 
 
 def gpu_of(made: SchedulingNode) -> str | None:

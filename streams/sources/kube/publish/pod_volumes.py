@@ -6,9 +6,10 @@ one will get is left open: it may be wherever one of them is. Source: the schedu
 volumerestrictions and nodevolumelimits.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
 from streams.clients.kube.scheduling_objects import (
@@ -26,6 +27,8 @@ MIGRATED = {"kubernetes.io/aws-ebs": EBS}
 """Provisioners that stand in classes of old, and the driver that does their work. Source: csi-translation-lib."""
 LATE = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+HOSTNAME = "kubernetes.io/hostname"
+"""What binds a volume that is a disk of one node."""
 ZONES = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -35,7 +38,11 @@ ZONES = (
 """Labels of a volume that its node must have, too; `__` stands between several values."""
 ONE_POD = "ReadWriteOncePod"
 MOST = 200
-"""Terms that are told of one volume; one that has more is told with the first of them."""
+"""Terms that are told of one volume; with more of them its pods wait, and their fact says why."""
+MOST_PLACES = 1000
+"""Different places at which the free volumes of a class can be; with more, pods that may get any of them wait."""
+MOST_VALUES = 500
+"""Values of one demand on a label."""
 
 
 def claims_of(pod: ScheduledPodObject) -> dict[str, str]:
@@ -49,32 +56,106 @@ def claims_of(pod: ScheduledPodObject) -> dict[str, str]:
     return found
 
 
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePlace:
+    """Who attaches a volume, and the terms that say where it can be, none for everywhere; `missing` says why no node will do."""
+
+    driver: str = ""
+    terms: tuple[NodeQuery, ...] = ()
+    missing: str = ""
+
+
 @dataclass(slots=True)
 class FreeVolumes:
-    """The volumes of a class that nobody has, in the order of their names; where each can be is read once."""
+    """The volumes of a class that nobody has; what they come to is worked out anew only when it changed."""
 
-    names: list[str] = field(default_factory=list)
-    _places: dict[str, tuple[str, tuple[NodeQuery, ...]]] = field(default_factory=dict)
+    _places: dict[str, VolumePlace] = field(default_factory=dict)
+    _drivers: Counter[str] = field(default_factory=Counter)
+    _terms: Counter[NodeQuery] = field(default_factory=Counter)
     _anywhere: int = 0
+    _found: VolumePlace | None = None
 
-    def add(self, name: str, volume: VolumeObject) -> None:
-        """A volume that was not there."""
-        insort(self.names, name)
-        self._places[name] = _driver(volume), tuple(_where(volume)[:MOST])
-        self._anywhere += not self._places[name][1]
+    def add(self, name: str, place: VolumePlace) -> bool:
+        """A volume that was not there; whether `place` may be another one now."""
+        self._places[name] = place
+        return self._count(place, 1)
 
-    def remove(self, name: str) -> None:
-        """A volume is no longer free."""
-        del self.names[bisect_left(self.names, name)]
-        self._anywhere -= not self._places.pop(name)[1]
+    def remove(self, name: str) -> bool:
+        """A volume is no longer free; whether `place` may be another one now."""
+        return self._count(self._places.pop(name), -1)
 
-    @property
-    def look(self) -> tuple[str, tuple[NodeQuery, ...]] | None:
-        """Who attaches one of them, and the first places where one can be, none for everywhere; None without volumes."""
-        if not self.names:
+    def of(self, name: str) -> VolumePlace | None:
+        """Where a volume can be, if it is one of these."""
+        return self._places.get(name)
+
+    def _count(self, place: VolumePlace, by: int) -> bool:
+        self._anywhere += 0 if place.terms else by
+        turned = not place.terms and self._anywhere == max(by, 0)
+        turned |= _count(self._drivers, (place.driver,), by)
+        turned |= _count(self._terms, place.terms, by)
+        if turned:
+            self._found = None
+        return turned
+
+    def place(self, storage_class: str) -> VolumePlace | None:
+        """Where one of them can be, and who attaches it; None without volumes."""
+        if not self._places:
             return None
-        terms = () if self._anywhere else tuple(term for name in self.names[:MOST] for term in self._places[name][1])
-        return self._places[self.names[0]][0], terms[:MOST]
+        if self._found is None:
+            self._found = self._work_out(storage_class)
+        return self._found
+
+    def _work_out(self, storage_class: str) -> VolumePlace:
+        driver = min(self._drivers)
+        if self._anywhere:
+            return VolumePlace(driver)
+        terms = _merged(self._terms) if len(self._terms) <= MOST_PLACES else ()
+        if 0 < len(terms) <= MOST:
+            return VolumePlace(driver, terms)
+        bound = f"more than {MOST_PLACES} places, or {MOST} that differ in more than one value, are not looked at"
+        return VolumePlace(missing=f"free volumes of class '{storage_class}' are at {len(self._terms)} places; {bound}")
+
+
+def _count(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> bool:
+    """One more or one less of each; whether one is new or gone."""
+    turned = False
+    for key in keys:
+        counts[key] += by
+        turned |= counts[key] == max(by, 0)
+        if not counts[key]:
+            del counts[key]
+    return turned
+
+
+def _merged(terms: Iterable[NodeQuery]) -> tuple[NodeQuery, ...]:
+    """The same places in fewer terms: those that differ only in the values of one demand become one. Sorted."""
+    values: dict[tuple[NodeQuery, int], set[str]] = {}
+    for term in terms:
+        place = _varying(term)
+        mine = term.expressions[place].values if place >= 0 else ()
+        values.setdefault((_filled(term, place, ()), place), set()).update(mine)
+    found: list[NodeQuery] = []
+    for (rest, place), each in values.items():
+        ordered = sorted(each)
+        parts = range(0, max(len(ordered), 1), MOST_VALUES)
+        found += [_filled(rest, place, tuple(ordered[begin : begin + MOST_VALUES])) for begin in parts]
+    return tuple(sorted(found, key=repr))
+
+
+def _filled(term: NodeQuery, place: int, values: tuple[str, ...]) -> NodeQuery:
+    """A term with these values in one of its demands."""
+    return replace(
+        term, expressions=tuple(replace(one, values=values) if n == place else one for n, one in enumerate(term.expressions))
+    )
+
+
+def _varying(term: NodeQuery) -> int:
+    """Which demand the volumes of a class differ in: that on the name of the node, else the first with values; or -1."""
+    able = [n for n, one in enumerate(term.expressions) if one.operator == "In" and one.values]
+    return min(able, key=lambda n: (term.expressions[n].key != HOSTNAME, n), default=-1)
 
 
 @dataclass(slots=True)
@@ -93,6 +174,8 @@ class VolumeIndex:
     """Claims by the volume that they name."""
     _unbound_of: dict[str, set[str]] = field(default_factory=dict)
     """Claims that name no volume, by class."""
+    _changed: set[str] = field(default_factory=set)
+    """Classes whose free volumes may come to something else."""
 
     # Claims, volumes and classes
 
@@ -139,22 +222,28 @@ class VolumeIndex:
                 del table[name]
 
     def _volume_changed(self, name: str, found: VolumeObject | None) -> set[str]:
-        """The claims that name a volume, and those that may get it, if what they may get looks different now."""
+        """The claims that name a volume; of those that may get it, `take_reconsidered` tells."""
         before = self.volumes.pop(name, None)
         if found is not None:
             self.volumes[name] = found
         claims = set(self._bound_to.get(name, ()))
-        classes = dict.fromkeys(one.spec.storage_class_name for one in (before, found) if one is not None and _available(one))
-        looked = {one: self._free(one).look for one in classes}
-        if before is not None and _available(before):
-            self._free(before.spec.storage_class_name).remove(name)
-        if found is not None and _available(found):
-            self._free(found.spec.storage_class_name).add(name, found)
-        for one in classes:
-            made = self.classes.get(one)
-            if made is not None and made.provisioner == NO_PROVISIONER and self._free(one).look != looked[one]:
-                claims |= self._unbound_of.get(one, set())
+        was = None if before is None or not _available(before) else before.spec.storage_class_name
+        now = None if found is None or not _available(found) else found.spec.storage_class_name
+        place = None if found is None or now is None else _place(found)
+        if was == now and (was is None or self._free(was).of(name) == place):
+            return claims
+        if was is not None and self._free(was).remove(name):
+            self._changed.add(was)
+        if now is not None and place is not None and self._free(now).add(name, place):
+            self._changed.add(now)
         return claims
+
+    def take_reconsidered(self) -> set[str]:
+        """Claims that may get another free volume than when this was asked last: one look for all volumes in between."""
+        changed, self._changed = self._changed, set()
+        made = {one: self.classes.get(one) for one in changed}
+        able = [name for name, one in made.items() if one is not None and one.provisioner == NO_PROVISIONER]
+        return {claim for name in able for claim in self._unbound_of.get(name, ())}
 
     def _free(self, storage_class: str) -> FreeVolumes:
         return self.free.setdefault(storage_class, FreeVolumes())
@@ -199,38 +288,43 @@ class VolumeIndex:
         if claim is None:
             return AttachedVolume("", handle, own=own, missing=f"persistentvolumeclaim '{key}' not found")
         exclusive = not own and ONE_POD in (claim.spec.access_modes or ())
-        driver, terms, missing = self._bound(claim) if claim.spec.volume_name else self._unbound(claim)
-        return AttachedVolume(driver, handle, tuple(terms[:MOST]), exclusive, own, missing)
+        place = self._bound(claim) if claim.spec.volume_name else self._unbound(claim)
+        if len(place.terms) > MOST:
+            many = f"the volume of persistentvolumeclaim '{key}' is bound to its nodes by {len(place.terms)} terms"
+            place = VolumePlace(missing=f"{many}; more than {MOST} are not looked at")
+        return AttachedVolume(place.driver, handle, place.terms, exclusive, own, place.missing)
 
-    def _bound(self, claim: ClaimObject) -> tuple[str, list[NodeQuery], str]:
+    def _bound(self, claim: ClaimObject) -> VolumePlace:
         volume = self.volumes.get(claim.spec.volume_name)
         if volume is None:
-            return "", [], f"persistentvolume '{claim.spec.volume_name}' not found"
-        return _driver(volume), _where(volume), ""
+            return VolumePlace(missing=f"persistentvolume '{claim.spec.volume_name}' not found")
+        return _place(volume)
 
-    def _unbound(self, claim: ClaimObject) -> tuple[str, list[NodeQuery], str]:
+    def _unbound(self, claim: ClaimObject) -> VolumePlace:
         """A claim that has no volume yet: it will be where its pod goes, as far as its class lets it."""
         name, key = claim.spec.storage_class_name or "", f"{claim.metadata.namespace}/{claim.metadata.name}"
         made = self.classes.get(name)
         if made is None:
-            return "", [], f"storageclass '{name}' of persistentvolumeclaim '{key}' not found"
+            return VolumePlace(missing=f"storageclass '{name}' of persistentvolumeclaim '{key}' not found")
         if made.volume_binding_mode != LATE:
-            return "", [], f"persistentvolumeclaim '{key}' is not bound yet, and its class binds at once"
+            return VolumePlace(missing=f"persistentvolumeclaim '{key}' is not bound yet, and its class binds at once")
         if made.provisioner == NO_PROVISIONER:
             return self._found(name, key)
-        terms = [NodeQuery(_demands(one.match_label_expressions, "In")) for one in made.allowed_topologies or ()]
-        return MIGRATED.get(made.provisioner, made.provisioner), terms, ""
+        terms = tuple(NodeQuery(_demands(one.match_label_expressions, "In")) for one in made.allowed_topologies or ())
+        return VolumePlace(MIGRATED.get(made.provisioner, made.provisioner), terms)
 
-    def _found(self, name: str, key: str) -> tuple[str, list[NodeQuery], str]:
+    def _found(self, name: str, key: str) -> VolumePlace:
         """A volume that somebody made and nobody has: any of them will do."""
-        look = self._free(name).look
-        if look is None:
-            return "", [], f"persistentvolumeclaim '{key}' has no volume, and there is none of class '{name}' for it"
-        return look[0], list(look[1]), ""
+        none = VolumePlace(missing=f"persistentvolumeclaim '{key}' has no volume, and there is none of class '{name}' for it")
+        return self._free(name).place(name) or none
 
 
 def _available(volume: VolumeObject) -> bool:
     return volume.status.phase == "Available"
+
+
+def _place(volume: VolumeObject) -> VolumePlace:
+    return VolumePlace(_driver(volume), tuple(_where(volume)))
 
 
 def _driver(volume: VolumeObject) -> str:

@@ -170,6 +170,11 @@ class SchedulingPublisher:
         self._at = at
         self._pods_again(self._volumes.users_of(self._volumes.see(found)))
 
+    def publish_due(self, at: datetime) -> None:
+        """Tell pods again that may get another free volume: once for all volumes that came and went since the last call."""
+        self._at = at
+        self._pods_again(self._volumes.users_of(self._volumes.take_reconsidered()))
+
     def _pods_again(self, uids: Iterable[str]) -> None:
         """Tell pods again whose volumes may look different."""
         for uid in sorted(uids):

@@ -84,17 +84,26 @@ def released(run: ScalerRun) -> list[str]:
     return [one.reason for one in run.of(ScaleRefused) if one.code == "ReplacementReleased"]
 
 
-def codes(run: ScalerRun, name: str) -> list[str]:
+def outlook(run: ScalerRun, name: str) -> list[scaling_outlook.ScalingObstacle]:
     found = scaling_outlook.node_stays(run.stage, CLUSTER, name, run.now)
     assert found is not None
-    return [one.code for one in found]
+    return found
+
+
+def codes(run: ScalerRun, name: str) -> list[str]:
+    return [one.code for one in outlook(run, name)]
+
+
+def soon(run: ScalerRun, name: str) -> str:
+    """Why a cheaper node that could replace this one is not started yet."""
+    return next(one.reason for one in outlook(run, name) if one.code == "CheaperNodeSoon")
 
 
 def test_a_cheaper_node_is_started_after_a_while_and_the_old_one_goes_when_it_is_ready() -> None:
     run = world()
     run.run(9.0)
     assert run.grown == []
-    assert "CheaperNodeSoon" in codes(run, "n2")
+    assert soon(run, "n2").endswith("not for as long as its group's nodes must be unneeded")
     run.run(3.0)
     [plan] = run.of(ScaleUpPlanned)
     assert (plan.group, plan.before, plan.after, plan.expander) == ("b", 0, 1, "consolidation")
@@ -305,6 +314,7 @@ def test_nothing_is_started_while_pods_wait_for_growth_or_scale_down_rests() -> 
     run = world(shape("large", cpu=3500), controller("large"), pod("wait-0", "large"), delay_after_add=60.0)
     run.run(50.0)
     assert [one.expander for one in run.of(ScaleUpPlanned)] == ["least-waste"]
+    assert "so soon after a group grew" in soon(run, "n2")
 
 
 @settings(max_examples=25, deadline=None)

@@ -228,6 +228,14 @@ def test_a_missing_region_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(AwsOptions())
 
 
+def test_the_region_of_the_environment_counts_where_no_setting_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    assert "eu-north-1" in connect(AwsOptions()).address
+    assert "eu-central-1" in connect(AwsOptions("eu-central-1")).address
+
+
 def test_an_answer_without_an_end_is_given_up(aws: AwsDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws_client, "MOST_PAGES", 3)
     body = "<DescribeAutoScalingGroupsResult><AutoScalingGroups/><NextToken>again</NextToken></DescribeAutoScalingGroupsResult>"

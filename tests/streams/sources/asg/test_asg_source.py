@@ -27,6 +27,7 @@ from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
 OURS = {"k8s.io/cluster-autoscaler/enabled": ""}
+OF_EKS = {**OURS, "eks:cluster-name": "prod", "eks:nodegroup-name": "web"}
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 NO_CAPACITY = f"We currently do not have sufficient m5.large capacity in the Availability Zone you requested ({ZONES[0]})."
 
@@ -107,6 +108,42 @@ def test_a_group_is_told_with_its_template_and_its_instances_and_then_only_what_
     assert isinstance(second, NodeInstanceSeen)
     scene.aws.client().terminate(first)
     assert {type(event) for event in scene.poll()} == {NodeGroupSeen, NodeInstanceGone}
+
+
+def managed(aws: AwsDouble, **known: object) -> None:
+    """A node group of EKS."""
+    eks, role = aws.sdk("eks"), "arn:aws:iam::123456789012:role/eks"
+    eks.create_cluster(name="prod", roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]})
+    eks.create_nodegroup(clusterName="prod", nodegroupName="web", subnets=["subnet-1"], nodeRole=role, **known)
+
+
+def test_a_managed_group_has_the_labels_and_taints_that_eks_gives_its_nodes(scene: SourceScene) -> None:
+    taint = {"key": "team", "value": "shop", "effect": "NO_SCHEDULE"}
+    fpga = {f"{TEMPLATE}resources/example.com/fpga": "2"}
+    managed(scene.aws, labels={"team": "shop"}, taints=[taint], diskSize=40, tags=fpga)
+    scene.aws.group("eks-web", tags=OF_EKS)
+    [group] = scene.poll()
+    assert isinstance(group, NodeGroupSeen)
+    assert group.template is not None
+    labels = group.template.labels
+    assert (labels["team"], labels["diskSize"], labels["eks.amazonaws.com/nodegroup"]) == ("shop", "40", "web")
+    assert group.template.taints == (NodeTaint("team", "shop", "NoSchedule"),)
+    assert group.template.capacity["example.com/fpga"] == 2
+
+
+def test_a_managed_group_that_eks_does_not_know_is_told_without_and_asked_for_again_later(scene: SourceScene) -> None:
+    scene.aws.group("eks-web", tags=OF_EKS)
+    [group] = scene.poll()
+    assert isinstance(group, NodeGroupSeen)
+    assert group.template is not None
+    assert group.template.labels["nodegroup-name"] == "web"
+    assert "team" not in group.template.labels
+    managed(scene.aws, labels={"team": "shop"})
+    assert scene.poll() == []
+    [told] = scene.poll(360.0)
+    assert isinstance(told, NodeGroupSeen)
+    assert told.template is not None
+    assert told.template.labels["team"] == "shop"
 
 
 def test_a_restart_tells_only_what_changed_meanwhile(scene: SourceScene) -> None:

@@ -1,10 +1,11 @@
 """Volumes of pods: where they can be, who attaches them, what they wait for; and how many a node attaches."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from agents.logic.nodes import cluster_facts
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery, PodPlacementChanged, PodShapeSeen
 from streams.clients.kube.scheduling_objects import (
@@ -155,7 +156,7 @@ def test_volumes_that_are_there_already_may_be_where_any_of_them_is(scene: KubeS
         scene.see("persistentvolumes", decoded(VolumeObject, {**_body(free), "status": {"phase": "Available"}}))
     scene.see("persistentvolumeclaims", claim("data", storage_class="local"))
     scene.see("pods", pod("db-0", {"data": "data"}))
-    assert only_volume(scene, "db-0").terms == (zone("a"), zone("b"))
+    assert only_volume(scene, "db-0").terms == (zone("a", "b"),)
 
 
 def available(name: str, place: str, phase: str = "Available") -> VolumeObject:
@@ -169,11 +170,83 @@ def test_a_volume_that_is_taken_or_gone_is_no_choice_any_more(scene: KubeScene) 
     scene.see("pods", pod("db-0", {"data": "data"}))
     scene.see("persistentvolumes", available("one", "a"), available("two", "b"), available("three", "c"))
     scene.see("persistentvolumes", available("one", "a", "Bound"))
-    assert set(only_volume(scene, "db-0").terms) == {zone("b"), zone("c")}
+    assert only_volume(scene, "db-0").terms == (zone("b", "c"),)
     scene.lose("persistentvolumes", available("two", "b"))
     assert only_volume(scene, "db-0").terms == (zone("c"),)
     scene.lose("persistentvolumes", available("three", "c"))
     assert "there is none of class 'local'" in only_volume(scene, "db-0").missing
+
+
+def many_free(scene: KubeScene, count: int) -> AttachedVolume:
+    """What a pod may get of so many free volumes, each on a node of its own."""
+    scene.see("storageclasses", storage_class("local", provisioner="kubernetes.io/no-provisioner"))
+    scene.see("persistentvolumeclaims", claim("data", storage_class="local"))
+    scene.see("pods", pod("db-0", {"data": "data"}))
+    scene.see("persistentvolumes", *(available(f"pv-{n:04}", f"n-{n:04}") for n in range(count)))
+    return only_volume(scene, "db-0")
+
+
+def test_free_volumes_on_a_thousand_nodes_are_all_told_and_one_node_takes_their_pod(scene: KubeScene) -> None:
+    told = many_free(scene, 1000)
+    assert [len(term.expressions[0].values) for term in told.terms] == [500, 500]
+    made = cluster_facts.nature(shapes(scene)["db-0"]).shape
+    assert not made.refused
+    assert {value for term in made.volumes[0].terms for one in term.expressions for value in one.values} == {
+        f"n-{n:04}" for n in range(1000)
+    }
+
+
+def test_free_volumes_at_more_places_than_are_looked_at_make_a_sentence(scene: KubeScene) -> None:
+    told = many_free(scene, 1001)
+    assert told.missing.startswith("free volumes of class 'local' are at 1001 places; more than 1000 places")
+    assert "1001 places" in cluster_facts.nature(shapes(scene)["db-0"]).shape.refused
+    scene.lose("persistentvolumes", available("pv-0003", "n-0003"))
+    assert only_volume(scene, "db-0").missing == ""
+
+
+def test_a_free_volume_without_a_place_is_a_choice_everywhere_however_many_others_there_are(scene: KubeScene) -> None:
+    many_free(scene, 1001)
+    free = {**_body(available("net", "a")), "status": {"phase": "Available"}}
+    free["spec"]["nodeAffinity"] = None
+    scene.see("persistentvolumes", decoded(VolumeObject, free))
+    assert shapes(scene)["db-0"].volumes == ()
+
+
+def test_a_volume_with_more_terms_than_are_looked_at_is_a_sentence_too(scene: KubeScene) -> None:
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [f"z{n}"]}]} for n in range(201)]
+    scene.see("persistentvolumes", volume("pv", "a", nodeAffinity={"required": {"nodeSelectorTerms": terms}}))
+    scene.see("persistentvolumeclaims", claim("data", "pv"))
+    scene.see("pods", pod("db-0", {"data": "data"}))
+    assert "by 201 terms; more than 200 are not looked at" in only_volume(scene, "db-0").missing
+
+
+def test_a_pod_is_told_once_for_all_volumes_that_came_at_the_same_time(scene: KubeScene) -> None:
+    many_free(scene, 50)
+    told = [event for event in scene.events("scheduling-changes") if isinstance(event, PodPlacementChanged)]
+    assert len({event.shape for event in told if event.pod.name == "db-0"}) == 2
+
+
+def test_free_volumes_cost_as_much_each_however_many_pods_wait_for_them() -> None:
+    costs = []
+    for count in (50, 800):
+        index = VolumeIndex()
+        index.see(storage_class("local", provisioner="kubernetes.io/no-provisioner"))
+        for number in range(count):
+            index.see(claim(f"c{number}", storage_class="local"))
+            index.use(f"u{number}", pod(f"p{number}", {"data": f"c{number}"}))
+        found = [available(f"pv{number}", f"n{number}") for number in range(count)]
+        pods = [pod(f"p{number}", {"data": f"c{number}"}) for number in range(count)]
+
+        def work(index: VolumeIndex = index, found: Sequence[VolumeObject] = found, pods: Sequence[Any] = pods) -> None:
+            for one in found:
+                index.see(one)
+            assert len(index.users_of(index.take_reconsidered())) == len(pods)
+            assert not index.take_reconsidered()
+            for each in pods:
+                assert index.volumes_of(each)[0].terms
+
+        costs.append(steps(work) / count)
+    assert costs[1] < 1.2 * costs[0]
 
 
 def test_a_class_of_the_provisioner_of_old_is_attached_by_the_driver_that_does_its_work(scene: KubeScene) -> None:
