@@ -73,6 +73,11 @@ class ContainerRows:
         """How many pods there are."""
         return len(self._names)
 
+    @property
+    def shares_pods(self) -> bool:
+        """Whether some pod has more than one container."""
+        return len(self._keys) > len(self._names)
+
     def __getitem__(self, column: str) -> Floats:
         """One column, with room for rows to come."""
         return self.columns[column]

@@ -31,8 +31,8 @@ class SimulatedUpdates:
             return 0
         rows = self._containers.living()
         advice = self._containers.advice(rows)
-        advised = ~np.isnan(advice).all(axis=1)
-        if not advised.all():
+        absent = np.isnan(advice)
+        if absent.any() and (advised := ~absent.all(axis=1)).sum() < len(rows):
             rows, advice = rows[advised], advice[advised]
         if not len(rows):
             return 0
@@ -59,19 +59,28 @@ class SimulatedUpdates:
 
         Requests and targets are summed over the pod's containers first (pkg/updater/priority, GetUpdatePriority).
         """
-        containers = self._containers
-        pods, pod = containers.pods, containers.pod[rows]
+        pods, pod = self._containers.pods, self._containers.pod[rows]
         outside, share = np.zeros(pods, bool), np.zeros(pods)
+        columns = np.ascontiguousarray(advice.T)
         for i, resource in enumerate(_RESOURCES):
-            lower, target, upper = advice[:, 3 * i : 3 * i + 3].T
+            lower, target, upper = columns[3 * i : 3 * i + 3]
             request = self.requests(rows, resource)
             wanted, missing = ~np.isnan(target), np.isnan(request)
             off = wanted & (missing | (request < lower) | (request > upper))
-            outside |= np.bincount(pod, off, pods) > 0
-            requested = np.maximum(np.bincount(pod, np.where(wanted & ~missing, request, 0.0), pods), _LEAST)
-            recommended = np.bincount(pod, np.where(wanted, target, 0.0), pods)
+            outside[pod[off]] = True
+            requested = np.maximum(self._by_pod(pod, np.where(wanted & ~missing, request, 0.0)), _LEAST)
+            recommended = self._by_pod(pod, np.where(wanted, target, 0.0))
             share += np.where(recommended > 0, np.abs(requested - recommended) / requested, 0.0)
         return outside, share
+
+    def _by_pod(self, pod: Rows, values: Floats) -> Floats:
+        """(pods,) The sum of the values of each pod's rows; where no pod has two, they need not be added."""
+        sums = np.zeros(self._containers.pods)
+        if self._containers.shares_pods:
+            np.add.at(sums, pod, values)
+        else:
+            sums[pod] = values
+        return sums
 
     def requests(self, rows: Rows, resource: str) -> Floats:
         """(rows,) What is in force: what was recommended when the pod was last changed, else the recording's own."""
