@@ -276,3 +276,22 @@ def test_a_boost_is_not_boosted_again_and_its_annotation_stays() -> None:
     assert patched(once, governor, settings=BOOSTING).ops == ()
     kept = json.loads(once["metadata"]["annotations"]["vpaCpuStartupBoost/c"])
     assert kept == {"requests": {"cpu": "100m"}, "limits": {}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "one", "other", "near"),
+    [
+        ("cpu", "1010m", "1", True),
+        ("cpu", "1011m", "1", False),
+        ("cpu", "990m", "1", True),
+        ("cpu", "989m", "1", False),
+        ("cpu", "52m", "50m", True),
+        ("cpu", "53m", "50m", False),
+        ("memory", "1010000", "1M", True),
+        ("memory", "1010001", "1M", False),
+        ("memory", "12", "10", True),
+        ("memory", "13", "10", False),
+    ],
+)
+def test_amounts_are_near_within_a_hundredth_or_two_roundings(resource: str, one: str, other: str, *, near: bool) -> None:
+    assert pod_patch._near(resource, exact_quantity.parse(one), exact_quantity.parse(other)) is near

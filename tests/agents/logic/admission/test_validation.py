@@ -33,6 +33,19 @@ def test_a_missing_update_policy_is_completed_and_nothing_else_is() -> None:
     assert check(updatePolicy=RECREATE) == CheckedVpa(name="name")
 
 
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        {"minAllowed": {"cpu": "1m", "memory": "1"}},
+        {"minAllowed": {"cpu": "3m", "memory": "134217729"}, "maxAllowed": {"cpu": "3m", "memory": "134217729"}},
+        {"startupBoost": {"cpu": {"type": "Factor", "factor": 1}}},
+        {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "3m"}}},
+    ],
+)
+def test_whole_millicores_and_bytes_equal_bounds_and_a_boost_by_one_pass(amounts: Json) -> None:
+    assert errors(ON, updatePolicy=RECREATE, resourcePolicy={"containerPolicies": [{"containerName": "c"} | amounts]}) == []
+
+
 @pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto", "InPlace"])
 def test_the_known_modes_pass(mode: str) -> None:
     assert errors(ON, updatePolicy={"updateMode": mode}) == []

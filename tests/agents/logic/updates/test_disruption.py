@@ -170,6 +170,8 @@ def test_a_boosted_pod_keeps_a_small_group_in_sight() -> None:
         (PodDisruptionBudget(5, 5, min_available=4), 1),
         (PodDisruptionBudget(5, 4, min_available=4), 0),
         (PodDisruptionBudget(7, 7, min_available="50%"), 3),  # half of 7 is 3.5, so 4 stay
+        (PodDisruptionBudget(400, 400, min_available="100%"), 0),
+        (PodDisruptionBudget(400, 400, min_available="99%"), 4),
         (PodDisruptionBudget(7, 7, max_unavailable="50%"), 4),  # and here 4 may go
         (PodDisruptionBudget(3, 3, max_unavailable=1), 1),
         (PodDisruptionBudget(3, 2, max_unavailable=1), 0),

@@ -432,9 +432,12 @@ def test_after_a_successor_with_the_recommended_requests_the_next_pod_goes() -> 
 def test_guard_rate() -> None:
     other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(4)]
     pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
-    decided = look(open_stage(*pods, rate=2), recommendations_by_cluster=[recommend(LATER, w) for w in other])
+    stage = open_stage(*pods, rate=2)
+    decided = look(stage, recommendations_by_cluster=[recommend(LATER, w) for w in other])
     assert [type(d) for d in decided].count(ResizePlanned) == 2
     assert "rate" in {d.guard for d in decided if isinstance(d, UpdateRefused)}
+    assert [look(stage, LATER + seconds * 1000) for seconds in (1, 30, 59)] == [[], [], []], "an interval is a minute"
+    assert [type(d) for d in look(stage, LATER + MINUTE)].count(ResizePlanned) == 2
 
 
 @pytest.mark.parametrize("restarts", [(), ("cpu",)], ids=["no restart", "a restart"])

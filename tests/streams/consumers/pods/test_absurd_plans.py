@@ -130,3 +130,22 @@ def test_a_handler_that_fails_on_a_decision_ends_no_consumer(scene: ConsumerScen
     (outcome,) = scene.outcomes()
     assert outcome.result is Result.FAILED
     assert outcome.reason.startswith("the decision cannot be carried out: OverflowError: cannot convert")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        (Cores(1.0), Cores(100.0), False),
+        (Cores(1.0), Cores(100.001), True),
+        (Cores(0.05), Cores(10.0), False),
+        (Cores(0.05), Cores(10.001), True),
+        (None, Cores(10.0), False),
+        (None, Cores(10.001), True),
+        (Cores(0.2), Cores(20.0), False),
+    ],
+)
+def test_a_leap_is_more_than_a_hundred_times_a_request_or_a_tenth_of_a_core(
+    scene: ConsumerScene, before: Cores | None, after: Cores, *, refused: bool
+) -> None:
+    plan = replace(resize_of(scene.pod()), expect={"metrics": Amounts(before)}, requests={"metrics": Amounts(after)})
+    assert (plan_bounds.objection(plan, None) is not None) is refused
