@@ -151,6 +151,8 @@ def what_if(
             _carried_out(found, events)
             for decisions in (found.recorded, found.other):
                 decisions.watch(events)
+            if first:
+                in_force.observe(frame.events)
             events = [*_known(in_force.after(events), found), *(in_force.opening(at) if first else ())]
         else:
             in_force.observe(events)

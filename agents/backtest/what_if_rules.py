@@ -1,7 +1,8 @@
 """Rules that were not in force: what to change in a recorded stretch so that its stages decide by them.
 
 They come in as events, the way an operator puts them into the log: at the first tick of the stretch the rules of each stage, the
-vertical policies and the budget; and what the recording says of the same things later is left out.
+vertical policies and the budget. What the recording says of the same policies later is left out; the rules and switches that it
+says later count but for what is other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,8 +53,8 @@ class RulesInForce:
 
     def opening(self, at: datetime) -> Iterator[RoutedEvent]:
         """At the moment: what puts the other rules in force, for every partition."""
-        for name, settings in self.other.settings.items():
-            yield from self._everywhere("policies", self._rules(name, settings, at))
+        for name in self.other.settings:
+            yield from self._everywhere("policies", self._rules(name, at))
         for policy in self.other.policies:
             yield from self._everywhere("policies", replace(policy, at=at, version=_VERSION))
         for control in self.control.values() if self.other.budget is not None else ():
@@ -64,8 +65,8 @@ class RulesInForce:
         targets = {policy.target for policy in self.other.policies}
         for routed in events:
             match routed.event:
-                case StageRulesChanged(stage=name) if name in self.other.settings:
-                    continue
+                case StageRulesChanged(stage=name) as rules if name in self.other.settings:
+                    yield replace(routed, event=self._merged(rules.at, name, rules.settings))
                 case VerticalPolicyChanged(target=target) | VerticalPolicyRemoved(target=target) if target in targets:
                     continue
                 case ControlChanged() as control if self.other.budget is not None:
@@ -76,12 +77,17 @@ class RulesInForce:
     def _everywhere(self, topic: str, event: Policy) -> Iterator[RoutedEvent]:
         yield from (RoutedEvent(event, topic, partition) for partition in range(self.partitions))
 
-    def _rules(self, name: str, settings: Mapping[str, RuleValue], at: datetime) -> StageRulesChanged:
-        """The rules in force with these settings changed."""
-        [stage] = [each for each in self.stages if each.name == name]
+    def _rules(self, name: str, at: datetime) -> StageRulesChanged:
+        """The rules in force with the other settings; before any stand in the log, those of this program."""
         before = self.rules.get(name)
-        merged = {**(stage.rules if before is None else before.settings), **settings}
-        return StageRulesChanged(at, name, stage.program, merged, rules_version(name, stage.program, merged))
+        return self._merged(at, name, self._stage(name).rules if before is None else before.settings)
+
+    def _merged(self, at: datetime, name: str, before: Mapping[str, RuleValue]) -> StageRulesChanged:
+        merged, program = {**before, **self.other.settings[name]}, self._stage(name).program
+        return StageRulesChanged(at, name, program, merged, rules_version(name, program, merged))
+
+    def _stage(self, name: str) -> Stage:
+        return next(each for each in self.stages if each.name == name)
 
     def _changed(self, control: ControlChanged) -> ControlChanged:
         return control if self.other.budget is None else replace(control, budget=self.other.budget)

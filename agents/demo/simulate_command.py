@@ -59,9 +59,14 @@ def run(file: Path, flags: SimulateFlags) -> None:
         state = _played(scenario, day, log, flags)
     if flags.keep is not None:
         _make_folder(flags.keep)
-        kept_log.save(log, day.topics, day.settings(), flags.keep)
+        kept_log.save(log, day.topics, day.settings() | _given(flags), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
     _print(state, scenario, as_json=flags.as_json)
+
+
+def _given(flags: SimulateFlags) -> dict[str, str]:
+    """The settings of the command line, by name."""
+    return {name: value for name, _, value in (item.partition("=") for item in flags.given)}
 
 
 def _make_folder(folder: Path) -> None:
@@ -73,8 +78,7 @@ def _make_folder(folder: Path) -> None:
 
 def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) -> DayState:
     context = LogContext.of(log, day.topics, day.cluster)
-    given = (item.partition("=") for item in flags.given)
-    values = {name: str(value) for name, value in scenario.settings.items()} | {name: value for name, _, value in given}
+    values = {name: str(value) for name, value in scenario.settings.items()} | _given(flags)
     settings = load(flags=values | {"topics.partitions": "1"}).settings
     OperatorLog(context).publish(
         ControlChanged(START, day.cluster, Mode.APPLY, reason="the scenario acts", budget=Fraction(scenario.budget)),

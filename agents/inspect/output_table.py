@@ -52,6 +52,8 @@ def _columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 
 def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     names = _columns(rows, columns)
+    if not names:
+        return
     cells = [[name.upper() for name in names], *([_text(row.get(name)) for name in names] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
     for line in cells:
@@ -60,6 +62,8 @@ def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
 
 def _markdown(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
     names = _columns(rows, columns)
+    if not names:
+        return
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
     for row in rows:

@@ -93,6 +93,21 @@ def test_without_a_stretch_other_rules_decide_the_whole_log_again(
     assert found["ticks"] > 19
 
 
+def test_rules_that_the_log_has_from_its_beginning_on_stay_but_for_what_is_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = (Path(__file__).parents[3] / "docs/scenarios/storm.yaml").read_text().replace("length: 1h", "length: 20m")
+    (tmp_path / "storm.yaml").write_text(scenario)
+    assert cli.run(["simulate", str(tmp_path / "storm.yaml"), "--keep", str(tmp_path)]) == 0
+    found = {}
+    for rule in ("updates.lifetime=601", "updates.lifetime=43200"):
+        capsys.readouterr()
+        assert cli.run(["replay", "--log", str(tmp_path / "log.jsonl"), "-o", "json", "--set", rule]) == 0
+        found[rule] = json.loads(capsys.readouterr().out)["counts"]["evictions planned"]
+    assert found["updates.lifetime=601"]["other"] == found["updates.lifetime=601"]["recorded"] > 8
+    assert 0 < found["updates.lifetime=43200"]["other"] < found["updates.lifetime=43200"]["recorded"]
+
+
 def test_a_verification_takes_the_settings_of_stages_for_what_they_are(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["replay", "--verify", "--log", str(log), "--set", "updates.min_replicas=100"]) == 0
     assert "as published" in capsys.readouterr().out
