@@ -100,11 +100,11 @@ def test_rules_that_the_log_has_from_its_beginning_on_stay_but_for_what_is_other
     (tmp_path / "storm.yaml").write_text(scenario)
     assert cli.run(["simulate", str(tmp_path / "storm.yaml"), "--keep", str(tmp_path)]) == 0
     found = {}
-    for rule in ("updates.lifetime=601", "updates.lifetime=43200"):
+    for rule in ("updates.cool_down=601", "updates.lifetime=43200"):
         capsys.readouterr()
         assert cli.run(["replay", "--log", str(tmp_path / "log.jsonl"), "-o", "json", "--set", rule]) == 0
         found[rule] = json.loads(capsys.readouterr().out)["counts"]["evictions planned"]
-    assert found["updates.lifetime=601"]["other"] == found["updates.lifetime=601"]["recorded"] > 8
+    assert found["updates.cool_down=601"]["other"] == found["updates.cool_down=601"]["recorded"] > 8
     assert 0 < found["updates.lifetime=43200"]["other"] < found["updates.lifetime=43200"]["recorded"]
 
 
