@@ -136,7 +136,7 @@ class Score:
         over = np.fmax(highest, reached) > wall
         fresh = over & (self.containers["over"][rows] == 0.0)
         self.containers["over"][rows] = over
-        if not over.any() and np.isnan(reached).all():
+        if not np.count_nonzero(over) and np.isnan(reached).all():
             return [], event
         self.kills.would_be += int(fresh.sum())
         self._note("would_be", rows[fresh])
@@ -216,7 +216,7 @@ class Score:
         over = highest > np.where(np.isnan(limit), request, limit)
         fresh = over & (self.containers["own_over"][rows] == 0.0)
         self.containers["own_over"][rows] = over
-        if fresh.any():
+        if np.count_nonzero(fresh):
             before = fresh & np.isnan(self.containers["memory"][rows])
             self.kills.own_crossings += int(fresh.sum())
             self.kills.crossings_before += int(before.sum())

@@ -52,7 +52,7 @@ class SparseRows:
         """Where in the pool the numbers at `places` of these rows are; room is made where there is none."""
         within = places - self._base[rows]
         outside = (within < 0) | (within >= self._room[rows])
-        if outside.any():
+        if np.count_nonzero(outside):
             if self._unused > _MOST_UNUSED * self._end:
                 self._compact()
                 return self.cells(rows, places)

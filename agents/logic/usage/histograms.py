@@ -90,7 +90,7 @@ class Histograms:
     def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float, *, apart: bool = False) -> None:
         """Add one sample to each row, in order. `apart`: no row stands twice, which numpy adds sooner."""
         far = self._far(rows, at)
-        if far.any():
+        if np.count_nonzero(far):  # several times as fast as any()
             if not apart and isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
                 for part in now:
                     self.add(rows[part], values[part], weight, at[part])
@@ -211,7 +211,7 @@ class Histograms:
 
     def _catch_up(self, rows: Indices, at: Floats | float, far: NDArray[np.bool_]) -> None:
         """Give rows a new reference where `at` is far beyond the old one: the half life nearest to `at`, half up."""
-        if not far.any():
+        if not np.count_nonzero(far):
             return
         late, first = np.unique(rows[far], return_index=True)
         when = np.broadcast_to(at, rows.shape)[far][first]
@@ -235,7 +235,7 @@ class Histograms:
             (self.low, buckets < self.low[rows], np.minimum),
             (self.high, buckets > self.high[rows], np.maximum),
         ):
-            if beyond.any():
+            if np.count_nonzero(beyond):
                 heavy = beyond & (weights >= self.scale.epsilon)
                 move.at(end, rows[heavy], buckets[heavy].astype(np.int16))
 
@@ -278,14 +278,16 @@ def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
 def _reached(block: Floats, wanted: Sequence[Floats]) -> list[NDArray[np.integer]]:
     """For each array of sums wanted, one for each line: how many numbers come before the running sum is as high.
 
-    A sum that is never reached comes after all of them. Many lines are added column by column, a whole column in one call.
+    A sum that is never reached comes with the last of them. Many lines are added column by column, a whole column in one call.
     """
     if len(block) < _MANY or block.shape[1] > _MOST_COUNTED:
         sums = np.cumsum(block, axis=1, out=block)
-        return [np.count_nonzero(sums < want[:, None], axis=1) for want in wanted]
+        sums[:, -1] = np.inf
+        return [(sums >= want[:, None]).argmax(axis=1) for want in wanted]
     columns = np.ascontiguousarray(block.T)
     for before, column in pairwise(columns):
         np.add(before, column, out=column)
+    columns[-1] = np.inf
     lower = ((columns < want).view(np.uint8) for want in wanted)
     return [np.add.reduce(below, axis=0, dtype=np.uint8) for below in lower]
 

@@ -27,7 +27,7 @@ class KnownPercentiles:
         again = self._of.changed[rows]
         for before, share in zip(self._shares, shares.T, strict=True):
             again |= before[rows] != share
-        if again.any():
+        if np.count_nonzero(again):
             stale, wanted = rows[again], list(shares[again].T)
             for kept, now in ((self._found, self._of.percentiles(stale, wanted)), (self._shares, wanted)):
                 for column, values in zip(kept, now, strict=True):

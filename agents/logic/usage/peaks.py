@@ -47,7 +47,7 @@ class MemoryPeaks:
         old = np.maximum(self.containers.floats("peak")[rows], self.containers.floats("killed")[rows])
         opens = at >= end[rows]
         news = opens | ((old != 0.0) & (used > old))
-        if not news.any():
+        if not np.count_nonzero(news):
             return
         rows, aggregates, used, old, opens, at = rows[news], aggregates[news], used[news], old[news], opens[news], at[news]
         opened = rows[opens]
@@ -61,7 +61,7 @@ class MemoryPeaks:
 
     def _count(self, aggregates: Indices, old: Floats, used: Floats, at: Floats, *, apart: bool) -> None:
         """Replace `old` (0: nothing) by `used`, one sample after the other within an aggregate."""
-        if not old.any() and (at == at[0]).all():
+        if not np.count_nonzero(old) and (at == at[0]).all():
             self.memory.add(aggregates, used, WEIGHT, at, apart=apart)
             return
         for now in (np.arange(len(aggregates)),) if apart else layers(aggregates):
