@@ -293,7 +293,8 @@ class ContainerIndex:
         else:
             member = len(self.names)
             self.names.append(key)
-            self._fit()
+            if member == len(self.numbers["rule"]):
+                self._fit()
         self.numbers["single"][member] = -1
         found = self._announced.find(key)
         self.numbers["announced"][member] = -1 if found is None else found
