@@ -8,11 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import faust
 from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
+from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
@@ -96,6 +98,14 @@ class SkippedTableRecovery(Recovery):
         """Pretend that every changelog is empty."""
         destination.clear()
         destination.update(dict.fromkeys(tps, -1))
+
+
+class ReadyTableManager(TableManager):
+    """Faust's tables without the second that it waits for tables to be made: ours are there before the app starts."""
+
+    async def sleep(self, _seconds: timedelta | float | str) -> None:
+        """Let others run once."""
+        await super().sleep(0.0)
 
 
 class RecordsMessage(ConsumerMessage):

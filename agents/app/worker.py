@@ -17,7 +17,7 @@ from agents import rules_in_log
 from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
-from agents.app.faust_consumer import FaustConsumer, QuickConsumer, skip_table_recovery
+from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
 from agents.app.partition_recovery import Recovery
 from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
@@ -37,6 +37,7 @@ _LOG = structlog.get_logger("ullage", component="worker")
 
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
+    "TableManager": ReadyTableManager,
     "web_enabled": False,
     "topic_disable_leader": True,
     "recovery_consistency_check": False,  # it would end the worker for each changelog that has lost its beginning

@@ -48,7 +48,6 @@ class Codec:
         self._decoders: dict[str, Callable[[bytes], Event]] = {}
         self._kinds_found: dict[tuple[str, bytes | None], tuple[Kind, int]] = {}
         self._last_written: tuple[Event | None, bytes] = (None, b"")
-        self._last_cause: tuple[Sequence[Place], bytes] = ((), b"")
 
     def encode(  # noqa: PLR0913  # all by keyword; a record has that many parts
         self, event: Event, *, topic: str, key: str, partition: int, source: str, cause: Sequence[Place] = ()
@@ -72,7 +71,7 @@ class Codec:
             ("ce_time", time_bytes(event.at)),
         )
         if cause:
-            headers = (*headers, ("cause", self._cause(cause)))
+            headers = (*headers, ("cause", cause_bytes(tuple(cause))))
         return NewRecord(self._topics.wire(topic), partition, key.encode(), value, headers)
 
     def _value(self, event: Event) -> bytes:
@@ -80,12 +79,6 @@ class Codec:
         if event is not self._last_written[0]:
             self._last_written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _to_json(event)
         return self._last_written[1]
-
-    def _cause(self, cause: Sequence[Place]) -> bytes:
-        """The `cause` header; written once for the topics of one event."""
-        if cause is not self._last_cause[0]:
-            self._last_cause = cause, cause_bytes(tuple(cause))
-        return self._last_cause[1]
 
     def encode_for_all(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
         """The records of an event that every partition needs, one copy for each. Raises what `encode` raises."""

@@ -81,9 +81,9 @@ def _checkpoint(event: CheckpointSeen) -> Iterator[str]:
 @lru_cache(maxsize=2048)
 def _odd_keys(workloads: tuple[str, ...]) -> tuple[str, ...]:
     """The first of these that is no workload key. Scrapes repeat their names, so the answer is kept."""
-    for place, key in enumerate(workloads):
-        for reason in bounds.workload_key(f"workloads[{place}]", key):
-            return (reason,)
+    for key in dict.fromkeys(workloads):
+        if next(bounds.workload_key("", key), None) is not None:
+            return tuple(bounds.workload_key(f"workloads[{workloads.index(key)}]", key))
     return ()
 
 

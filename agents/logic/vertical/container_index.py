@@ -66,6 +66,19 @@ class MemberSelection:
         return [self.names[member][0] for member in self.first[numbers].tolist()]
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """By what the containers of one name are judged under one policy: numbers as `_NUMBERS` has them, and how usage is folded.
+
+    It holds the policy, so that its identity stays its own.
+    """
+
+    held: PolicyRecord | None
+    rule: int
+    policy: int
+    folding: FoldingRules
+
+
 class ContainerIndex:
     """Aggregates (workload, container, labels) by workload and container, with what is known of each member."""
 
@@ -182,15 +195,17 @@ class ContainerIndex:
         self.version += 1
         self._fit()
         ruled: list[tuple[int, FoldingRules]] = []
+        judged: dict[tuple[int, str], _Judged] = {}
         for workload in workloads:
             held = self._policies.of(workload)
             parts = self._parts_of(workload, held)
             members = dict(self.containers(workload))
             for container, rows in parts.items():
-                member = members[container]
-                self._rule(member, held, container, rows)
-                how = folding(held, container, self._settings)
-                ruled += [(each, how) for each in rows]
+                by = judged.get((id(held), container))
+                if by is None:
+                    by = judged[id(held), container] = self._judged(held, container)
+                self._rule(members[container], by, rows)
+                ruled += [(each, by.folding) for each in rows]
             self._share(workload)
         self._fold_by(ruled)
         if self._lines.crowded(len(self.names)):
@@ -210,15 +225,19 @@ class ContainerIndex:
                 rows.append(found)
         return parts
 
-    def _rule(self, member: int, held: PolicyRecord | None, container: str, rows: list[int]) -> None:
+    def _judged(self, held: PolicyRecord | None, container: str) -> "_Judged":
         numbers = row(held, container, self._settings)
-        self.numbers["rule"][member] = self._lines.place(numbers)
+        identity = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
+        how = folding(held, container, self._settings)
+        return _Judged(held, self._lines.place(numbers), zlib.crc32(identity.encode()), how)
+
+    def _rule(self, member: int, by: "_Judged", rows: list[int]) -> None:
+        self.numbers["rule"][member] = by.rule
+        self.numbers["policy"][member] = by.policy
         self.numbers["single"][member] = rows[0] if len(rows) == 1 else -1
         self._several.pop(member, None)
         if len(rows) > 1:
             self._several[member] = tuple(rows)
-        identity = f"{held.policy.target}\n{held.policy.version}\n{numbers}" if held else ""
-        self.numbers["policy"][member] = zlib.crc32(identity.encode())
 
     def _share(self, workload: str) -> None:
         """Count who shares the pod's minimum: all members of which something may be recommended."""
@@ -274,7 +293,8 @@ class ContainerIndex:
         else:
             member = len(self.names)
             self.names.append(key)
-            self._fit()
+            if member == len(self.numbers["rule"]):
+                self._fit()
         self.numbers["single"][member] = -1
         found = self._announced.find(key)
         self.numbers["announced"][member] = -1 if found is None else found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isnan
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
 
 NAME = "recommender"
+
+A = TypeVar("A", Cores, Bytes)
 
 _SCALES = np.array([MILLI if name.endswith("cpu") else 1.0 for name in AMOUNTS])
 
@@ -244,7 +247,7 @@ class Numbers:
     def container(self, place: int, name: str) -> ContainerRecommendation:
         """The four amounts of a container: lower, target, upper and uncapped target."""
         cores, memory = self._amounts
-        return ContainerRecommendation(name, *map(_amounts, cores[place], memory[place]))
+        return ContainerRecommendation(name, *map(Amounts, cores[place], memory[place]))
 
     def reasons(self, place: int) -> dict[str, object]:
         """The numbers under the amounts of a container.
@@ -283,11 +286,12 @@ class Numbers:
         return {"node": {"node": room.name, "cpu": room.cpu, "memory": room.memory, "cut": cut, "place": str(room.place)}}
 
     @cached_property
-    def _amounts(self) -> tuple[list[list[float]], list[list[float]]]:
+    def _amounts(self) -> "tuple[list[list[Cores | None]], list[list[Bytes | None]]]":
         """Cores and bytes of each container: lower, target, upper, uncapped."""
         amounts, uncapped = self._done.amounts[self._places], self._done.uncapped[self._places]
         cores = np.column_stack([amounts[:, :3], uncapped[:, 0]]) / MILLI
-        return cores.tolist(), np.column_stack([amounts[:, 3:], uncapped[:, 1]]).tolist()
+        memory = np.column_stack([amounts[:, 3:], uncapped[:, 1]])
+        return _known(cores, Cores), _known(memory, lambda found: Bytes(int(found)))
 
     @cached_property
     def _columns(self) -> "_Columns":
@@ -335,8 +339,9 @@ def _resource(columns: _ResourceColumns, place: int) -> dict[str, object]:
     }
 
 
-def _amounts(cores: float, memory: float) -> Amounts:
-    return Amounts(None if isnan(cores) else Cores(cores), None if isnan(memory) else Bytes(int(memory)))
+def _known(amounts: Floats, unit: Callable[[float], A]) -> list[list[A | None]]:
+    """The amounts as plain values of their unit, row by row; None for those that are unknown."""
+    return [[None if isnan(found) else unit(found) for found in row] for row in amounts.tolist()]
 
 
 @lru_cache(maxsize=4096)
