@@ -19,6 +19,7 @@ from tests.bench import (
     hostile_nodes,
     hostile_tenant,
     measure,
+    node_reaction,
     node_scaling,
     present,
     reading,
@@ -135,6 +136,7 @@ async def main(only: int | None, profile: str | None) -> Results:
                     site.workers[-1].stop(30)
                 await site.close()
         if not profile and only is None:
+            node_reaction.measure(partial(put, results), broker.bootstrap)
             present.measure(partial(put, results), broker.bootstrap)
             reading.measure(partial(put, results), broker.bootstrap)
             recorded.measure(partial(put, results))

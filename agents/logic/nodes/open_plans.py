@@ -22,9 +22,11 @@ def acting(state: ScalerState, cluster: str) -> bool:
 def is_new(state: ScalerState, cluster: str, key: str, said: SaidLast, about: str = "") -> bool:
     """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last.
 
-    `about`: what the last one is remembered by, where it is not the plan's key.
+    `about`: what the last one is remembered by, where it is not the plan's key. A group whose growth was carried out may grow
+    again before its source has seen that: it counts as being as large as that plan made it.
     """
-    if key in state.plans:
+    plan = state.plans.get(key)
+    if plan is not None and not (plan.done and key.split("/", 2)[1] == "group"):
         return False
     fresh = acting(state, cluster) or state.said.get(about or key) != said
     if fresh:

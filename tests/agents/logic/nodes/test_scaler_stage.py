@@ -83,6 +83,24 @@ def test_a_group_that_has_its_size_before_its_consumer_says_so_may_grow_again() 
     assert run.grown == [("a", 0, 1), ("a", 1, 2)]
 
 
+def test_pods_that_come_after_growth_was_carried_out_do_not_wait_for_the_source_to_see_it() -> None:
+    run = ScalerRun(group(), shape())
+    run.step(*waiting(4))
+    run.run(2.0)
+    run.step(*waiting(8))
+    run.run(2.0)
+    assert run.grown == [("a", 0, 1)]
+    run.answer(run.of(ScaleUpPlanned)[0], Result.DONE)
+    run.step(*[pod(f"more-{number}") for number in range(4)])
+    run.run(2.0)
+    assert run.grown == [("a", 0, 1), ("a", 1, 3)]
+    run.answer(run.of(ScaleUpPlanned)[1], Result.DONE)
+    run.run(20.0)
+    run.step(group(desired=3))
+    run.run(20.0)
+    assert run.grown == [("a", 0, 1), ("a", 1, 3)]
+
+
 def test_in_shadow_a_plan_is_said_once_however_often_it_would_be_made() -> None:
     run = ScalerRun(group(), shape(), mode=Mode.SHADOW)
     run.step(*waiting(4))
