@@ -48,7 +48,7 @@ SETTINGS: dict[str, Any] = {
     "broker_heartbeat_interval": 1.0,
     "broker_commit_interval": 3600.0,  # nothing to commit: offsets are set from the marks
     "broker_commit_livelock_soft_timeout": 1e9,
-    "stream_buffer_maxsize": 32,  # counts messages, and one has as many bytes as `BUNDLE_BYTES` says, or one record that has more
+    "stream_buffer_maxsize": 32,  # counts messages, and one has 128 KiB of records, or one record that has more
     "stream_wait_empty": False,
     "stream_recovery_delay": 0.0,
     "table_standby_replicas": 0,
