@@ -181,7 +181,7 @@ class ScalerState:
                 key = f"{event.cluster}/{event.group}"
                 known = self.groups.get(key)
                 self.groups.upsert(key, KnownGroup(event, recorded.place))
-                if known is None or replace(event, at=known.fact.at) != known.fact:
+                if known is None or self._is_news(event, known.fact):
                     self.call(event.cluster, now)
                 self._settle(event)
             case NodeGroupGone() as event:
@@ -201,6 +201,12 @@ class ScalerState:
                 self.call(event.cluster, now)
             case _:
                 pass
+
+    def _is_news(self, event: NodeGroupSeen, known: NodeGroupSeen) -> bool:
+        """Whether a group is other than it was, but for the size that a plan of ours asked for: no waiting pod waited for that."""
+        plan = self.plans.get(f"{event.cluster}/group/{event.group}")
+        size = known.desired if plan is not None and event.desired == plan.after else event.desired
+        return replace(event, at=known.at, desired=size) != known
 
     def _not_coming(self, cluster: str, group: str, why: str) -> None:
         """No node comes for the nodes that a group grew for, as far as none came yet."""

@@ -101,6 +101,23 @@ def test_pods_that_come_after_growth_was_carried_out_do_not_wait_for_the_source_
     assert run.grown == [("a", 0, 1), ("a", 1, 3)]
 
 
+@pytest.mark.parametrize(("changed", "ticks"), [({}, 2), ({"most": 9}, 3)], ids=["as planned", "by somebody else"])
+def test_the_size_that_a_plan_asked_for_is_no_news_that_pods_wait_for(changed: dict[str, int], ticks: int) -> None:
+    run = ScalerRun(group(), shape(), settings={"interval": 1000.0})
+    run.step(*waiting(4))
+    run.run(2.0)
+    run.answer(run.of(ScaleUpPlanned)[0], Result.DONE)
+    run.run(3.0)
+    run.step(*[pod(f"more-{number}") for number in range(4)])
+    run.step(group(desired=1, **changed))
+    assert run.grown == [("a", 0, 1)]
+    for _ in range(ticks - 2):
+        run.step()
+        assert run.grown == [("a", 0, 1)]
+    run.step()
+    assert run.grown == [("a", 0, 1), ("a", 1, 2)]
+
+
 def test_in_shadow_a_plan_is_said_once_however_often_it_would_be_made() -> None:
     run = ScalerRun(group(), shape(), mode=Mode.SHADOW)
     run.step(*waiting(4))
