@@ -239,7 +239,7 @@ def samples(pods: Sequence[ScaledPod], reading: WorkloadReading | None, metric: 
 
 
 def _used(pod: PodReading, metric: HpaMetric) -> int | None:
-    """In milli-units, each container's rounded up as Kubernetes does before it adds them; None unless all that count were seen."""
+    """In milli-units, each container rounded up before they are added; None unless every container that counts was seen."""
     found = [each.of(metric.name) for each in pod.containers if not metric.container or each.name == metric.container]
     known = [value for value in found if value is not None]
     return min(sum(map(milli, known)), MOST_MILLI) if known and len(known) == len(found) else None
@@ -270,4 +270,5 @@ def share(pods: Sequence[ScaledPod], metric: HpaMetric) -> int | str:
     asked = requested(taking, metric)
     if isinstance(asked, str):
         return asked
-    return sum(asked.tolist()) * (metric.utilization or 0) // (100 * len(taking))
+    total: int = sum(asked.tolist())
+    return total * (metric.utilization or 0) // (100 * len(taking))

@@ -37,7 +37,7 @@ def test_amounts_that_came_as_whole_numbers_are_dumped_alike_before_and_after_a_
 
 def used(*cores: float) -> int:
     """Milli-cores of a pod whose containers use these."""
-    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, True, 0.0, 0.0, ())
+    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=True, changed=0.0, started=0.0, requests=())
     containers = tuple(ContainerAmounts(f"c{n}", each, None) for n, each in enumerate(cores))
     reading = WorkloadReading(0.0, 60.0, (PodReading("web-1", containers),))
     return int(pod_usage.samples([pod], reading, HpaMetric("Resource", "cpu", utilization=50), since=0.0).values[0])
@@ -56,7 +56,7 @@ def test_a_text_of_milli_units_is_that_many(amount: int) -> None:
 
 def test_the_largest_amounts_that_are_taken_in_are_held_at_the_most_that_kubernetes_counts() -> None:
     most = ContainerAmounts("app", 1.0, 1e16)
-    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, True, 0.0, 0.0, (most, most))
+    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=True, changed=0.0, started=0.0, requests=(most, most))
     metric = HpaMetric("Resource", "memory", utilization=50)
     reading = WorkloadReading(0.0, 60.0, (PodReading("web-1", (most,)),))
     assert pod_usage.samples([pod], reading, metric, since=0.0).values.tolist() == [MOST_MILLI]
