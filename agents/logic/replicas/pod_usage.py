@@ -10,6 +10,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.replicas.hpa_metrics import HpaMetric
 from agents.logic.replicas.hpa_pods import (
+    MOST_MILLI,
     NOT_STARTED,
     ContainerRequest,
     HpaPodPhase,
@@ -18,6 +19,7 @@ from agents.logic.replicas.hpa_pods import (
     Milli,
     PodRequest,
     ReadyCondition,
+    milli,
     requests,
 )
 from schemas import times
@@ -229,18 +231,18 @@ def samples(pods: Sequence[ScaledPod], reading: WorkloadReading | None, metric: 
     at, window = (0.0, 0.0) if fresh is None else (fresh.at, fresh.window)
     return MetricSamples(
         known=np.array([value is not None for value in values], np.bool_),
-        values=np.array([0 if value is None else math.ceil(value * _MILLI) for value in values], np.int64),
+        values=np.array([value or 0 for value in values], np.int64),
         at=np.full(len(pods), at),
         window=np.full(len(pods), window),
         cpu=metric.name == "cpu",
     )
 
 
-def _used(pod: PodReading, metric: HpaMetric) -> float | None:
-    """None unless every container that counts was seen."""
+def _used(pod: PodReading, metric: HpaMetric) -> int | None:
+    """In milli-units, each container rounded up before they are added; None unless every container that counts was seen."""
     found = [each.of(metric.name) for each in pod.containers if not metric.container or each.name == metric.container]
     known = [value for value in found if value is not None]
-    return math.fsum(known) if known and len(known) == len(found) else None
+    return min(sum(map(milli, known)), MOST_MILLI) if known and len(known) == len(found) else None
 
 
 def requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
@@ -268,4 +270,5 @@ def share(pods: Sequence[ScaledPod], metric: HpaMetric) -> int | str:
     asked = requested(taking, metric)
     if isinstance(asked, str):
         return asked
-    return int(asked.sum()) * (metric.utilization or 0) // (100 * len(taking))
+    total: int = sum(asked.tolist())
+    return total * (metric.utilization or 0) // (100 * len(taking))

@@ -1,6 +1,5 @@
 """One pass over a workload that an EHPA scales: what metrics, their forecasts and the crons propose, and what follows."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,7 +10,7 @@ from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehp
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_algorithm import Answer, HpaBounds, HpaDecision, HpaMemory
 from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
-from agents.logic.replicas.hpa_pods import ReadinessDelays
+from agents.logic.replicas.hpa_pods import ReadinessDelays, milli
 from agents.logic.replicas.pod_usage import ScaledPod, WorkloadReading
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
@@ -122,7 +121,7 @@ def _readings(metrics: Sequence[HpaMetric], situation: ScalingSituation, setting
 
 
 def _milli(value: float) -> int:
-    return max(0, math.ceil(value * _MILLI))
+    return max(0, milli(value))
 
 
 def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> list[_Asked]:

@@ -8,11 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.logic.replicas.hpa_pods import Flags, HpaPods, MetricSamples, Milli, PodGroups, ReadinessDelays, group
+from agents.logic.replicas.hpa_pods import MOST_MILLI, Flags, HpaPods, MetricSamples, Milli, PodGroups, ReadinessDelays, group
 
 _MOST, _LEAST = 2**31 - 1, -(2**31)
-MOST_MILLI = 2**63 - 1
-"""The largest amount Kubernetes can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def by_utilization(
     proposal = ReplicaProposal(scene.current, _quotient(used, ready), percent)
     if missing or (ignored and ratio > 1.0):
         if missing and ratio < 1.0:
-            used += _total(requests * max(100, target) // 100, groups.missing)
+            used += sum(each * max(100, target) // 100 for each in requests[groups.missing].tolist())
         if missing and ratio != 1.0:
             asked += _total(requests, groups.missing)
         if ratio > 1.0:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS
+from agents.logic.replicas.hpa_pods import milli
 from agents.logic.replicas.replica_proposals import MetricError
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
@@ -123,7 +124,7 @@ def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int |
     highest = _highest(found, now, forecast.window)
     if highest is None:
         return MetricError(f"the forecast of '{identifier}' is outdated: it says nothing for the next {forecast.window:g} s")
-    return max(0, math.ceil(round(highest * 1000, 6)))
+    return max(0, milli(highest))
 
 
 def _highest(metric: MetricForecast, now: float, window: Seconds) -> float | None:

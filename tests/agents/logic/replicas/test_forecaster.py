@@ -18,6 +18,7 @@ from schemas.policies.scaling import (
     AlgorithmOptions,
     CronTrigger,
     HistogramOptions,
+    MetricTarget,
     PercentileOptions,
     PredictionOptions,
     ScaleStrategy,
@@ -122,6 +123,17 @@ def test_a_metric_of_a_query_is_planned_by_its_newest_value() -> None:
     decided = scene.run(NOW, 30, policy, *pods(NOW, 3), scale(NOW, 3), loads)
     assert forecasts(decided) == []
     assert [plan.replicas for plan in plans(decided)] == [6]  # max(2 * 3, 4), for 62 of 10 each would be 7
+
+
+def test_a_load_of_so_many_milli_units_is_planned_as_an_hpa_that_reads_it_would() -> None:
+    scene = ForecasterScene()
+    query = "sum(rate)"
+    target = MetricTarget("AverageValue", average_value="223m")  # 2.007 is 9 times that; 2008 milli-units would take 10
+    annotations = {"metric-query.autoscaling.crane.io/pods.http_requests": query}
+    policy = ehpa(metrics=(replace(RATE, target=target),), prediction=None, annotations=annotations)
+    loads = LoadScraped(NOW, "prod", (CART.key,), (series_id("pods.http_requests", query),), (2.007,))
+    decided = scene.run(NOW, 30, policy, *pods(NOW, 5), scale(NOW, 5), loads)
+    assert [plan.replicas for plan in plans(decided)] == [9]
 
 
 def test_crons_raise_the_count_and_an_unreadable_one_is_an_error_of_its_metric() -> None:

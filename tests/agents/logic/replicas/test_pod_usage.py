@@ -3,7 +3,12 @@
 from datetime import UTC, datetime
 from typing import cast
 
-from agents.logic.replicas.pod_usage import ScaledPodUsage
+import pytest
+
+from agents.logic.replicas import pod_usage
+from agents.logic.replicas.hpa_metrics import HpaMetric
+from agents.logic.replicas.hpa_pods import MOST_MILLI, milli
+from agents.logic.replicas.pod_usage import ContainerAmounts, PodReading, ScaledPod, ScaledPodUsage, WorkloadReading
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
@@ -28,3 +33,34 @@ def test_amounts_that_came_as_whole_numbers_are_dumped_alike_before_and_after_a_
     before = usage.pods.dump(chunk)
     usage.pods.load(chunk, before)
     assert usage.pods.dump(chunk) == before
+
+
+def used(*cores: float) -> int:
+    """Milli-cores of a pod whose containers use these."""
+    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=True, changed=0.0, started=0.0, requests=())
+    containers = tuple(ContainerAmounts(f"c{n}", each, None) for n, each in enumerate(cores))
+    reading = WorkloadReading(0.0, 60.0, (PodReading("web-1", containers),))
+    return int(pod_usage.samples([pod], reading, HpaMetric("Resource", "cpu", utilization=50), since=0.0).values[0])
+
+
+def test_what_containers_use_is_added_in_whole_milli_cores_as_kubernetes_adds_it() -> None:
+    assert used(0.1, 0.2) == 300  # as floats a little more
+    assert used(2.007) == 2007
+    assert used(0.1004, 0.1004) == 202  # each is rounded up by itself
+
+
+@pytest.mark.parametrize("amount", [7, 70, 2007, 2011, 2047, 8_029])
+def test_a_text_of_milli_units_is_that_many(amount: int) -> None:
+    assert milli(float(f"{amount // 1000}.{amount % 1000:03}")) == amount
+
+
+def test_the_largest_amounts_that_are_taken_in_are_held_at_the_most_that_kubernetes_counts() -> None:
+    most = ContainerAmounts("app", 1.0, 1e16)
+    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=True, changed=0.0, started=0.0, requests=(most, most))
+    metric = HpaMetric("Resource", "memory", utilization=50)
+    reading = WorkloadReading(0.0, 60.0, (PodReading("web-1", (most,)),))
+    assert pod_usage.samples([pod], reading, metric, since=0.0).values.tolist() == [MOST_MILLI]
+    asked = pod_usage.requested([pod, pod], metric)
+    assert not isinstance(asked, str)
+    assert asked.tolist() == [MOST_MILLI] * 2
+    assert pod_usage.share([pod, pod], metric) == MOST_MILLI // 2

@@ -90,3 +90,8 @@ def test_any_pods_get_a_proposal_within_32_bits_or_a_sentence(given_states: list
         replica_proposals.by_value(70, columns, target=target, scene=scene),
     ):
         assert isinstance(found, MetricError) or -(2**31) <= found.replicas < 2**31
+
+
+def test_a_missing_pod_with_the_largest_request_is_counted_busy_without_running_over() -> None:
+    given = [pod(10), pod(None, containers=[{"name": "c", "requests_milli": {"cpu": 2**62}}])]
+    assert by_utilization(given, 50).replicas == 2
