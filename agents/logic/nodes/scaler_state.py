@@ -203,7 +203,7 @@ class ScalerState:
                 pass
 
     def _is_news(self, event: NodeGroupSeen, known: NodeGroupSeen) -> bool:
-        """Whether a group is other than it was, but for the size that a plan of ours asked for, which no waiting pod waits for."""
+        """Whether a group is other than it was, but for a size that a plan of ours asked for: no waiting pod waits for that."""
         plan = self.plans.get(f"{event.cluster}/group/{event.group}")
         size = known.desired if plan is not None and event.desired == plan.after else event.desired
         return replace(event, at=known.at, desired=size) != known
