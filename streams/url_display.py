@@ -12,6 +12,7 @@ _IS_URL = re.compile(rf"\s*{_SCHEME}")
 _NEXT = rf"(?![\s,;'\"(\[<]\s*{_SCHEME})"
 _USER = re.compile(rf"(?<=://)(?:{_NEXT}[^\n])*@")
 _QUOTED_USER = re.compile(rf"(?<=://)(?:{_NEXT}[^\n'\"<>])*@")
+_WITHOUT_SCHEME = re.compile(r"^(\s*(?:[\w.]+=)?)\S*:\S*@(?!sha256:)")
 _PARAMETER = re.compile(r"([?&;#])([^=?&;#\s'\"<>]{1,200})=([^&#\s'\"<>]*)")
 _SECRET = re.compile(r"token|passw|passphrase|pwd|secret|key|sig|credential|auth|session|jwt", re.IGNORECASE)
 
@@ -19,8 +20,11 @@ _SECRET = re.compile(r"token|passw|passphrase|pwd|secret|key|sig|credential|auth
 def without_password(text: str) -> str:
     """The text without what stands before the last @ of each URL in it, and without secrets that a query names.
 
-    A text that is itself a URL is taken as that to its end; in a sentence quotes and line breaks end a URL.
+    A text that is itself a URL is taken as that to its end; in a sentence quotes and line breaks end a URL. A single word that
+    names a user and a password is taken as a URL whose scheme was forgotten; the digest of an image is none.
     """
+    if "@" in text and "://" not in text and len(text.split()) == 1:
+        text = _WITHOUT_SCHEME.sub(r"\1", text)
     user = _USER if _IS_URL.match(text) else _QUOTED_USER
     return _PARAMETER.sub(_shown, user.sub("", text)) if "://" in text or "=" in text else text
 

@@ -28,6 +28,11 @@ from streams.url_display import without_password
         ("https://h/x?%74oken=S&client%5Fsecret=T", "https://h/x?%74oken=(hidden)&client%5Fsecret=(hidden)"),
         ("https://h/x?password=", "https://h/x?password=(hidden)"),
         ("https://h:9090/x?match=up", "https://h:9090/x?match=up"),
+        ("u:SECRET@h:9090", "h:9090"),
+        ("//u:SECRET@h/x", "h/x"),
+        ("http:/u:SEC@RET@h/x", "h/x"),
+        ("prometheus.url=u:SEC=RET@h", "prometheus.url=h"),
+        ("nginx:1.27@sha256:0a1b", "nginx:1.27@sha256:0a1b"),
         ("a/path?with=out@address", "a/path?with=out@address"),
     ],
 )
