@@ -75,7 +75,9 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
         raise BadInput("; ".join(_sentences(error, merged, origins, hidden))) from None
     values = flat(_dump(settings)) | merged
     wrong = setting_bounds.reasons(settings)
-    if sentences := [_nonsense(name, f"'{values[name]}'", origins.get(name, DEFAULT), why) for name, why in wrong]:
+    if sentences := [
+        _nonsense(name, _quoted(name, values[name], hidden), origins.get(name, DEFAULT), why) for name, why in wrong
+    ]:
         raise BadInput("; ".join(sentences))
     return LoadedSettings(settings, origins, frozenset(hidden))
 
@@ -186,9 +188,9 @@ def _sentences(error: ValidationError, values: Values, origins: Mapping[str, str
         if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
             yield f"there is no setting '{name}' ({place}){_nearest(name)}"
         else:
-            value, why = f"'{without_password(str(values.get(name, problem['input'])))}'", problem["msg"]
-            if name in hidden or any(name in (secret, secret.rpartition(".")[0]) for secret in _secrets(Settings)):
-                value, why = _HIDDEN, "it must be text: put it in quotes" if problem["type"] == "string_type" else why
+            value, why = _quoted(name, values.get(name, problem["input"]), hidden), problem["msg"]
+            if value == _HIDDEN and problem["type"] == "string_type":
+                why = "it must be text: put it in quotes"
             yield _nonsense(name, value, place, why[0].lower() + why[1:])
 
 
@@ -207,6 +209,13 @@ def _secrets(group: type[BaseModel], before: str = "") -> Iterator[str]:
             yield from _secrets(kind, f"{before}{name}.")
         elif kind is SecretStr or SecretStr in get_args(kind):
             yield f"{before}{name}"
+
+
+def _quoted(name: str, value: object, hidden: set[str]) -> str:
+    """A value for a sentence: no secret, nor a group of settings that has one, and no password of a URL."""
+    if name in hidden or any(name in (secret, secret.rpartition(".")[0]) for secret in _secrets(Settings)):
+        return _HIDDEN
+    return f"'{without_password(str(value))}'"
 
 
 def _nonsense(name: str, value: str, place: str, why: str) -> str:

@@ -25,6 +25,7 @@ NEEDS = (
     " is no file",
     "does not exist",
     "cannot be read",
+    "cannot be opened",
     "there is no trace",
 )
 """What a command says that was understood, and lacks only the log, cluster or file of the reader."""

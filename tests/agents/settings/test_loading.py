@@ -134,3 +134,11 @@ def test_every_setting_is_described() -> None:
     assert set(described) == {name for name, _, _ in loading.load().shown()}
     assert not [name for name, text in described.items() if len(text) < 8]
     assert described["vertical.cpu_half_life"] == "Weight of a CPU sample halves in this time."
+
+
+@pytest.mark.parametrize("url", ["u:hunter22@h:9090", "ftp://u:hunter22@h:9090", "http://u:hunter22@h:bad"])
+def test_no_refusal_of_a_setting_shows_the_password_of_a_url(url: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        loading.load(flags={"prometheus.url": url})
+    assert "prometheus.url is '" in str(refused.value)
+    assert "hunter22" not in str(refused.value)

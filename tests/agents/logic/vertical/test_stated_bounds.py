@@ -1,5 +1,6 @@
 """The bounds of a workload as docs/security.md states them: 1,000 container names and 5,000 label sets, no more and no less."""
 
+from agents.engine.turn import Event
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import ContainerSeen
@@ -17,7 +18,7 @@ def test_a_workload_has_a_thousand_container_names_and_no_more() -> None:
 
 def test_a_workload_has_five_thousand_label_sets_and_no_more() -> None:
     stage = Recommender(VerticalSettings(), 0)
-    pods = [pod(f"p{n}", START, labels={"app": "api", "n": str(n)}) for n in range(5001)]
+    pods: list[Event] = [pod(f"p{n}", START, labels={"app": "api", "n": str(n)}) for n in range(5001)]
     stage.step(turn(START, policies=[vpa()], pod_changes=pods[:5000]))
     assert len(_label_sets(stage)) == 5000
     stage.step(turn(START + MINUTE, pod_changes=pods[5000:]))
