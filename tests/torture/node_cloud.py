@@ -116,7 +116,10 @@ class MotoCloud:
 
 
 class NodeCluster(SimulatedCluster):
-    """A simulated cluster on such a cloud. `lost` are pods that were on a node when it left."""
+    """A simulated cluster on such a cloud. `lost` are pods that were on a node when it left.
+
+    `least_ready`: by deployment the fewest pods that were ready at once, from when its budget was first met.
+    """
 
     def __init__(self, aws: RecordingAws, **more: Any) -> None:
         super().__init__(nodes=(), **more)
@@ -129,7 +132,8 @@ class NodeCluster(SimulatedCluster):
         with self.lock:
             for one in self.deployments:
                 ready = sum(pod.ready for pod in self.pods_by_name.values() if pod.deployment is one)
-                self.least_ready[one.name] = min(ready, self.least_ready.get(one.name, ready))
+                if ready >= one.keep or one.name in self.least_ready:  # a budget protects what has become ready once
+                    self.least_ready[one.name] = min(ready, self.least_ready.get(one.name, ready))
 
     def _lose(self, pod: Any) -> None:
         if pod.node is not None and pod.node not in self.nodes:

@@ -306,7 +306,7 @@ class NodeRun:
             self.aws.acts, plans, outcomes, groups, {name: self.aws.desired(name) for name in GROUPS},
             list(cloud.ended), {node.name: instance_of[node.name] for node in self.cluster.nodes},  # type: ignore[attr-defined]  # as above
             self.cluster.marked(), self.cluster.lost,
-            {one.name: (self.cluster.least_ready[one.name], one.keep) for one in self.cluster.deployments}, self.pauses,
+            {one.name: (self.cluster.least_ready.get(one.name, 0), one.keep) for one in self.cluster.deployments}, self.pauses,
         )  # fmt: skip
         figures, wrong = node_judge.judge(evidence)
         deaths = [line for process in (self.source, *self.consumers) for line in process.lines("died: ")]
