@@ -7,7 +7,6 @@ This is the only file that touches Faust's private names (`_commit`, `_recovery`
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -115,14 +114,7 @@ class RecordsMessage(ConsumerMessage):
     records: list[Record]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """Records that go through Faust as one message."""
-
-    records: list[Record]
-
-
-def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[_Bundle]:
+def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
     """The records of aiokafka in their order, so many together as `BUNDLE_BYTES` take, and at least one."""
     together: list[Record] = []
     held = 0
@@ -131,12 +123,12 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[_Bundle]:
         record = Record(came.topic, came.partition, came.offset, came.key, came.value, tuple(came.headers or ()), at)
         size = record.size
         if together and held + size > BUNDLE_BYTES:
-            yield _Bundle(together)
+            yield together
             together, held = [], 0
         together.append(record)
         held += size
     if together:
-        yield _Bundle(together)
+        yield together
 
 
 class QuickConsumerThread(AIOKafkaConsumerThread):
@@ -190,25 +182,26 @@ class QuickConsumer(Consumer):
     fast a worker catches up, and delay an OOM kill.
 
     What a fetch gave goes through Faust in few messages of many records: Faust works longer on a message than a stage does on a
-    tick, or on a decision that comes back. A message bears the name of one of its partitions. Nobody here relies on Faust's
+    tick, or on a decision that comes back. A message bears the name of one of its partitions, and does not go when that one is
+    paused meanwhile: others are in it, and a stage host passes over what it does not want. Nobody here relies on Faust's
     offsets, or on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
     """
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109  # Faust's signature
         """Faust's, with what came as bundles, under the first partition that gave something."""
         records, active = await super()._wait_next_records(timeout)
-        if records:
-            bundles: Any = list(bundled(self.scheduler.iterate(records)))
-            records = {next(iter(records)): bundles} if bundles else {}
-        return records, active
+        if not records:
+            return records, active
+        first = next(iter(records))
+        return {first: list(bundled(self.scheduler.iterate(records)))}, None if active is None else {*active, first}
 
     def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
         """The message of a bundle. Its offset is one that Faust does not take for a record that came before."""
-        offset, at = self._read_offset[tp] or 0, record.records[0].timestamp_ms / 1000
+        offset, at = self._read_offset[tp] or 0, record[0].timestamp_ms / 1000
         message = RecordsMessage(
             tp.topic, tp.partition, offset, at, 0, None, None, None, None, 0, 0, tp, generation_id=self.app.consumer_generation_id
         )
-        message.records = record.records
+        message.records = record
         return message
 
     async def wait_first(self, *waits: Any, timeout: Any = None) -> Any:  # noqa: ASYNC109  # Faust's signature

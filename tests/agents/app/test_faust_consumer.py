@@ -104,3 +104,21 @@ def test_what_a_fetch_gave_goes_through_faust_in_few_messages_in_the_order_of_ea
     assert [[(r.partition, r.offset) for r in m.records] for m in messages] == [[(0, 0)], [(1, 9)], [(0, 1), (0, 2), (0, 3)]]
     assert messages[0].records[0] == Record("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7)
     assert {(m.tp, m.offset, m.generation_id) for m in messages} == {(here, 12, 3)}, "Faust drops what is below its read offset"
+
+
+@pytest.mark.parametrize("paused", ["before", "meanwhile"])
+def test_a_pause_of_the_partition_whose_name_a_message_bears_takes_nothing_of_others_away(
+    paused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = TP("policies", 0), TP("policies", 1)
+    alive = {there} if paused == "before" else {here, there}
+    came = {here: [consumed(0, 1, 10)], there: [consumed(1, 9, 10)]}
+    monkeypatch.setattr(Consumer, "_wait_next_records", AsyncMock(return_value=(came, alive)))
+    consumer: Any = QuickConsumer.__new__(QuickConsumer)
+    consumer.scheduler = DefaultSchedulingStrategy()
+    records, active = asyncio.run(consumer._wait_next_records(1.0))
+    alive.discard(here)  # it is Faust's own set
+    assert [(tp, [record.partition for bundle in bundles for record in bundle]) for tp, bundles in records.items()] == [
+        (here, [0, 1])
+    ]
+    assert here in active
