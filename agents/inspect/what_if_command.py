@@ -98,7 +98,7 @@ def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) 
     budget: Fraction | None = None
     for item in given:
         group, _, name = item.partition("=")[0].partition(".")
-        if is_rule(item):
+        if group in _STAGES:
             changed.setdefault(_STAGES[group], {})[name] = asdict(getattr(settings, group))[name]
             budget = settings.updates.budget if f"{group}.{name}" == _BUDGET[0] else budget
     rules = OtherRules(changed, () if policy is None else policy_file.read(policy), budget)

@@ -19,7 +19,6 @@ from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
-from agents.processes.source_asg import connect_aws
 from agents.settings import cluster_factory, log_factory
 from agents.settings.tree import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
@@ -157,8 +156,7 @@ class ConsumerDied(UllageError):
 
 def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
-    if "asg" in names:
-        connect_aws(settings.aws)  # settings that cannot work are told before anything is waited for
+    aws = dependencies.aws(settings) if "asg" in names else None  # refuses settings before anything is waited for
     stop = threading.Event()
     topics = log_factory.topics(settings)
     ready = _Readiness()
@@ -178,8 +176,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
         if "evictor" in names and settings.evictor.needs_webhook:
             telemetry.reach.look_at(dependencies.WEBHOOK, admission(settings), server=False)
-        if "asg" in names:
-            telemetry.reach.look_at(dependencies.AWS, dependencies.aws(settings))
+        if aws is not None:
+            telemetry.reach.look_at(dependencies.AWS, aws)
             telemetry.reach.look_at(dependencies.RIGHTS_IN_CLUSTER, dependencies.rights(settings, "consumer asg"))
         consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
         ready.consumers = consumers

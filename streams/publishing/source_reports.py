@@ -55,11 +55,11 @@ def _scraped(context: LogContext) -> set[str]:
 
 def require_cluster(context: LogContext, cluster: str) -> None:
     """Raise BadInput for a cluster that no source has named, with the names there are. A log that names none accepts all."""
-    if cluster in _reported(context, _LATELY):
-        return
-    reported = _reported(context)
-    if cluster in reported:  # scrapes are large, and need no look then
-        return
+    reported = set[str]()
+    for most in (_LATELY, _REPORTS):
+        reported = _reported(context, most)
+        if cluster in reported:  # scrapes are large, and need no look then
+            return
     named = reported | _scraped(context)
     if named and cluster not in named:
         there_are = ", ".join(f"'{name}'" for name in sorted(named))
