@@ -1,7 +1,7 @@
 """What a worker needs of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
 
 This is the only file that touches Faust's private names (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
-`_wait_next_records`, `_to_message`, `_read_offset`), which is why Faust's version is pinned.
+`_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`), which is why Faust's version is pinned.
 """
 
 import asyncio
@@ -188,12 +188,13 @@ class QuickConsumer(Consumer):
     """
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109  # Faust's signature
-        """Faust's, with what came as bundles, under the first partition that gave something."""
+        """Faust's, with what came of active partitions as bundles, under the first of them."""
         records, active = await super()._wait_next_records(timeout)
-        if not records:
-            return records, active
-        first = next(iter(records))
-        return {first: list(bundled(self.scheduler.iterate(records)))}, None if active is None else {*active, first}
+        if active is not None:
+            active = active | self._buffered_partitions  # what Faust goes by; a copy, for its own follows each pause
+        came = {tp: each for tp, each in (records or {}).items() if active is None or tp in active}
+        first = next(iter(came), None)
+        return {} if first is None else {first: list(bundled(self.scheduler.iterate(came)))}, active
 
     def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
         """The message of a bundle. Its offset is one that Faust does not take for a record that came before."""

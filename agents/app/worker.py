@@ -171,7 +171,7 @@ def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
             events: AsyncIterable[Any] = ours.noack().events()
             async for event in events:
                 for came in event.message.records:
-                    hosts = readers[came.topic]
+                    hosts = readers.get(came.topic, ())  # none for a changelog, which Faust reads until it is paused
                     shared = SharedRecord(came) if len(hosts) > 1 else came
                     for host in hosts:
                         await host.handle(shared)
