@@ -73,6 +73,7 @@ LIFTS: Mapping[tuple[str, int], Lift] = {
     ("eviction-planned", 1): _pod_update_v1,
     ("node-details-changed", 1): _defaults,
     ("node-group-seen", 1): _defaults,
+    ("pod-changed", 1): _defaults,
     ("pod-shape-seen", 1): _defaults,
     ("requests-recommended", 1): _requests_recommended_v1,
     ("resize-planned", 1): _pod_update_v1,

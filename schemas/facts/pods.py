@@ -63,7 +63,8 @@ class PodChanged:
     `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none. `controller`: its direct
     controller as `kind/name`, such as a ReplicaSet; empty when it has none or nobody said. `observed`: the containers that
     admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost; `ready_since`:
-    since when such a pod is ready, None while it is not and for all other pods.
+    since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted, and may run
+    on for its grace period.
     """
 
     at: datetime
@@ -83,6 +84,7 @@ class PodChanged:
     observed: str | None = None
     boosted: tuple[BoostedContainer, ...] = ()
     ready_since: datetime | None = None
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         observed=pod.observed,
         boosted=pod.boosted,
         ready_since=pod.ready_since,
+        leaving=pod.leaving,
     )
 
 

@@ -62,11 +62,12 @@ class ScaledPod:
     changed: float
     started: float | None
     requests: tuple[ContainerAmounts, ...]
+    leaving: bool = False
 
     @property
     def counts(self) -> bool:
-        """Whether it takes load: it runs and is ready."""
-        return self.ready and self.phase is PodPhase.RUNNING
+        """Whether it takes load: it runs, is ready, and stays."""
+        return self.ready and self.phase is PodPhase.RUNNING and not self.leaving
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class ScaledPodUsage:
             changed = before.changed
         asked = tuple(ContainerAmounts(c.name, _float(c.requests.cpu), _float(c.requests.memory)) for c in event.containers)
         started = None if event.started is None else times.to_seconds(event.started)
-        new = ScaledPod(event.workload.key, event.pod.name, event.phase, ready, changed, started, asked)
+        new = ScaledPod(event.workload.key, event.pod.name, event.phase, ready, changed, started, asked, event.leaving)
         if new == before:
             return
         if before is not None and before.workload != new.workload:
@@ -213,10 +214,10 @@ def _known(value: float) -> float | None:
 
 
 def columns(pods: Sequence[ScaledPod]) -> HpaPods:
-    """Pods as the HPA's algorithm takes them. That one is being deleted is not in the log: it counts until it is gone."""
+    """Pods as the HPA's algorithm takes them."""
     return HpaPods(
         phase=np.array([_PHASES[pod.phase] for pod in pods], np.int8),
-        deleting=np.zeros(len(pods), np.bool_),
+        deleting=np.array([pod.leaving for pod in pods], np.bool_),
         ready=np.array([ReadyCondition.YES if pod.ready else ReadyCondition.NO for pod in pods], np.int8),
         changed=np.array([pod.changed for pod in pods], np.float64),
         started=np.array([NOT_STARTED if pod.started is None else pod.started for pod in pods], np.float64),

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord
 from agents.logic.updates import update_priority
-from agents.logic.updates.disruption import GroupReplica
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateReason
 from agents.logic.updates.update_settings import UpdateSettings
@@ -78,6 +77,8 @@ class Candidate:
             and mine.phase is its.phase
             and mine.resize is its.resize
             and mine.opted_out == its.opted_out
+            and mine.controller == its.controller
+            and (mine.node is None) == (its.node is None)
             and (mine.started == its.started or not one.settings.pod_warm_up)
             and self.left == other.left
             and one.unboosts == two.unboosts
@@ -157,7 +158,7 @@ def stuck(situation: PodSituation) -> bool:
     if resize is ResizeState.NONE:
         return situation.history.resize_failed
     waited = timedelta(milliseconds=0 if since is None else situation.now - since)
-    return situation.settings.disruption.overdue(GroupReplica(resize=resize, resizing_for=waited))
+    return situation.settings.disruption.overdue(resize, waited)
 
 
 def infeasible(situation: PodSituation) -> bool:

@@ -64,6 +64,7 @@ class NoChange(StrEnum):
 
     UNKNOWN = "are not known"
     ENDED = "have ended"
+    LEAVING = "are being deleted"
     UNGOVERNED = "have no policy and no VPA"
     FOREIGN = "have a VPA that another recommender serves"
     BOOSTED = "have a startup boost"
@@ -104,6 +105,8 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
         return
     if pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         yield NoChange.ENDED, f"the pod has ended: it is {pod.fact.phase.value}"
+    if pod.fact.leaving:
+        yield NoChange.LEAVING, "the pod is being deleted"
     workload = pod.fact.workload.key
     policy = updater.policies.of(workload)
     if policy is None:

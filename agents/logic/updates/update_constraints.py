@@ -7,6 +7,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Event
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
+from agents.logic.updates.disruption import ConfiguredReplicas
 from agents.logic.updates.eviction_budgets import EvictionBudgets
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -21,13 +22,6 @@ class HpaRecord:
 
     workload: str
     resources: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredReplicas:
-    """How many pods a controller wants; None where it does not say."""
-
-    replicas: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +118,10 @@ class UpdateConstraints:
                     self._scaled[hpa.workload] = self._scaled.get(hpa.workload, frozenset()) | set(hpa.resources)
         return self._scaled.get(workload, frozenset())
 
-    def configured(self, cluster: str, namespace: str, controller: str) -> int | None:
-        """How many pods a direct controller (kind/name) wants; None if nobody said."""
-        found = self.controllers.get(f"{cluster}/{namespace}/{controller}")
-        return None if found is None else found.replicas
+    def configured(self, workload: str, controller: str) -> ConfiguredReplicas | None:
+        """How many pods a direct controller (kind/name) of a workload's pods wants; None if nobody told of it."""
+        cluster, namespace, *_ = workload.split("/")
+        return self.controllers.get(f"{cluster}/{namespace}/{controller}")
 
     def webhook_away(self, cluster: str) -> str | None:
         """Why no webhook is at work, as far as anybody looked; None if one is, or nobody looked."""

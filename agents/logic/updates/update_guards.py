@@ -31,8 +31,8 @@ class ClusterSituation:
 
     `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
     `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
-    `evicted`: the last eviction of the workload; `configured`: how many pods it should have, None if nobody said; `webhook_away`:
-    why no webhook is at work, None if one is or nobody looked; `disruption_budgets`: those that select the workload's pods, and
+    `evicted`: the last eviction of the workload; `groups`: its pods by direct controller; `webhook_away`: why no webhook is at
+    work, None if one is or nobody looked; `disruption_budgets`: those that select the workload's pods, and
     `evicting`: for how many evictions that each of them selects a plan is open, by its key.
     """
 
@@ -47,7 +47,7 @@ class ClusterSituation:
     settings: UpdateSettings
     rules: CitedRules | None = None
     evicted: WorkloadEviction | None = None
-    configured: int | None = None
+    groups: Mapping[str, ReplicaCounts] = field(default_factory=dict)
     webhook_away: str | None = None
     disruption_budgets: Sequence[BudgetRecord] = ()
     evicting: Mapping[str, int] = field(default_factory=dict)
@@ -187,9 +187,19 @@ def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.stale(what="recommendation", now=cluster.now, taken=taken, within=within)
 
 
-def _phase(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+def _phase(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     phase = candidate.situation.pod.fact.phase
-    return None if phase is PodPhase.RUNNING else f"the pod is {phase.value}, not Running"
+    if phase is PodPhase.RUNNING or serves_nobody(candidate, cluster):
+        return None
+    return f"the pod is {phase.value}, not Running"
+
+
+def serves_nobody(candidate: Candidate, cluster: ClusterSituation) -> bool:
+    """Whether an eviction costs nothing, as upstream has it: its pod has a node, but has not begun."""
+    situation = candidate.situation
+    fact, mode = situation.pod.fact, situation.policy.policy.update_mode
+    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM and mode in (UpdateMode.RECREATE, UpdateMode.AUTO)
+    return upstream and candidate.action is Action.EVICT and fact.phase is PodPhase.PENDING and fact.node is not None
 
 
 def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
@@ -226,18 +236,33 @@ def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | No
 
 
 def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    counts = _counts(candidate, cluster)
+    if candidate.situation.workload.split("/")[2] == "Pod":
+        return "no controller would make the pod anew"
     group = _group(candidate, cluster)
     if group is not None and not (group.below_minimum and candidate.action is Action.EVICT):
         return None
-    return f"the workload has {cluster.workload.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
+    if group is None and counts.configured(strict=cluster.settings.disruption.strict) is None:
+        return f"{_owner(counts)} wants no pods"
+    return f"{_owner(counts)} has {counts.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
 
 
 def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    group, skip = _group(candidate, cluster), cluster.settings.in_place_skips_disruption
-    if group is None or group.disruptable or (skip and not disrupts(candidate)):
+    group = _group(candidate, cluster)
+    if group is None or group.disruptable or serves_nobody(candidate, cluster):
         return None
-    away = f"{cluster.workload.away} of the workload's {cluster.workload.live} pods are away"
-    return f"{away}; the tolerance is {cluster.settings.eviction_tolerance:g}"
+    if cluster.settings.in_place_skips_disruption and not _restarts(candidate, cluster):
+        return None
+    owner = _owner(_counts(candidate, cluster))
+    are = f"{group.undisturbed} of the {group.configured} pods of {owner} are there and not being changed"
+    return f"{are}; the tolerance is {group.tolerance:g}"
+
+
+def _restarts(candidate: Candidate, cluster: ClusterSituation) -> bool:
+    """Whether the change stops a container. In upstream's eyes any resize policy that may do so is enough."""
+    if cluster.settings.profile != UpdaterProfile.UPSTREAM:
+        return disrupts(candidate)
+    return candidate.action is Action.EVICT or any(c.restarts_on for c in candidate.situation.pod.fact.containers)
 
 
 def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -247,12 +272,22 @@ def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str |
     return eviction_budgets.objection(cluster.disruption_budgets, begun=cluster.evicting, ready=ready)
 
 
+def _counts(candidate: Candidate, cluster: ClusterSituation) -> ReplicaCounts:
+    """The pods that have the same direct controller."""
+    return cluster.groups[candidate.situation.pod.fact.controller]
+
+
+def _owner(counts: ReplicaCounts) -> str:
+    """ReplicaSet 'api-7d9f'."""
+    kind, _, name = counts.controller.partition("/")
+    return f"{kind} '{name}'" if name else "the workload"
+
+
 def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | None:
-    """The pods of the workload as a group that should be as large as it is. A pod with an open plan counts as begun."""
-    count, mode = cluster.workload, candidate.situation.policy.policy.update_mode
-    configured = count.live if cluster.configured is None else cluster.configured
-    counts = ReplicaCounts(configured, count.live, count.running, count.acting, boosted=bool(candidate.situation.unboosts))
-    return disruption.group(counts, mode, cluster.settings.disruption)
+    """The pod's group. One with an open plan that stops a container counts as begun."""
+    counts, unboosts = _counts(candidate, cluster), bool(candidate.situation.unboosts)
+    rules, mode = cluster.settings.disruption, candidate.situation.policy.policy.update_mode
+    return disruption.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted))
 
 
 def _workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -40,9 +40,9 @@ class UpdateSettings:
     quick_oom: Seconds = Seconds(600.0)
     """A pod killed by an OOM within this time of its start, and this recently, is changed even inside its bounds."""
     min_replicas: int = 2
-    """A workload with fewer running pods is left alone."""
+    """A controller with fewer pods on nodes is left alone. Source: min-replicas."""
     eviction_tolerance: Fraction = Fraction(0.5)
-    """Share of a workload's pods that may be away because of us."""
+    """Share of the pods that a controller wants that may be away because of us."""
     in_place_skips_disruption: bool = False
     """Resizing in place ignores `min_replicas` and `eviction_tolerance`."""
     resize_deferred: Seconds = Seconds(300.0)
@@ -105,8 +105,9 @@ class UpdateSettings:
     @property
     def disruption(self) -> DisruptionRules:
         """The settings that upstream's arithmetic of replica groups needs."""
-        tolerance, skips = self.eviction_tolerance, self.in_place_skips_disruption
-        return _disruption(self.min_replicas, tolerance, skips, self.resize_deferred, self.resize_in_progress)
+        upstream, skips = self.profile == UpdaterProfile.UPSTREAM, self.in_place_skips_disruption
+        waits = self.resize_deferred, self.resize_in_progress
+        return _disruption(self.min_replicas, self.eviction_tolerance, waits, skips=skips, strict=upstream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,10 @@ _REMEMBERED = 1000
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _disruption(
-    least: int, tolerance: Fraction, skips: bool, deferred: Seconds, in_progress: Seconds
-) -> DisruptionRules:  # a setting
+def _disruption(least: int, tolerance: Fraction, waits: tuple[Seconds, Seconds], *, skips: bool, strict: bool) -> DisruptionRules:
     """Asked for each pod several times."""
-    return DisruptionRules(least, tolerance, skips, timedelta(seconds=deferred), timedelta(seconds=in_progress))
+    deferred, in_progress = (timedelta(seconds=each) for each in waits)
+    return DisruptionRules(least, tolerance, skips, deferred, in_progress, strict)
 
 
 @lru_cache(maxsize=_REMEMBERED)

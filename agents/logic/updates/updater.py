@@ -6,7 +6,7 @@ plan. A refusal is decided for a workload and a guard, and not again in each int
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from agents.engine.tables.chunked_state import PartedState
@@ -16,14 +16,23 @@ from agents.logic.governing_policies import Policies
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import plan_builder, startup_boosts
+from agents.logic.updates import disruption, plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
+from agents.logic.updates.disruption import ENDED, ReplicaCounts
 from agents.logic.updates.eviction_budgets import BudgetRecord
-from agents.logic.updates.update_guards import ClusterSituation, first_objection
+from agents.logic.updates.update_guards import ClusterSituation, first_objection, serves_nobody
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState, WorkloadEviction
-from agents.logic.updates.workload_candidates import ENDED, CandidateSearch
+from agents.logic.updates.updater_state import (
+    NO_HISTORY,
+    OpenPlan,
+    PlansMade,
+    PodHistory,
+    PodRecord,
+    UpdaterState,
+    WorkloadEviction,
+)
+from agents.logic.updates.workload_candidates import CandidateSearch
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodPhase
@@ -31,7 +40,7 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 9
+PROGRAM = 10
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -44,12 +53,20 @@ class TurnsTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenPlans:
+    """How many open plans stop a container of a running pod, by workload and direct controller; open evictions, by budget."""
+
+    groups: Counter[tuple[str, str]] = field(default_factory=Counter)
+    evicting: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterCandidates:
     """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
 
     `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload.
-    Of the workloads that have candidates: `configured` is how many pods each should have, `disruption_budgets` those that select
-    its pods. `evicting`: the open evictions that each disruption budget selects.
+    Of the workloads that have candidates: `groups` are the pods of each by direct controller, `disruption_budgets` those that
+    select its pods. `evicting`: the open evictions that each disruption budget selects.
     """
 
     cluster: str
@@ -58,7 +75,7 @@ class ClusterCandidates:
     counts: Mapping[str, Headcount]
     namespaces: Mapping[str, Headcount]
     evictions: ObjectTable[WorkloadEviction]
-    configured: Mapping[str, int]
+    groups: Mapping[str, Mapping[str, ReplicaCounts]]
     disruption_budgets: Mapping[str, Sequence[BudgetRecord]]
     evicting: Counter[str]
 
@@ -77,9 +94,10 @@ class ClusterCandidates:
             yield each, situation, objection
             if objection is None:
                 held = None
-                situation.workload.acting += 1
-                situation.namespace.acting += 1
-                situation.cluster.acting += 1
+                if not serves_nobody(each, situation):
+                    situation.groups[each.situation.pod.fact.controller].begun += 1
+                    for count in (situation.workload, situation.namespace, situation.cluster):
+                        count.acting += 1
                 situation = replace(situation, planned=situation.planned + 1)
                 if each.action is Action.EVICT:
                     self.evicting.update(budget.key for budget in situation.disruption_budgets)
@@ -93,7 +111,7 @@ class ClusterCandidates:
             namespace=self.namespaces[workload.split("/")[1]],
             evicted=self.evictions.get(workload),
             settings=pod.situation.settings,
-            configured=self.configured[workload],
+            groups=self.groups[workload],
             disruption_budgets=self.disruption_budgets[workload],
             evicting=self.evicting,
         )
@@ -217,7 +235,7 @@ class Updater(PartedState):
                 found = [each for each in found if each.situation.unboosts and each.situation.pod.fact.pod.uid in due]
             if found:
                 counts = {workload: self._count(workload) for workload in names}
-                evicting = Counter[str]() if fresh else self._count_plans(counts, now)
+                begun = OpenPlans() if fresh else self._count_plans(counts, now)
                 total, namespaces = Headcount(), dict[str, Headcount]()
                 for workload, count in counts.items():
                     total.add(count)
@@ -232,9 +250,9 @@ class Updater(PartedState):
                     counts,
                     namespaces,
                     self.clusters.evictions,
-                    {name: self._configured(name, counts[name]) for name in concerned},
+                    {name: self._groups(name, begun) for name in concerned},
                     {name: self.clusters.constraints.budgets.of(name) for name in concerned},
-                    evicting,
+                    begun.evicting,
                 )
 
     def _is_loud(self, workload: str, now: int, concerns: Collection[str] | None) -> bool:
@@ -286,12 +304,11 @@ class Updater(PartedState):
         policy = self.policies.of(workload)
         return self._settings.own if policy is None else self._settings.of(policy.policy.guards)
 
-    def _configured(self, workload: str, count: Headcount) -> int:
-        """How many pods the direct controllers of a workload's pods want; as many as there are where nobody said."""
-        cluster, namespace, *_ = workload.split("/")
-        live = (pod.fact for pod in self.clusters.pods_of[workload].values() if pod.fact.phase not in ENDED)
-        wanted = [self.clusters.constraints.configured(cluster, namespace, each) for each in {fact.controller for fact in live}]
-        return count.live if None in wanted else sum(filter(None, wanted))
+    def _groups(self, workload: str, begun: OpenPlans) -> dict[str, ReplicaCounts]:
+        """The pods of a workload by direct controller."""
+        pods = (pod.fact for pod in self.clusters.pods_of[workload].values())
+        told = partial(self.clusters.constraints.configured, workload)
+        return disruption.replica_counts(pods, told, lambda controller: begun.groups[workload, controller])
 
     def _history(self, uid: str, *, fresh: bool = False) -> PodHistory:
         history = self.clusters.histories.get(uid) or NO_HISTORY
@@ -304,24 +321,26 @@ class Updater(PartedState):
             count = Headcount()
             for pod in self.clusters.pods_of[workload].values():
                 if pod.fact.phase not in ENDED:
-                    count.count(running=pod.fact.phase is PodPhase.RUNNING, acting=False)
+                    count.count(running=_serves(pod), acting=False)
             self._search.quiet.count(workload, count)
         return count
 
-    def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> Counter[str]:
-        """Count the running pods with an open plan that stops a container; the evictions to come, by disruption budget.
+    def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> OpenPlans:
+        """Count the running pods with an open plan that stops a container.
 
         As upstream has it, a resize that stops none counts only in the interval in which it is planned: however long the kubelet
         defers it, its pod serves, and others need not wait.
         """
-        evicting = Counter[str]()
+        found = OpenPlans()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
-            if pod is not None and pod.fact.phase is PodPhase.RUNNING and pod.fact.workload.key in counts:
-                counts[pod.fact.workload.key].acting += 1
+            workload = "" if pod is None or not _serves(pod) else pod.fact.workload.key
+            if pod is not None and workload in counts:
+                counts[workload].acting += 1
+                found.groups[workload, pod.fact.controller] += 1
                 if history.to_evict:
-                    evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(pod.fact.workload.key))
-        return evicting
+                    found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
+        return found
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
         situation = planned.situation
@@ -339,3 +358,8 @@ class Updater(PartedState):
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)
         cluster, since = cluster_of(situation.workload), self._interval_start(situation.now)
         self.clusters.made.upsert(cluster, PlansMade(since, self._planned(cluster, since) + 1))
+
+
+def _serves(pod: PodRecord) -> bool:
+    """Whether a pod runs, and stays."""
+    return pod.fact.phase is PodPhase.RUNNING and not pod.fact.leaving

@@ -125,10 +125,11 @@ class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
     replicas: int | None = None
 
 
-class ControllerStatus(msgspec.Struct, frozen=True, gc=False):
-    """How many pods there are."""
+class ControllerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """How many pods there are; of a DaemonSet, on how many nodes there should be one."""
 
     replicas: int = 0
+    desired_number_scheduled: int = 0
 
 
 class ControllerObject(msgspec.Struct, frozen=True, gc=False):

@@ -110,9 +110,14 @@ def budget(found: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDisr
 def controller(
     found: ControllerObject | ReplicationControllerObject, kind: str, cluster: str, at: datetime
 ) -> ReplicaControllerChanged | None:
-    """The fact about a controller; None for one that wants no pods, as the old ReplicaSets of a Deployment."""
+    """The fact about a controller; None for one that wants no pods, as the old ReplicaSets of a Deployment.
+
+    A DaemonSet wants as many as its status says, and is told of when that is none, too.
+    """
     replicas = found.spec.replicas
-    if replicas == 0:
+    if kind == "DaemonSet" and isinstance(found, ControllerObject):
+        replicas = found.status.desired_number_scheduled
+    elif replicas == 0:
         return None
     return ReplicaControllerChanged(at, cluster, found.metadata.namespace, kind, found.metadata.name, replicas)
 

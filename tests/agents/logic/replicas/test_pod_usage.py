@@ -1,5 +1,6 @@
 """What the forecaster keeps of pods is written alike before and after a recovery."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
@@ -47,6 +48,19 @@ def test_what_containers_use_is_added_in_whole_milli_cores_as_kubernetes_adds_it
     assert used(0.1, 0.2) == 300  # as floats a little more
     assert used(2.007) == 2007
     assert used(0.1004, 0.1004) == 202  # each is rounded up by itself
+
+
+def test_a_pod_that_is_being_deleted_neither_counts_nor_takes_load() -> None:
+    """Source: `groupPods` of the HPA's replica calculator; `hpa.go` of Crane."""
+    stays = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=True, changed=0.0, started=0.0, requests=_ASKED)
+    goes = replace(stays, name="web-2", leaving=True, requests=(ContainerAmounts("app", 9.0, None),))
+    assert pod_usage.columns([stays, goes]).deleting.tolist() == [False, True]
+    metric = HpaMetric("Resource", "cpu", utilization=50)
+    assert pod_usage.share([stays, goes], metric) == 500
+    assert pod_usage.share([goes], metric) == "none of 1 pods takes load"
+
+
+_ASKED = (ContainerAmounts("app", 1.0, None),)
 
 
 @pytest.mark.parametrize("amount", [7, 70, 2007, 2011, 2047, 8_029])

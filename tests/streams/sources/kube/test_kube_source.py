@@ -32,6 +32,14 @@ def test_a_pod_is_published_when_it_changes_and_not_otherwise() -> None:
     assert scene.events("pod-changes") == [first, second]
 
 
+def test_that_a_pod_is_being_deleted_is_told_before_it_is_gone() -> None:
+    scene = KubeScene()
+    scene.sync()
+    scene.see("pods", pod("p"), pod("p", deletionTimestamp="2026-01-01T00:00:30Z"))
+    told = [each for each in scene.pods() if isinstance(each, PodChanged)]
+    assert [each.leaving for each in told] == [False, True]
+
+
 def test_init_containers_and_quality_of_service_are_published() -> None:
     scene = KubeScene()
     scene.sync()

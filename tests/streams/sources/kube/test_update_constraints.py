@@ -34,6 +34,16 @@ def replica_set(name: str, replicas: int | None) -> ControllerObject:
     return msgspec.convert({"metadata": {"name": name, "namespace": "shop"}, "spec": {"replicas": replicas}}, ControllerObject)
 
 
+def test_a_daemon_set_wants_a_pod_on_each_node_that_its_status_counts_also_on_none(scene: KubeScene) -> None:
+    for wanted in (4, 0):
+        body = {"metadata": {"name": "agent", "namespace": "shop"}, "status": {"desiredNumberScheduled": wanted}}
+        scene.see("daemonsets", msgspec.convert(body, ControllerObject))
+    assert [(each.kind, each.name, each.replicas) for each in told(scene)] == [
+        ("DaemonSet", "agent", 4),
+        ("DaemonSet", "agent", 0),
+    ]
+
+
 def hpa(name: str, metrics: list[Any] | None) -> HpaObject:
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "cart"}, "metrics": metrics}
     return msgspec.convert({"metadata": {"name": name, "namespace": "shop"}, "spec": spec}, HpaObject)
