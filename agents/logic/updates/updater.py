@@ -315,18 +315,18 @@ class Updater(PartedState):
         return replace(history, plan=None, acted=None) if fresh else history
 
     def _count(self, workload: str) -> Headcount:
-        """Count the pods of a workload."""
+        """Count the pods of a workload. One that is being deleted has a successor, or needs none."""
         count = self._search.quiet.counted(workload)
         if count is None:
             count = Headcount()
             for pod in self.clusters.pods_of[workload].values():
-                if pod.fact.phase not in ENDED:
-                    count.count(running=_serves(pod), acting=False)
+                if pod.fact.phase not in ENDED and not pod.fact.leaving:
+                    count.count(running=_runs(pod), acting=False)
             self._search.quiet.count(workload, count)
         return count
 
     def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> OpenPlans:
-        """Count the running pods with an open plan that stops a container.
+        """Count the pods with an open plan that stops a container: those that run, and those that go because of it.
 
         As upstream has it, a resize that stops none counts only in the interval in which it is planned: however long the kubelet
         defers it, its pod serves, and others need not wait.
@@ -334,10 +334,11 @@ class Updater(PartedState):
         found = OpenPlans()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
-            workload = "" if pod is None or not _serves(pod) else pod.fact.workload.key
+            workload = "" if pod is None or not _runs(pod) else pod.fact.workload.key
             if pod is not None and workload in counts:
                 counts[workload].acting += 1
-                found.groups[workload, pod.fact.controller] += 1
+                if not pod.fact.leaving:  # a pod that leaves is none of its group any more
+                    found.groups[workload, pod.fact.controller] += 1
                 if history.to_evict:
                     found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
         return found
@@ -360,6 +361,5 @@ class Updater(PartedState):
         self.clusters.made.upsert(cluster, PlansMade(since, self._planned(cluster, since) + 1))
 
 
-def _serves(pod: PodRecord) -> bool:
-    """Whether a pod runs, and stays."""
-    return pod.fact.phase is PodPhase.RUNNING and not pod.fact.leaving
+def _runs(pod: PodRecord) -> bool:
+    return pod.fact.phase is PodPhase.RUNNING

@@ -19,6 +19,7 @@ from schemas.names import Amounts, Workload
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode
+from schemas.units import Fraction
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, vpa, when
 from tests.support.vectors import vectors
 
@@ -42,8 +43,9 @@ def waiting(name: str, *, node: str | None = "n1", **more: Any) -> PodChanged:
 
 def stage(facts: Sequence[Any], mode: UpdateMode = UpdateMode.RECREATE, least: int | None = None, **settings: Any) -> Updater:
     """An updater that knows these pods, which request five times what is recommended, before its first look at them."""
+    share = Fraction(settings.pop("share", 1.0))
     made = Updater(replace(UpdateSettings(), **{"profile": UpdaterProfile.UPSTREAM, **settings}), 0)
-    control = ControlChanged(when(START), "demo", Mode.APPLY, budget=1.0)
+    control = ControlChanged(when(START), "demo", Mode.APPLY, budget=share)
     low, target, high = (Amounts(cores, GIB) for cores in (0.1, 0.2, 0.5))  # type: ignore[arg-type]  # units
     container = ContainerRecommendation("app", low, target, high, target)
     found = RequestsRecommended(f"recommender/0/{START}/requests/{API.key}", when(START), API, (container,), {})
@@ -197,6 +199,18 @@ def test_a_pod_that_is_being_deleted_is_neither_changed_nor_counted_as_there() -
         assert plans(stage([*going, told], profile=UpdaterProfile.ULLAGE, warm_up=0.0)) == expected
 
 
+def test_a_pod_that_is_being_deleted_uses_up_a_budget_only_while_our_own_plan_for_it_is_open() -> None:
+    """Its successor is there, or comes as pending, which counts."""
+    pods = [pod(f"p{i}", START, controller=OWNER) for i in range(4)]
+    ours = {"profile": UpdaterProfile.ULLAGE, "warm_up": 0.0, "eviction_tolerance": 1.0, "share": 0.0}
+    somebody = stage([*pods, pod("old", START, controller=OWNER, leaving=True)], **ours)
+    assert plans(somebody) == ["p0"]
+    gone = replace(pods[0], leaving=True)
+    somebody.step(turn(START + 2 * MINUTE - 1, pod_changes_by_cluster=[gone, pod("new", START, controller=OWNER)]))
+    assert plans(somebody, 2) == []
+    assert plans(somebody, 7) == ["new"], "the plan is no longer open"
+
+
 def test_a_pod_without_controller_is_never_evicted_for_nobody_makes_it_anew() -> None:
     alone = Workload("demo", "web", "Pod", "api")
     made = stage([pod("api", START, workload=alone)], min_replicas=1)
@@ -219,7 +233,7 @@ def test_upstream_evicts_a_pod_that_waits_on_its_node_for_nothing_and_ours_leave
     assert plans(stage([*pods, told])) == ["q"], "two of three run, and one has to"
     assert plans(stage([*pods[:2], waiting("q", controller=OWNER, node=None), told])) == []
     assert plans(stage([*pods, told], UpdateMode.IN_PLACE_OR_RECREATE)) == []
-    ours = refusals(stage([*pods, told], profile=UpdaterProfile.ULLAGE, warm_up=0.0, eviction_tolerance=1.0, budget=0.0))
+    ours = refusals(stage([*pods, told], profile=UpdaterProfile.ULLAGE, warm_up=0.0, eviction_tolerance=1.0))
     assert ("phase", "the pod is Pending, not Running") in ours
 
 
