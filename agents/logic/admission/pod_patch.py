@@ -73,10 +73,8 @@ def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     for advice in capped.advice:
         advised.setdefault(advice.container, advice)
     for index, container in enumerate(pod.containers):
-        wanted = _Wanted({}, {})
-        if vpa.mode != UpdateMode.OFF:
-            caps = capped.caps.get(container.name, ())
-            wanted = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges, caps)
+        caps = capped.caps.get(container.name, ())
+        wanted = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges, caps)
         if settings.cpu_startup_boost:
             policy = vpa.policy_of(container.name)
             if policy is not None and policy.mode == ContainerMode.OFF:
@@ -95,7 +93,7 @@ def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
 
 
 def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
-    if vpa.advice is None:
+    if vpa.advice is None or vpa.mode == UpdateMode.OFF:
         return capping.Capped((), {})
     return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges)
 

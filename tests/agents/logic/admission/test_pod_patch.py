@@ -180,6 +180,16 @@ def test_a_boost_that_cannot_be_applied_leaves_the_pod_as_it_is(said: Json, reas
     assert found == AdmissionPatch(reason=reason, failed=True)
 
 
+def test_in_mode_off_a_pod_limit_range_that_has_no_answer_keeps_no_boost() -> None:
+    """Upstream clears the recommendation first."""
+    manifest = pod(container(requests={"cpu": "250m"}, limits={"cpu": "250m"}), container("d", limits={"memory": "100Mi"}))
+    said = {"startupBoost": boost(type="Factor", factor=2), "updatePolicy": {"updateMode": "Off"}}
+    limits = limit_range(type="Pod", max={"memory": "64Mi"}, default={"memory": "64Mi"})
+    governor = vpa(advice("d", *[{"cpu": "1", "memory": "1Gi"}] * 3), **said)
+    assert outcome(manifest, governor, limits, settings=BOOSTING)["requests"] == {"cpu": "500m"}
+    assert patched(manifest, governor | {"spec": governor["spec"] | {"updatePolicy": None}}, limits, settings=BOOSTING).failed
+
+
 def test_a_boost_is_applied_in_mode_off_and_not_to_a_container_that_is_off() -> None:
     said = {"startupBoost": boost(type="Factor", factor=2), "updatePolicy": {"updateMode": "Off"}}
     manifest = pod(container(requests={"cpu": "100m"}))
