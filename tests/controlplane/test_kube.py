@@ -6,6 +6,7 @@ import pytest
 
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
+from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
@@ -58,6 +59,45 @@ def test_a_resize_is_published_once_when_asked_for_and_once_when_in_force(
     assert [event.resize for event in published[-2:]] == [ResizeState.IN_PROGRESS, ResizeState.NONE]
     assert [event.containers[0].requests.cpu for event in published[-2:]] == [0.1, 0.2]
     assert repeats(scene) == []
+
+
+def test_a_pod_that_runs_on_while_it_is_being_deleted_is_told_as_leaving(scene: WatchedScene, world: World) -> None:
+    """A finalizer holds it, as a long grace period would."""
+    with scene.watching():
+        (pod,) = world.deployment("web")
+        uid, path = uid_of(pod), world.path("pods", pod["metadata"]["name"])
+        wait_for(lambda: runs(scene, uid))
+        world.ask.patch(path, {"metadata": {"finalizers": ["example.com/held"]}})
+        world.ask.delete(path)
+
+        def leaves() -> bool:
+            newest = scene.pods(uid)[-1]
+            return isinstance(newest, PodChanged) and newest.leaving
+
+        wait_for(leaves, what="it is published as leaving")
+        world.ask.patch(path, {"metadata": {"finalizers": None}}, kind="merge")
+        wait_for(lambda: gone(scene, uid), what="it is published as gone")
+    assert repeats(scene) == []
+
+
+def test_a_daemon_sets_wanted_pods_are_told_from_its_status(scene: WatchedScene, world: World) -> None:
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "app", "image": "i"}]}}
+    with scene.watching(lease="webhook"):
+        path = world.path("pods").replace("/api/v1/", "/apis/apps/v1/").replace("/pods", "/daemonsets")
+        world.ask.post(
+            path, {"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template}}
+        )
+        world.ask.patch(
+            f"{path}/agent/status",
+            {"status": {"desiredNumberScheduled": 3, "currentNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}},
+            kind="merge",
+        )
+
+        def told() -> bool:
+            found = [each for each in scene.events("pod-changes-by-cluster") if isinstance(each, ReplicaControllerChanged)]
+            return any((each.kind, each.name, each.replicas) == ("DaemonSet", "agent", 3) for each in found)
+
+        wait_for(told, what="the DaemonSet is told with the pods it wants")
 
 
 def test_streams_that_end_every_second_lose_nothing_and_repeat_nothing(scene: WatchedScene, world: World) -> None:

@@ -20,6 +20,7 @@ from streams.codec.event_codec import Codec, tick_number
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
+from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
@@ -43,11 +44,12 @@ class WatchedScene:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
 
     @contextmanager
-    def watching(self, *, stream_timeout: float = 5.0) -> Iterator[WatchThreads]:
-        """The source at work. When the block begins it has seen everything that exists."""
+    def watching(self, *, stream_timeout: float = 5.0, lease: str = "") -> Iterator[WatchThreads]:
+        """The source at work; when the block begins it has seen all that exists. With a webhook's `lease`: also what holds updates."""
         stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         context = LogContext.of(self.log, self.topics, "real")
-        options = SourceOptions(now, (self.namespace,), timedelta(seconds=1))
+        webhook = WebhookLease(self.namespace, lease) if lease else None
+        options = SourceOptions(now, (self.namespace,), timedelta(seconds=1), webhook=webhook)
         list_watch = ListWatchClient(api, stream_timeout=Seconds(stream_timeout))
         threads = WatchThreads(api, context, options, list_watch=list_watch)
         thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)
