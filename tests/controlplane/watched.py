@@ -45,7 +45,7 @@ class WatchedScene:
 
     @contextmanager
     def watching(self, *, stream_timeout: float = 5.0, lease: str = "") -> Iterator[WatchThreads]:
-        """The source at work; when the block begins it has seen all that exists. With a webhook's `lease`: also what holds updates."""
+        """The source at work; when the block begins all is seen. With a webhook's `lease`: also what holds updates."""
         stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         context = LogContext.of(self.log, self.topics, "real")
         webhook = WebhookLease(self.namespace, lease) if lease else None
