@@ -14,7 +14,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import EPOCH
 from agents.log_runner import Runner
 from agents.partition_task import TurnResult
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from schemas import times
 from streams.log_context import LogContext
 from streams.sources import clock

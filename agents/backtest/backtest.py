@@ -24,7 +24,7 @@ from agents.engine.turn import BatchDecided, Decided, Event
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommender_stage import Conclusion
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended

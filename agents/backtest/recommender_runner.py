@@ -13,7 +13,7 @@ from agents.backtest.event_runner import RoutedEvent
 from agents.engine.stage import Stage
 from agents.engine.turn import Event, Recorded, Turn
 from agents.logic.vertical.recommender_stage import NAME, Conclusion, Recommender
-from agents.pipeline import stage_names
+from agents.stage_topics import stage_names
 from schemas.names import Place
 from streams.topics import Topics
 

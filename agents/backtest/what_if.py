@@ -19,7 +19,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, Event
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommended_amounts import AMOUNTS
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended

@@ -16,8 +16,9 @@ from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
 from agents.log_runner import Runner
-from agents.pipeline import stages, ticked_topics
+from agents.pipeline import stages
 from agents.settings.tree import Settings
+from agents.stage_topics import ticked_topics
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.traces import Playback, Trace, TracePlayer

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+from agents import stage_topics
 from agents.inspect import clock_silence, output_table, status_rows, unanswered_plans, waiting_inputs
 from agents.inspect.output_table import OutputForm
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
-from agents.pipeline import stages
 from agents.processes.output import data
 from agents.settings import log_factory
 from agents.settings.tree import Settings
@@ -52,7 +52,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *rows,
         *status_rows.sources(context, now),
         *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
-        *status_rows.stages(context, stages(settings), settings.worker.name, now, allowed),
+        *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
         status_rows.dead_letters(context, now),

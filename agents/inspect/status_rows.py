@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.engine.checkpoint_selection import CheckpointMark, is_mark
-from agents.engine.stage import Stage
 from agents.inspect import newest_records
 from agents.inspect.newest_records import NewestRecords
+from agents.stage_topics import StageTopics
 from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.facts.sources import SourceReported
@@ -99,7 +99,7 @@ def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:
     return reports[seen + 1].at
 
 
-def stages(context: LogContext, listed: Sequence[Stage], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
+def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
     """A row for each stage: how far it is, and what it decided in the last hour."""
     log, topics = context.log, context.topics
     for stage in listed:
@@ -151,7 +151,7 @@ def _decoded(value: bytes | None) -> CheckpointMark | None:
         return None
 
 
-def _without_tick(context: LogContext, stage: Stage, partition: int, since: int) -> list[str]:
+def _without_tick(context: LogContext, stage: StageTopics, partition: int, since: int) -> list[str]:
     """The inputs of a stage that have no tick since a moment."""
     return [name for name in stage.reads if _newest_tick(context, name, partition) < since]
 

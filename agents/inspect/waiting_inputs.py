@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from agents import stage_topics
 from agents.inspect.status_rows import StatusRow
-from agents.pipeline import stages, ticked_topics
-from agents.settings.tree import Settings
 from schemas import times
 from schemas.units import Seconds
 from streams import newest_ticks, reverse_log_reader
@@ -39,13 +38,13 @@ class WaitingInput:
 
 def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]:
     """The inputs whose newest tick is more than `within` behind another input of a stage that reads both."""
-    names = [name for name in ticked_topics() if has_topic(log, topics.wire(name))]
+    names = [name for name in stage_topics.ticked_topics() if has_topic(log, topics.wire(name))]
     found = []
     ends = reverse_log_reader.last(log, [(topics.wire(n), p) for n in names for p in range(topics.partitions)], _FIRST_LOOK)
     for partition in range(topics.partitions):
         newest = {name: _newest(log, (topics.wire(name), partition), ends) for name in names}
         waiting: dict[str, tuple[Seconds, str, list[str]]] = {}
-        for stage in stages(Settings()):
+        for stage in stage_topics.ALL:
             head = max((newest.get(name, -1) for name in stage.reads), default=-1)
             leaders = [name for name in stage.reads if newest.get(name, -1) == head]
             leading = leaders[0] if len(leaders) == 1 else ""

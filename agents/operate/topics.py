@@ -5,10 +5,10 @@ from importlib import metadata
 
 import yaml
 
-from agents.pipeline import stage_names
 from agents.processes.output import data, note
 from agents.settings import log_factory
 from agents.settings.tree import Settings
+from agents.stage_topics import stage_names
 from streams import compacted_copy
 from streams.admin import async_api, topic_admin
 from streams.compacted_copy import COPIES

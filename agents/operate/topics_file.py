@@ -5,8 +5,8 @@ The chart makes Strimzi's KafkaTopic objects of it. A test fails when the file i
 
 import json
 
-from agents.pipeline import stage_names
 from agents.processes.output import data
+from agents.stage_topics import stage_names
 from streams.topics import TOPICS, Topics, changelog_specs
 
 _APP = "ullage"

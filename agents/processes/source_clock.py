@@ -9,12 +9,12 @@ import time
 from datetime import datetime
 from functools import partial
 
-from agents.pipeline import ticked_topics
 from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.tree import Settings
+from agents.stage_topics import ticked_topics
 from agents.telemetry import ClockMetrics
 from schemas import times
 from streams.codec.event_codec import header, tick_number

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
-from agents.pipeline import told_topics
+from agents.stage_topics import told_topics
 from agents.why import admitted_pods, describe, known_facts, node_decisions
 from agents.why.known_facts import names_of
 from schemas.decisions.forecasts import LoadForecast

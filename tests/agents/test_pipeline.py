@@ -1,7 +1,8 @@
 """The list of stages, and what others derive from it."""
 
-from agents.pipeline import decision_topics, stages, ticked_topics
+from agents.pipeline import stages
 from agents.settings.tree import Settings
+from agents.stage_topics import decision_topics, ticked_topics
 from streams.topics import TOPICS
 
 NAMES = {topic.name for topic in TOPICS}

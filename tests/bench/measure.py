@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from streams.codec import event_codec
 from streams.log.log_port import NewRecord
 from streams.topics import Topics

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from agents.log_runner import Runner
-from agents.pipeline import stages, ticked_topics
+from agents.pipeline import stages
 from agents.settings.tree import Settings, TopicSettings
+from agents.stage_topics import ticked_topics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaAdminClient
 
-from agents.pipeline import stage_names
+from agents.stage_topics import stage_names
 from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection

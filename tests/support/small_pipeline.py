@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Event, Turn
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase

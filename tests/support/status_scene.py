@@ -8,8 +8,9 @@ from kubernetes import client as official
 
 from agents.engine.stage import Stage
 from agents.log_runner import Runner
-from agents.pipeline import stages, ticked_topics
+from agents.pipeline import stages
 from agents.settings.tree import Settings, TopicSettings
+from agents.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided

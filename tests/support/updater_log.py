@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from agents import cli
-from agents.pipeline import stages, ticked_topics
+from agents.pipeline import stages
 from agents.settings.tree import Settings, TopicSettings
 from agents.simulate import Runner
+from agents.stage_topics import ticked_topics
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload

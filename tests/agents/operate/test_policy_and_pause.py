@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.pipeline import ticked_topics
+from agents.stage_topics import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, ObservedLog, SourceMetrics
 from schemas.facts.sources import SourceReported
 from schemas.names import Place, PodName, Workload

@@ -11,8 +11,9 @@ import structlog
 
 from agents.log_runner import Runner
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages, ticked_topics
+from agents.pipeline import stages
 from agents.settings.tree import Settings
+from agents.stage_topics import ticked_topics
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
 from schemas.policies.selectors import Operator, Requirement

@@ -1,0 +1,62 @@
+"""Which topics each stage reads and writes. The pipeline is built from it; whoever needs only the names loads no stage's code."""
+
+from typing import NamedTuple
+
+from streams.topics import TOPICS
+
+
+class StageTopics(NamedTuple):
+    """Short names of topics, in declared order: a turn's records are taken in that of `reads`."""
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+RECOMMENDER = StageTopics(
+    "recommender",
+    reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
+    writes=("recommendations", "recommendations-by-cluster", "shadow-recommendations", "shadow-differences"),
+)
+CONDITIONS = StageTopics(
+    "conditions",
+    reads=("policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
+    writes=("vpa-conditions",),
+)
+UPDATER = StageTopics(
+    "updater",
+    reads=("policies", "control", "pod-changes-by-cluster", "recommendations-by-cluster", "outcomes"),
+    writes=("pod-updates",),
+)
+SCALER = StageTopics(
+    "scaler",
+    reads=("policies", "control", "cluster-changes", "node-group-changes", "scheduling-changes", "outcomes"),
+    writes=("node-updates",),
+)
+FORECASTER = StageTopics(
+    "forecaster",
+    reads=("policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
+    writes=("replica-plans", "load-forecasts"),
+)
+ALL = (RECOMMENDER, CONDITIONS, UPDATER, SCALER, FORECASTER)
+
+
+def stage_names() -> tuple[str, ...]:
+    """The names of all stages."""
+    return tuple(stage.name for stage in ALL)
+
+
+def ticked_topics() -> tuple[str, ...]:
+    """The topics that some stage reads, in the order of `TOPICS`: each tick goes into every one of them."""
+    read = {name for stage in ALL for name in stage.reads}
+    return tuple(topic.name for topic in TOPICS if topic.name in read)
+
+
+def decision_topics() -> dict[str, str]:
+    """For each stage, the topic that holds its decisions to act, each once: the first that it writes."""
+    return {stage.name: stage.writes[0] for stage in ALL}
+
+
+def told_topics() -> tuple[str, ...]:
+    """The topics that together hold every decision once: all that stages write, without copies by cluster."""
+    return tuple(name for stage in ALL for name in stage.writes if not name.endswith("-by-cluster"))
