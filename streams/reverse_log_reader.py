@@ -32,8 +32,8 @@ _Ranges = Mapping[tuple[str, int], tuple[int, int]]
 class LeavesOutKey(Protocol):
     """A log that can leave out the records of one key, and is quicker for it."""
 
-    def read_without(self, key: bytes, ranges: _Ranges) -> Iterator[Record]:
-        """The records of these ranges, in order within a partition. Some of that key may be among them."""
+    def read_without(self, key: bytes, ranges: _Ranges, containing: bytes = b"") -> Iterator[Record]:
+        """The records of these ranges, in order within a partition. Some of that key, or without those bytes, may be there."""
 
     def bounds(self, places: Collection[tuple[str, int]]) -> _Ranges:
         """The first kept offset of each partition, and the one after its last record."""
@@ -75,8 +75,10 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
         length = min(_LONGEST, 2 * length)
 
 
-def forwards(log: Log, topic: str, since: datetime | None = None) -> Iterator[Record]:
+def forwards(log: Log, topic: str, since: datetime | None = None, *, containing: bytes = b"") -> Iterator[Record]:
     """Every record of a topic but ticks, from event time `since` on: in order within a partition, of partitions in no order.
+
+    A log that can leave out records whose value does not hold the bytes `containing` does so with most of them.
 
     One reader of a log serves one such iteration at a time: a later one ends those before it. Nothing for a topic that the log
     has not. Raises LogUnavailable.
@@ -86,7 +88,7 @@ def forwards(log: Log, topic: str, since: datetime | None = None) -> Iterator[Re
     ranges = _bounds(log, [(topic, partition) for partition in range(log.partitions(topic))])
     if since is not None:
         ranges = {place: (offset_at(log, *place, since), end) for place, (_, end) in ranges.items()}
-    yield from (record for record in _read(log, ranges) if tick_number(record) is None)
+    yield from (record for record in _read(log, ranges, containing=containing) if tick_number(record) is None)
 
 
 def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:
@@ -108,9 +110,9 @@ def _bounds(log: Log, places: Collection[tuple[str, int]]) -> _Ranges:
     return {place: (log.begin(*place), log.end(*place)) for place in places}
 
 
-def _read(log: Log, ranges: _Ranges, without: bytes = TICK) -> Iterator[Record]:
+def _read(log: Log, ranges: _Ranges, without: bytes = TICK, *, containing: bytes = b"") -> Iterator[Record]:
     if isinstance(log, LeavesOutKey):
-        yield from log.read_without(without, ranges)
+        yield from log.read_without(without, ranges, containing)
         return
     for place, (start, end) in ranges.items():
         yield from all_between(log, place, start, end)

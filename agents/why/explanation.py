@@ -41,8 +41,8 @@ WIDEST = 6
 """How many causes of one record and topic are shown, the latest; the others are counted. There may be hundreds of scrapes."""
 DEEPEST = 8
 _PLACE = re.compile(r"[^/:]+:\d+:\d+")
-_AT_ONCE = 5_000
-"""Records in one poll."""
+_WORKLOAD = 2
+"""Slashes that only the name of a workload has: NAMESPACE/KIND/NAME, or with the cluster before it."""
 _SCALING = (ReplicasPlanned, ReplicasRefused, LoadForecast)
 _CLOCKS_APART = timedelta(hours=1)
 
@@ -110,6 +110,8 @@ class _Search:
         if _PLACE.fullmatch(asked):
             return self._at_place(asked)
         found = self._by_id(asked) or self._by_outcome(asked)
+        if found is None and asked.count("/") >= _WORKLOAD:
+            return self._workload(asked)
         found = found or node_decisions.about_waiting_pod(asked, self._mentioning, self.codec.decode_or_none)
         found = found or self._by_pod(asked)
         if found is None and (admitted := self._by_admission(asked)) is not None:
@@ -134,7 +136,7 @@ class _Search:
 
     def _by_scaled(self, asked: str) -> list[Record]:
         """The newest decision about the replicas of a workload, then the newest forecast of each object that is about it."""
-        name, newest = asked.rpartition("/")[2], dict[str, tuple[datetime, Record]]()
+        name, newest = _name_in_json(asked), dict[str, tuple[datetime, Record]]()
         for topic in ("replica-plans", "load-forecasts"):
             for record in self._mentioning(name, topic):
                 event = self.codec.decode_or_none(record)
@@ -170,7 +172,7 @@ class _Search:
     def _by_workload(self, asked: str) -> Record | None:
         """The newest recommendation of a workload. Raises BadInput if several workloads are called so."""
         newest: dict[str, tuple[datetime, Record]] = {}
-        for record in self._mentioning(asked.rpartition("/")[2], "recommendations"):
+        for record in self._mentioning(_name_in_json(asked), "recommendations"):
             event = self.codec.decode_or_none(record)
             if not isinstance(event, RequestsRecommended) or asked not in names_of(event.workload):
                 continue
@@ -186,14 +188,15 @@ class _Search:
         turn = _turn(asked)
         if turn is None:
             return None
-        near = (r for name in _decision_topics() for r in self._records(name, since=turn, until=turn))
-        everywhere = (record for name in _decision_topics() for record in self._records(name))
+        near = (r for name in _decision_topics() for r in self._records_of(name, turn))
+        wires, wanted = map(self.topics.wire, _decision_topics()), asked.encode()
+        everywhere = (r for wire in wires for r in reverse_log_reader.forwards(self.log, wire, containing=wanted))
         return next((r for r in chain(near, everywhere) if event_codec.header(r, "ce_id") == asked), None)
 
     def _by_outcome(self, asked: str) -> Record | None:
         if not _may_be_outcome(asked):
             return None
-        for record in self._records("outcomes"):
+        for record in reverse_log_reader.forwards(self.log, self.topics.wire("outcomes"), containing=asked.encode()):
             if event_codec.header(record, "ce_id") == asked:
                 event = self.codec.decode_or_none(record)
                 return self._by_id(event.decision) if isinstance(event, ActionFinished | StatusWritten) else None
@@ -202,7 +205,7 @@ class _Search:
     def _by_pod(self, asked: str) -> Record | None:
         """Of all updates of the pod, the one of the newest turn; the last one in the log if there are several."""
         newest: tuple[datetime, Record] | None = None
-        for record in self._mentioning(asked.rpartition("/")[2], "pod-updates"):
+        for record in self._mentioning(_name_in_json(asked), "pod-updates"):
             event = self.codec.decode_or_none(record)
             if not isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused):
                 continue
@@ -241,7 +244,7 @@ class _Search:
     def _by_vpa(self, asked: str) -> Record | None:
         """The newest decision about the conditions of the VPA `NAMESPACE/NAME`; in an old log, what its status showed last."""
         newest: tuple[datetime, Record] | None = None
-        for record in self._mentioning(asked.rpartition("/")[2], "vpa-conditions"):
+        for record in self._mentioning(_name_in_json(asked), "vpa-conditions"):
             event = self.codec.decode_or_none(record)
             about = isinstance(event, VpaConditionsDecided) and asked == f"{event.namespace}/{event.name}"
             if event is not None and about and (newest is None or event.at >= newest[0]):
@@ -326,35 +329,23 @@ class _Search:
 
     def _mentioning(self, text: str, name: str, *, since: datetime | None = None) -> Iterator[Record]:
         """The records of a topic whose value contains this text. Names and ids of Kubernetes stand in JSON as they are."""
-        wanted = text.encode()
-        return (record for record in self._records(name, since=since) if wanted in (record.value or b""))
+        wanted, wire = text.encode(), self.topics.wire(name)
+        found = reverse_log_reader.forwards(self.log, wire, since, containing=wanted)
+        return (record for record in found if wanted in (record.value or b""))
 
     def _partitions(self, wire: str) -> int:
         """How many partitions a topic has; none in a log that is older than the topic."""
         return self.topics.partitions if has_topic(self.log, wire) else 0
 
-    def _records(self, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Iterator[Record]:
-        """The records of a topic, without ticks; in each partition from event time `since` on, up to the first after `until`.
-
-        Without an end they are read from all partitions at once.
-        """
-        wire, last = self.topics.wire(name), None if until is None else to_ms(until)
-        if last is None:
-            yield from reverse_log_reader.forwards(self.log, wire, since)
-            return
+    def _records_of(self, name: str, turn: datetime) -> Iterator[Record]:
+        """The records of a topic, without ticks, in each partition from a turn on up to the first after it."""
+        wire = self.topics.wire(name)
         for p in range(self._partitions(wire)):
-            start = self.log.begin(wire, p) if since is None else log_range.offset_at(self.log, wire, p, since)
-            for record in self._partition(wire, p, start):
-                if log_range.event_time_ms(record) > last:
+            start = log_range.offset_at(self.log, wire, p, turn)
+            for record in reverse_log_reader.between(self.log, wire, p, start, self.log.end(wire, p)):
+                if log_range.event_time_ms(record) > to_ms(turn):
                     break
-                if event_codec.tick_number(record) is None:
-                    yield record
-
-    def _partition(self, wire: str, partition: int, position: int) -> Iterator[Record]:
-        end = self.log.end(wire, partition)
-        while position < end and (records := self.log.poll({(wire, partition): position}, limit=_AT_ONCE)):
-            yield from records
-            position = records[-1].offset + 1
+                yield record
 
     def _deleted(self) -> str:
         """Retention may be why nothing was found."""
@@ -362,6 +353,11 @@ class _Search:
         parts = [(wire, p) for wire in wires for p in range(self._partitions(wire))]
         gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
         return f"; kept are only {', '.join(gone)}" if gone else ""
+
+
+def _name_in_json(asked: str) -> str:
+    """How the name, or the uid, of what is asked for ends a text of an event."""
+    return f'{asked.rpartition("/")[2]}"'
 
 
 def _decision_topics() -> Sequence[str]:

@@ -132,12 +132,15 @@ class KafkaLog:
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in positions}):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
-    def read_without(self, key: bytes, ranges: Ranges) -> Iterator[Record]:
-        """The records of these ranges without those of a key, which is quick where most have it; a few of them may remain."""
+    def read_without(self, key: bytes, ranges: Ranges, containing: bytes = b"") -> Iterator[Record]:
+        """The records of these ranges without those of a key, which is quick where most have it; a few of them may remain.
+
+        Without most of those that do not hold the bytes `containing`, too, which is quick where few do.
+        """
         for topic, partition in ranges:
             self._check(topic, partition)
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in ranges}):
-            yield from self._range_readers.setdefault(key, RangeReader(self.where, key)).read(ranges)
+            yield from self._range_readers.setdefault(key, RangeReader(self.where, key)).read(ranges, containing)
 
     def bounds(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, int]]:
         """The first kept offset of each partition, and the one after its last record; asked at once."""

@@ -25,12 +25,15 @@ class RangeReader:
 
     def __init__(self, where: KafkaConnection, left_out: bytes) -> None:
         self._where = where
-        self._records = type("_Records", (RecordsWithoutKey,), {"left_out": left_out})
+        self._left_out = left_out
         self._consumer: Any = None
 
-    def read(self, ranges: Ranges) -> Iterator[Record]:
-        """The records of these ranges, in order within a partition. The first of each fetch is there whatever its key is."""
-        consumer = self._open()
+    def read(self, ranges: Ranges, containing: bytes = b"") -> Iterator[Record]:
+        """The records of these ranges, in order within a partition. The first of each fetch is there whatever its key is.
+
+        Of those that do not hold the bytes `containing` most are left out.
+        """
+        consumer = self._open(containing)
         ends = {TopicPartition(*place): end for place, (start, end) in ranges.items() if start < end}
         consumer.assign(list(ends))
         for place, (start, end) in ranges.items():
@@ -51,10 +54,12 @@ class RangeReader:
             elif monotonic() > until:
                 raise KafkaTimeoutError(f"nothing came for {PATIENCE:.0f} s, though there is more in {sorted(ends)}")
 
-    def _open(self) -> Any:
+    def _open(self, containing: bytes) -> Any:
         if self._consumer is None:
             self._consumer = open_consumer(self._where, max_poll_records=5_000)
-            self._consumer._fetcher.PartitionRecords = self._records  # noqa: SLF001  # the client has no other way to say how
+        said = {"left_out": self._left_out, "containing": containing}
+        records = type("_Records", (RecordsWithoutKey,), said)
+        self._consumer._fetcher.PartitionRecords = records  # noqa: SLF001  # the client has no other way to say how
         return self._consumer
 
     def close(self) -> None:

@@ -97,10 +97,12 @@ def _alike(size: int, *same: tuple[int, bytes]) -> re.Pattern[bytes]:
 class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
     """What was fetched of a partition, as our records, without those of the key `left_out`, which a subclass names.
 
+    And without those, or most of them, in which the bytes `containing` are not found.
+
     The first record that was asked for stays whatever its key is, so that a reader learns of which time it is.
     """
 
-    left_out = b""
+    left_out, containing = b"", b""
 
     def _unpack_records(self, tp: Any, records: Any, *_: object) -> Iterator[Record]:
         buffer, at, head_size = records.fetched, 0, record_format.HEAD.size
@@ -140,6 +142,6 @@ class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the 
                 return
             if calc_crc32c(memoryview(batch)[_SUMMED_FROM:]) != checksum:
                 raise CorruptRecordError(f"the batch at offset {base} of {tp.topic}:{tp.partition} is not as it was written")
-        for offset, at, key, value, headers in record_format.fields(batch):
+        for offset, at, key, value, headers in record_format.fields(batch, self.containing):
             if key != self.left_out or offset <= self.fetch_offset:
                 yield Record(tp.topic, tp.partition, offset, key, value, headers, at)

@@ -71,8 +71,8 @@ def records(batch: bytes) -> Iterator[BatchRecord]:
         yield BatchRecord(offset, at, kind, key, value, headers)
 
 
-def fields(batch: bytes) -> Iterator[Fields]:
-    """The same, as plain fields."""
+def fields(batch: bytes, containing: bytes = b"") -> Iterator[Fields]:
+    """The same, as plain fields; without most of the records that do not hold these bytes, of which nothing is made."""
     if len(batch) < HEAD.size or batch[_VERSION_AT] != VERSION:
         yield _old(batch)
         return
@@ -80,7 +80,7 @@ def fields(batch: bytes) -> Iterator[Fields]:
     base, last, newest = head[0], head[0] + head[6], head[8]
     after = base - 1
     try:
-        for found in _read(bounded_unpacking.unpacked(head[5] & CODEC, batch[HEAD.size :]), head):
+        for found in _read(bounded_unpacking.unpacked(head[5] & CODEC, batch[HEAD.size :]), head, containing):
             if not after < found[0] <= last:
                 raise NotReadable("has offsets that are not its own")  # noqa: TRY301  # one place says how far it was read
             after = found[0]
@@ -111,18 +111,24 @@ def _name(raw: bytes) -> str:
     return f"({name})" if name.startswith(LEFT_OUT) else name
 
 
-def _read(content: bytes, head: tuple[int, ...]) -> Iterator[Fields]:
+def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[Fields]:
     """The records of a batch's content. Raises NotReadable, or IndexError where the content ends."""
     base, first, last, count = head[0], head[7], head[8] if head[5] & APPEND_TIME else None, head[12]
     if count > MOST_RECORDS:
         raise NotReadable(f"has more than {MOST_RECORDS} records")
     at, end, left = 0, len(content), MOST_HEADERS_IN_ALL
+    wanted = -1
     for _ in range(count):
+        if containing and wanted < at and (wanted := content.find(containing, at)) < 0:
+            return
         byte = content[at]
         size, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
         behind = at + size
         if behind > end:
             raise IndexError
+        if at < behind <= wanted:
+            at = behind
+            continue
         at += 1  # attributes, which mean nothing
         byte = content[at]
         later, at = (byte >> 1, at + 1) if not byte & _LONG else _number(content, at, _LONG_INT_BYTES, _LONG_INT)

@@ -73,6 +73,14 @@ class TestKafkaLog(Conformance):
         assert kept == [(0, b"19"), (0, b"29"), (0, b"9"), (1, b"19"), (1, b"29"), (1, b"39"), (1, b"9")]
         assert {r.headers for r in found if r.key == b"k"} == {(("h", b"x"),)}
 
+    def test_ranges_come_without_what_does_not_hold_certain_bytes(self, world: KafkaWorld) -> None:
+        world.log.append([NewRecord(world.wide, n % 2, b"k", b'{"name":"web-%d"}' % n) for n in range(1_000)])
+        assert isinstance(world.log, KafkaLog)
+        ranges = {(world.wide, p): (0, world.log.end(world.wide, p)) for p in range(2)}
+        found = list(world.log.read_without(b"tick", ranges, b'web-7"'))
+        assert [each.value for each in found] == [b'{"name":"web-7"}']
+        assert len(list(world.log.read_without(b"tick", ranges))) == 1_000
+
     def test_a_record_that_the_topic_refuses_is_told_and_what_stands_around_it_is_appended_once(
         self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str
     ) -> None:

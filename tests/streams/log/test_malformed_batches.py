@@ -338,6 +338,9 @@ def test_no_batch_ends_a_reader_and_all_readers_find_the_same(seed: int) -> None
     assert [each for each in others if not alone(each)] == [each for each in wanted if not alone(each)]
     assert set(others) <= set(wanted)  # of a batch that is one tick no more is looked at
     assert behind == after
+    some, behind = by_kafka_python(fetched, type("Some", (AllRecords,), {"containing": b"v"}))
+    assert {each for each in wanted if b"v" in (each.value or b"")} <= set(some)
+    assert behind == after
     offsets = [each.offset for each in records]
     assert after > BASE
     assert offsets == sorted(set(offsets))

@@ -71,6 +71,31 @@ def test_it_reads_what_the_client_reads_but_the_left_out_key(batches: list[tuple
     assert behind == after == offset
 
 
+@given(
+    batches=st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=5),
+    start=st.integers(0, 12),
+    wanted=st.sampled_from([b"ti", b"\0", b"k"]) | st.binary(min_size=1, max_size=3),
+)
+def test_of_records_that_hold_certain_bytes_none_is_left_out(
+    batches: list[tuple[list[Raw], int]], start: int, wanted: bytes
+) -> None:
+    fetched, offset = b"", 0
+    for records, codec in batches:
+        fetched += batch(records, offset, codec)
+        offset += len(records)
+    theirs, after = read(Fetcher.PartitionRecords, fetched, start)
+    ours, behind = read(type("Some", (RecordsWithoutKey,), {"left_out": b"no key", "containing": wanted}), fetched, start)
+    assert [each for each in ours if wanted in (each.value or b"")] == [r for r in theirs if wanted in (r.value or b"")]
+    assert set(ours) <= set(theirs)
+    assert behind == after == offset
+
+
+def test_nothing_is_made_of_records_that_do_not_hold_the_bytes() -> None:
+    fetched = batch([(b"k", b"v%d" % n, []) for n in range(50)], 0, 0)
+    found, _ = read(type("Some", (RecordsWithoutKey,), {"containing": b"v7"}), fetched)
+    assert [record.value for record in found] == [b"v7"]
+
+
 def test_a_lone_tick_is_passed_over_and_the_first_record_stays_for_its_time() -> None:
     ticks = b"".join(batch([(b"tick", b'{"at":5}', [])], offset, 0) for offset in range(3))
     records, after = read(WithoutTicks, ticks)
