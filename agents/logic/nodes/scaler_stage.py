@@ -42,7 +42,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 7
+PROGRAM = 8
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""

@@ -217,6 +217,17 @@ def test_a_node_that_nobody_needs_for_long_enough_is_drained_by_its_instance() -
     assert (plan.because["utilization"], plan.because["threshold"]) == (0.25, 0.5)
 
 
+def test_a_plan_counts_all_pods_that_go_to_a_node_whatever_their_shapes() -> None:
+    shapes = [shape(cpu=500), shape("db", cpu=500), controller(), controller("db")]
+    run = ScalerRun(group(desired=2), *joined("n1"), *joined("n2"), *shapes, settings=QUICK)
+    run.step(pod("web-1", node="n1"), pod("web-2", node="n1"), pod("db-1", "db", node="n1"))
+    run.step(*[pod(f"other-{number}", node="n2") for number in range(5)])
+    run.run(8.0)
+    [plan] = run.of(NodeRemovalPlanned)
+    assert len(plan.evict) == 3
+    assert plan.because["pods go to"] == {"n2": 3}
+
+
 def test_an_empty_node_goes_before_one_that_must_be_drained_and_one_at_a_time_of_these() -> None:
     nodes = [event for name in ("n1", "n2", "n3", "n4") for event in joined(name)]
     run = ScalerRun(group(desired=4), *nodes, shape(), controller(), settings=QUICK)
