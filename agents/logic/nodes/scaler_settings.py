@@ -41,6 +41,8 @@ class ScalerSettings:
     """What a GiB is worth for an hour, for the price expander."""
     balance: bool = True
     """Whether groups that are alike grow evenly. Upstream does not by default."""
+    balance_ignored: str = ""
+    """Keys of labels, between commas, by which groups that are alike may differ, beside those of place and name."""
     most_nodes: int = 0
     """Nodes that the cluster may have; 0 sets no limit."""
     most_added: int = 1000
@@ -174,6 +176,11 @@ class ScalerSettings:
     def chain(self) -> tuple[Expander, ...]:
         """The expanders in their order; raises ExpanderError."""
         return expanders.chain([name.strip() for name in self.expanders.split(",")])
+
+    @property
+    def balance_ignored_keys(self) -> tuple[str, ...]:
+        """The keys of labels by which groups that are alike may differ."""
+        return _listed(self.balance_ignored)
 
     @property
     def startup_taint_keys(self) -> tuple[str, ...]:
