@@ -20,7 +20,6 @@ from schemas.facts.sources import SourceReported
 from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.units import Fraction
 from tests.support.cluster_events import GIB, START, turn, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape, topic
 
@@ -195,31 +194,6 @@ def test_pods_that_fit_nowhere_are_refused_with_the_filter_that_keeps_them_away(
     assert refusal.because["groups"] == {"a": ["NodeResourcesFit", "Insufficient cpu"]}
 
 
-def test_a_pod_for_which_the_scheduler_makes_room_takes_that_room_and_no_group_grows_for_it() -> None:
-    facts = [group(desired=1), *joined("n1"), shape(cpu=2500), controller()]
-    run = ScalerRun(*facts, settings=QUICK)
-    run.step(pod("preempts", nominated="n1"))
-    run.run(30.0)
-    assert (run.grown, run.removed) == ([], [])
-    run.step(pod("next"))
-    run.run(3.0)
-    assert run.grown == [("a", 1, 2)]  # the room on n1 is taken
-    alone = ScalerRun(*facts, settings=QUICK)
-    alone.step(pod("preempts", nominated="n1"))
-    alone.run(3.0)
-    alone.step(pod("preempts", nominated=""), pod("there", node="n1"))
-    alone.run(3.0)
-    assert alone.grown == [("a", 1, 2)]
-
-
-def test_a_pod_that_is_not_there_yet_is_not_evicted_from_the_node_that_it_is_to_come_to() -> None:
-    run = ScalerRun(group(desired=2), *joined("n1"), *joined("n2"), shape(cpu=500), controller(), settings=QUICK)
-    run.step(pod("runs", node="n1"), pod("comes", nominated="n1"), *[pod(f"other-{number}", node="n2") for number in range(5)])
-    run.run(8.0)
-    [plan] = run.of(NodeRemovalPlanned)
-    assert (plan.node, [one.name for one in plan.evict]) == ("n1", ["runs"])
-
-
 def test_several_groups_grow_in_one_decision_when_one_cannot_take_all_pods() -> None:
     spot = group("b", template=None)
     tainted = shape("spot", node_selector={"group": "c"})
@@ -241,17 +215,6 @@ def test_a_node_that_nobody_needs_for_long_enough_is_drained_by_its_instance() -
     assert (plan.instance, plan.group, plan.reason) == (plan.node, "a", RemovalReason.UNNEEDED)
     assert plan.evict == (PodName("shop", other[plan.node], f"uid-{other[plan.node]}"),)
     assert (plan.because["utilization"], plan.because["threshold"]) == (0.25, 0.5)
-
-
-def test_a_plan_counts_all_pods_that_go_to_a_node_whatever_their_shapes() -> None:
-    shapes = [shape(cpu=500), shape("db", cpu=500), controller(), controller("db")]
-    run = ScalerRun(group(desired=2), *joined("n1"), *joined("n2"), *shapes, settings=QUICK)
-    run.step(pod("web-1", node="n1"), pod("web-2", node="n1"), pod("db-1", "db", node="n1"))
-    run.step(*[pod(f"other-{number}", node="n2") for number in range(5)])
-    run.run(8.0)
-    [plan] = run.of(NodeRemovalPlanned)
-    assert len(plan.evict) == 3
-    assert plan.because["pods go to"] == {"n2": 3}
 
 
 def test_an_empty_node_goes_before_one_that_must_be_drained_and_one_at_a_time_of_these() -> None:
@@ -311,18 +274,6 @@ def test_of_the_budgets_that_hold_at_a_time_the_smallest_counts_for_nodes(schedu
     assert stays is not None
     assert "budget" in [one.code for one in stays]
     assert "budget" in [code for number in range(10) for code in run.refused(f"n{number}")]
-
-
-@pytest.mark.parametrize(("schedules", "gone"), [("", ["n0"]), ("0% @ * * * * * for 24h", [])])
-def test_a_node_that_is_not_ready_is_not_held_by_the_budget_that_it_uses_up_itself(schedules: str, gone: list[str]) -> None:
-    names = [f"n{number}" for number in range(5)]
-    nodes = [event for name in names for event in joined(name)]
-    settings = {**QUICK, "unready_time": 5.0, "budget_schedules": schedules}
-    run = ScalerRun(group(desired=5), *nodes, shape(cpu=3000), controller(), settings=settings)
-    control = ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=Fraction(0.1))
-    run.step(control, node("n0", conditions={"Ready": "Unknown"}), *[pod(f"p{name}", node=name) for name in names[1:]])
-    run.run(20.0)
-    assert run.removed == gone
 
 
 def test_a_removal_that_failed_is_not_tried_again_at_once() -> None:
