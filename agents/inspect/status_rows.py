@@ -90,7 +90,8 @@ def sources(context: LogContext, now: datetime) -> Iterator[StatusRow]:
             lacks = ", ".join(f"{topic} since {at:%Y-%m-%d %H:%M:%S}" for topic, at in blind.items()) or "everything so far"
             yield StatusRow("source", name, "blind", f"{about}; blind to {lacks}", warns=True)
         else:
-            yield StatusRow("source", name, "at work", f"{about}; sees {', '.join(last.sees)}")
+            lacks = f"; but {'; '.join(last.lacks)}" if last.lacks else ""
+            yield StatusRow("source", name, "at work", f"{about}; sees {', '.join(last.sees)}{lacks}", warns=bool(lacks))
 
 
 def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:

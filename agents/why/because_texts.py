@@ -7,7 +7,7 @@ anything.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agents.why import describe
+from agents.why import describe, node_texts
 
 _FIRST = ("why", "containers", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
@@ -28,6 +28,8 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
         if name == "containers" and isinstance(value, Mapping):
             for container, about in value.items():
                 yield from _container(str(container), _mapping(about), margin)
+        elif name in _OFFERS and isinstance(value, Mapping) and "place" not in value:
+            yield f"{_OFFERS[name]}: {describe.text(node_texts.amounts(value))}"
         elif name in _SENTENCES:
             yield f"{_NAMES.get(name, name)}: {_SENTENCES[name](value)}"
         else:
@@ -164,6 +166,8 @@ _SENTENCES: Mapping[str, Callable[[object], str]] = {
     "scale_up": _yes,
     "budget": _share,
 }
+_OFFERS: Mapping[str, str] = {"node": "a new node has", "option": "what the group would be given"}
+"""Of a group's growth. A recommendation has a node, too, which is the largest there is and has a place in the log."""
 _NAMES: Mapping[str, str] = {
     "node": "largest node",
     "last_oom": "last OOM kill",

@@ -217,7 +217,7 @@ def _(event: NodeRemoved) -> Numbers:
 
 @_numbers.register
 def _(event: SourceReported) -> Numbers:
-    return {"source": event.source, "sees": list(event.sees)}
+    return {"source": event.source, "sees": list(event.sees), **({"but": list(event.lacks)} if event.lacks else {})}
 
 
 @_numbers.register
@@ -301,7 +301,7 @@ def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
         return f"{cpu * 1000:.0f}m"
     if memory is None:
         return "not set"
-    return f"{memory / (1 << 20):.1f} MiB" if memory < 1 << 30 else f"{memory / (1 << 30):.2f} GiB"
+    return node_texts.bytes_text(memory)
 
 
 def exact_amounts(event: Event, workload: str | None) -> Numbers:

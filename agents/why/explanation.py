@@ -130,7 +130,7 @@ class _Search:
             return Explanation(asked, scaling[0], (), is_decision=False, scaling=scaling[1:])
         if found is None:
             known = known_facts.sentence(asked, self._mentioning, self.codec.decode_or_none)
-            nothing = f"no decision in the log has the id, pod, VPA, node or workload '{asked}'{self._deleted()}"
+            nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'{self._deleted()}"
             raise BadInput(known or nothing)
         return replace(self._answer(asked, found), scaling=scaling)
 

@@ -18,7 +18,10 @@ DECISIONS, PLACEMENTS = "node-updates", "scheduling-changes"
 
 
 def about_node(asked: str, mentioning: Mentioning, decode: Decode) -> Record | None:
-    """The newest decision about a node (its name, its uid or its instance) or a node group."""
+    """The newest decision about a node (its name, its uid or its instance) or a node group.
+
+    Of a group that nothing was decided about itself, the newest about one of its nodes.
+    """
 
     def fits(event: Event | None) -> bool:
         match event:
@@ -32,7 +35,9 @@ def about_node(asked: str, mentioning: Mentioning, decode: Decode) -> Record | N
             case _:
                 return False
 
-    return _newest(asked, fits, mentioning, decode)
+    return _newest(asked, fits, mentioning, decode) or _newest(
+        asked, lambda event: isinstance(event, NodeRemovalPlanned) and event.group == asked, mentioning, decode
+    )
 
 
 def about_waiting_pod(asked: str, mentioning: Mentioning, decode: Decode) -> Record | None:

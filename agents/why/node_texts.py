@@ -22,6 +22,19 @@ from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemove
 Numbers = dict[str, object]
 
 
+def amounts(found: Mapping[str, Any]) -> Numbers:
+    """What a node offers or pods ask for, with units: CPU is in milli-cores, memory in bytes, all else is counted."""
+    return {name: _UNITS[name](number) if name in _UNITS else number for name, number in found.items()}
+
+
+def bytes_text(number: float) -> str:
+    """MiB or GiB."""
+    return f"{number / (1 << 20):.1f} MiB" if number < 1 << 30 else f"{number / (1 << 30):.2f} GiB"
+
+
+_UNITS: Mapping[str, Callable[[float], str]] = {"cpu": "{:.0f}m".format, "memory": bytes_text, "ephemeral-storage": bytes_text}
+
+
 def _priorities(event: ExpanderPrioritiesSeen) -> Numbers:
     why = {"unsupported": event.unsupported} if event.unsupported else {}
     return {
@@ -34,12 +47,12 @@ def _priorities(event: ExpanderPrioritiesSeen) -> Numbers:
 def _node(event: NodeDetailsChanged) -> Numbers:
     taints = [f"{taint.key}={taint.value}:{taint.effect}" for taint in event.taints]
     ready = event.conditions.get("Ready", "Unknown")
-    return {"node": event.node, "ready": ready, "allocatable": dict(event.allocatable), "taints": taints}
+    return {"node": event.node, "ready": ready, "allocatable": amounts(event.allocatable), "taints": taints}
 
 
 def _shape(event: PodShapeSeen) -> Numbers:
     owner = f"{event.owner.kind}/{event.owner.name}" if event.owner else "none"
-    return {"shape": event.shape, "owner": f"{event.namespace}/{owner}", "requests": dict(event.requests)}
+    return {"shape": event.shape, "owner": f"{event.namespace}/{owner}", "requests": amounts(event.requests)}
 
 
 def _placed(event: PodPlacementChanged) -> Numbers:

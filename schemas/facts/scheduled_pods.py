@@ -141,7 +141,7 @@ class PodPlacementChanged:
     """A pod that is not finished appeared, or moved, or changed its shape.
 
     `unschedulable` is the scheduler's reason why it waits; `deleted` is when its deletion was asked for; `pinned` is the only
-    node that it may run on, as a DaemonSet's pod says.
+    node that it may run on, as a DaemonSet's pod says; `nominated` is the node where the scheduler makes room for it.
     """
 
     at: datetime
@@ -154,6 +154,7 @@ class PodPlacementChanged:
     unschedulable: str = ""
     deleted: datetime | None = None
     pinned: str = ""
+    nominated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

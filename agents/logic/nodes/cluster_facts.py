@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from agents.logic.nodes.aws import node_templates
 from agents.logic.nodes.drain_rules import DisruptionBudget
+from agents.logic.nodes.passing_taints import PassingTaints
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.placement_rules import REQUIRED, Json, RuleOwner, Unreadable
 from agents.logic.nodes.scheduling.pod_shapes import (
     HOSTNAME,
-    UNSCHEDULABLE_TAINT,
     NodeTerm,
     PodShape,
     SchedulingNode,
@@ -24,7 +24,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 )
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING
-from agents.logic.nodes.unneeded_nodes import CANDIDATE, TO_BE_DELETED
+from agents.logic.nodes.unneeded_nodes import CANDIDATE
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
@@ -41,8 +41,6 @@ MOST_NODE_DEMANDS = 250
 MOST_NODE_VALUES = 2500
 """Demands of one pod on the labels of its node, of its affinity and its volumes together, and their values."""
 ATTACHABLE = "attachable-volumes-"
-PASSING = (TO_BE_DELETED, CANDIDATE, UNSCHEDULABLE_TAINT, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""Taints that say something of one node at one moment and nothing of its group."""
 
 
 def node(fact: NodeDetailsChanged) -> SchedulingNode:
@@ -58,23 +56,23 @@ def node(fact: NodeDetailsChanged) -> SchedulingNode:
     )
 
 
-def like(fact: NodeDetailsChanged) -> SchedulingNode:
+def like(fact: NodeDetailsChanged, passing: PassingTaints) -> SchedulingNode:
     """A new node of the group that a node belongs to: as that one, without what only it has."""
     made = node(fact)
-    taints = tuple(taint for taint in made.taints if taint.key not in PASSING)
+    taints = tuple(taint for taint in made.taints if not passing.passes(taint.key))
     labels = tuple(pair for pair in made.labels if pair[0] != HOSTNAME)
     name = f"new node like {fact.node}"
     return replace(made, name=name, taints=taints, unschedulable=False, labels=pairs({**dict(labels), HOSTNAME: name}))
 
 
-def template(group: str, seen: NodeTemplateSeen) -> SchedulingNode:
+def template(group: str, seen: NodeTemplateSeen, passing: PassingTaints) -> SchedulingNode:
     """A new node of a group as its cloud describes it."""
     name = f"new node of {group}"
     amounts = _bounded(seen.allocatable)
     return SchedulingNode(
         name,
         pairs({**seen.labels, HOSTNAME: name}),
-        _taints(seen.taints),
+        tuple(taint for taint in _taints(seen.taints) if not passing.passes(taint.key)),
         allocatable=amounts,
         capacity=_bounded(seen.capacity) or amounts,
         attachable=_attachable(seen.allocatable),

@@ -38,11 +38,13 @@ class ClusterLook:
     def going(self) -> Iterator[tuple[UnneededNode, str | None]]:
         """The nodes that nobody needs, in order, each with the budget's objection.
 
-        Whoever lets one go counts it in the headcount before the next one is asked for.
+        Whoever lets one go counts it in the headcount before the next one is asked for. A node that is not ready is away already:
+        no share holds it, else the only broken node of a small cluster would stay because of itself; hours without removals do.
         """
         for one in (*self.found.delete.empty, *self.found.delete.drain):
             if one.node.name in self.context.view.instance_of:
-                yield one, self.budget.objection(self.context.headcount)
+                held = self.budget.objection(self.context.headcount) if one.node.ready else self.budget.closed
+                yield one, held or None
 
     def room(self) -> DrainRoom:
         """The room for drains that is left after those nodes."""

@@ -13,6 +13,7 @@ from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
 from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
+from agents.logic.nodes.passing_taints import PassingTaints
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
 from agents.logic.nodes.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.scaler_records import KnownGroup, KnownNode, KnownPriorities
@@ -56,7 +57,8 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
     shared = _shared(claims, nodes)
     instance_of = {name: one for name, one in claims.items() if name not in shared}
     unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
-    seen = [_node(state, cluster, nodes[name], instance_of.get(name)) for name in sorted(nodes)]
+    passing = PassingTaints.of(settings)
+    seen = [_node(state, cluster, nodes[name], instance_of.get(name), passing) for name in sorted(nodes)]
     index = state.ready_index()
     inputs = NodeDecisionInputs(
         nodes=seen,
@@ -105,7 +107,9 @@ def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
     return KnownControllers(found)
 
 
-def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeSeen:
+def _node(
+    state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None, passing: PassingTaints
+) -> NodeSeen:
     fact = known.fact
     key = f"{cluster}/{fact.node}"
     plan = state.plans.get(f"{cluster}/node/{fact.node}")
@@ -117,7 +121,7 @@ def _node(state: ScalerState, cluster: str, known: KnownNode, instance: NodeInst
         "" if instance is None else instance.group,
         state.index.on(key),
         times.to_seconds(fact.created),
-        ready=known.ready,
+        ready=known.ready and passing.usable(fact),
         gone=instance is not None and instance.lifecycle in DYING,
         deleting=deleting,
         draining=plan.draining if plan is not None else False,
@@ -144,10 +148,10 @@ def _typical(seen: list[NodeSeen], nodes: Mapping[str, KnownNode]) -> dict[str, 
 def _groups(
     state: ScalerState, cluster: str, facts: list[NodeGroupSeen], typical: Mapping[str, KnownNode], settings: ScalerSettings
 ) -> list[GroupSeen]:
-    daemons = state.ready_index().daemons(cluster)
+    daemons, passing = state.ready_index().daemons(cluster), PassingTaints.of(settings)
     found = []
     for fact in facts:
-        template = _template(fact, typical.get(fact.group), daemons)
+        template = _template(fact, typical.get(fact.group), daemons, passing)
         plan = state.plans.get(f"{cluster}/group/{fact.group}")
         found.append(
             GroupSeen(
@@ -173,12 +177,14 @@ def _sources(fact: NodeGroupSeen) -> tuple[str, ...]:
     return tuple(capacity_key(kind, zone) for kind in fact.instance_types for zone in fact.zones)
 
 
-def _template(fact: NodeGroupSeen, typical: KnownNode | None, daemons: list[PodNature]) -> GroupTemplate | None:
+def _template(
+    fact: NodeGroupSeen, typical: KnownNode | None, daemons: list[PodNature], passing: PassingTaints
+) -> GroupTemplate | None:
     """How a new node looks: like one of the group, else as the cloud describes it; with the DaemonSets' pods on it."""
     if typical is not None:
-        node = cluster_facts.like(typical.fact)
+        node = cluster_facts.like(typical.fact, passing)
     elif fact.template is not None:
-        node = cluster_facts.template(fact.group, fact.template)
+        node = cluster_facts.template(fact.group, fact.template, passing)
     else:
         return None
     pods = [one.shape for one in daemons if is_daemon(one) and daemonset_pods.runs(one.shape, node)[0]]

@@ -19,7 +19,8 @@ from schemas.pod_requests import CPU, MEMORY
 def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
     """The settings of the decision itself. Raises ExpanderError for expanders that make no sense."""
     several = settings.profile == ScalerProfile.ULLAGE
-    likeness = similar_groups.SimilarityRules() if settings.balance else None
+    ignored = similar_groups.AWS_IGNORED | {*settings.balance_ignored_keys}
+    likeness = similar_groups.SimilarityRules(ignored=ignored) if settings.balance else None
     cores, memory = settings.most_cores * 1000, settings.most_memory * GIB
     limits = ClusterLimits(settings.most_nodes, settings.most_added, {CPU: cores, MEMORY: memory})
     return NodeAutoscalerSettings(

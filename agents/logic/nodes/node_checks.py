@@ -66,7 +66,5 @@ def reasons(event: Event) -> Iterator[str]:
 def _sizes(event: NodeGroupSeen) -> Iterator[str]:
     for name in ("least", "most", "desired"):
         yield from bounds.number(name, getattr(event, name), MOST_NODES)
-    if event.least > event.most:
-        yield f"least is {event.least}, above most, which is {event.most}"
     yield from bounds.number("price", event.price)
     yield from bounds.number("provision", event.provision)

@@ -12,7 +12,10 @@ from schemas.names import Place
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod as the scaler keeps it. `shape` is the key of its shape; times in seconds; `place` only of one that waits."""
+    """A pod as the scaler keeps it. `shape` is the key of its shape; times in seconds; `place` only of one that waits.
+
+    `nominated`: it is not on its node yet, but the scheduler makes room for it there.
+    """
 
     namespace: str
     name: str
@@ -24,6 +27,7 @@ class PlacedPod:
     pinned: str = ""
     waits: bool = False
     place: Place | None = None
+    nominated: bool = False
 
 
 class PlacedPodIndex:
@@ -33,6 +37,7 @@ class PlacedPodIndex:
         self.stale = False
         self._pods: dict[str, tuple[str, str, SchedulablePod]] = {}
         self._on: dict[str, dict[str, SchedulablePod]] = {}
+        self._nominated: set[str] = set()
         self._waiting: dict[str, dict[str, SchedulablePod]] = {}
         self._sorted: dict[str, list[SchedulablePod]] = {}
         self._seen: dict[str, PodShapeSeen] = {}
@@ -125,6 +130,8 @@ class PlacedPodIndex:
             self._sorted.pop(where, None)
         elif pod.waits and pod.deleted is None:
             self._waiting.setdefault(cluster, {})[key] = made
+        if pod.nominated:
+            self._nominated.add(key)
         self._pods[key] = (where, pod.shape, made)
         self._cited[pod.shape] = self._cited.get(pod.shape, 0) + 1
 
@@ -134,6 +141,7 @@ class PlacedPodIndex:
         if known is None:
             return
         where, shape, _pod = known
+        self._nominated.discard(key)
         self._cited[shape] -= 1
         if where:
             mine = self._on[where]
@@ -145,7 +153,7 @@ class PlacedPodIndex:
             self._waiting.get(key.split("/", 1)[0], {}).pop(key, None)
 
     def on(self, node: str) -> Sequence[SchedulablePod]:
-        """The pods of a node, by its key; alike ones follow one another."""
+        """The pods of a node, by its key, nominated ones among them; alike ones follow one another."""
         found = self._sorted.get(node)
         if found is None:
             mine = self._on.get(node)
@@ -156,8 +164,8 @@ class PlacedPodIndex:
         return found
 
     def uids(self, node: str) -> dict[str, str]:
-        """The uids of the pods of a node, by namespace and name."""
-        return {pod.key: key.split("/", 1)[1] for key, pod in self._on.get(node, {}).items()}
+        """The uids of the pods that run on a node, by namespace and name."""
+        return {pod.key: key.split("/", 1)[1] for key, pod in self._on.get(node, {}).items() if key not in self._nominated}
 
     def waiting(self, cluster: str) -> list[SchedulablePod]:
         """The pods that wait for a node, oldest first."""

@@ -41,6 +41,8 @@ class ScalerSettings:
     """What a GiB is worth for an hour, for the price expander."""
     balance: bool = True
     """Whether groups that are alike grow evenly. Upstream does not by default."""
+    balance_ignored: str = ""
+    """Keys of labels, between commas, by which groups that are alike may differ, beside those of place and name."""
     most_nodes: int = 0
     """Nodes that the cluster may have; 0 sets no limit."""
     most_added: int = 1000
@@ -81,6 +83,10 @@ class ScalerSettings:
     """Nodes that go at one time."""
     most_drains: int = 1
     """Nodes that go at one time with pods that must move."""
+    startup_taints: str = ""
+    """Keys of taints, between commas, that new nodes lose before they are ready, such as node.cilium.io/agent-not-ready."""
+    status_taints: str = ""
+    """Keys of taints, between commas, that come and go on ready nodes, and that no new node of their group has."""
     soft_taints: int = 10
     """Nodes whose soft taint (DeletionCandidateOfClusterAutoscaler) one look sets or takes off; 0 sets none and takes all off."""
     ignore_daemonsets: bool = False
@@ -172,6 +178,21 @@ class ScalerSettings:
         return expanders.chain([name.strip() for name in self.expanders.split(",")])
 
     @property
+    def balance_ignored_keys(self) -> tuple[str, ...]:
+        """The keys of labels by which groups that are alike may differ."""
+        return _listed(self.balance_ignored)
+
+    @property
+    def startup_taint_keys(self) -> tuple[str, ...]:
+        """The keys of taints that new nodes lose before they are ready."""
+        return _listed(self.startup_taints)
+
+    @property
+    def status_taint_keys(self) -> tuple[str, ...]:
+        """The keys of taints that come and go."""
+        return _listed(self.status_taints)
+
+    @property
     def group_defaults(self) -> GroupOptions:
         """The options of a group whose tags say nothing."""
         return GroupOptions(
@@ -183,3 +204,7 @@ class ScalerSettings:
             max_startup=self.max_startup,
             ignore_daemonsets=self.ignore_daemonsets,
         )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(each for one in text.split(",") if (each := one.strip()))

@@ -42,7 +42,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, Result
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 7
+PROGRAM = 8
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -53,6 +53,7 @@ SEEN_LATE = 300.0
 BUDGET = "budget"
 """The code of a refusal whose sentence counts, so that it is news only once."""
 MISCONFIGURED = "GroupMisconfigured"
+PAUSED = "paused"
 FAULTS = "faults"
 """What refusals with that code are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
@@ -175,7 +176,7 @@ class Scaler(PartedState):
             decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, found)
         elif found.grow or found.delete.empty or found.delete.drain:
-            refusals.append(self._about_cluster(context, "paused", pause))
+            refusals.append(self._about_cluster(context, PAUSED, pause))
         refusals += self._refusals(context, found, auto, look=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
         state.memory.upsert(cluster, autoscaler_memory.remember(auto))
@@ -314,16 +315,17 @@ class Scaler(PartedState):
         self, context: PlanContext, refusals: Sequence[ScaleRefused], *, look: bool, places: tuple[Place, ...]
     ) -> Iterator[Decided]:
         """Refusals that are news. What is refused no longer is forgotten once in each look."""
-        said = self.clusters.said
+        said, held = self.clusters.said, set[str]()
         for event in refusals:
             kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
             key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
+            held.add(key)
             now_said = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
             if said.get(key) != now_said:
                 said.upsert(key, now_said)
                 yield context.decided(event, *self._place(context, event), *places)
         if look:
-            self._forget(context)
+            self._forget(context, held)
 
     def _place(self, context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
         """Where the fact stands that a refusal is about."""
@@ -335,10 +337,14 @@ class Scaler(PartedState):
         known = context.view.groups.get(event.subject.name)
         return () if known is None else (known.place,)
 
-    def _forget(self, context: PlanContext) -> None:
-        """Forget what was said about things that are gone, and about pods and groups once no pod waits."""
+    def _forget(self, context: PlanContext, held: set[str]) -> None:
+        """Forget what was said about things that are gone, and about pods and groups once no pod waits.
+
+        What holds still is `held`, and a pause as long as it lasts, also while there is nothing that it would hold back.
+        """
         cluster, state = context.cluster, self.clusters
         waiting = bool(context.view.inputs.waiting)
+        paused = shared_guards.paused(state.control.get(cluster)) is not None
         for key in [key for key in state.said if key.startswith(f"{cluster}/")]:
             parts = key.split("/", 3)
             about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
@@ -349,8 +355,12 @@ class Scaler(PartedState):
             if kind == FAULTS:
                 group = context.view.groups.get(about)
                 known = group is not None and bool(group_faults.sentence(group.fact))
-            if not known:
+            if not known and key not in held and not (paused and _is_pause(state.said.get(key))):
                 state.said.remove(key)
+
+
+def _is_pause(said: SaidLast | None) -> bool:
+    return said is not None and said.code == PAUSED
 
 
 def _name(subject: Subject) -> str:

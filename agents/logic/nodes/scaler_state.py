@@ -313,18 +313,20 @@ class ScalerState:
         if shape not in self.shapes:
             return
         before = self.pods.get(key)
-        waits = event.node is None and event.unschedulable == UNSCHEDULABLE and event.phase is PodPhase.PENDING
+        nominated = event.node is None and bool(event.nominated)
+        waits = event.node is None and event.unschedulable == UNSCHEDULABLE and event.phase is PodPhase.PENDING and not nominated
         pod = PlacedPod(
             event.pod.namespace,
             event.pod.name,
             shape,
-            event.node or "",
+            event.node or event.nominated,
             event.phase,
             times.to_seconds(event.created),
             None if event.deleted is None else times.to_seconds(event.deleted),
             event.pinned,
             waits,
             place if waits else None,
+            nominated,
         )
         self.pods.upsert(key, pod)
         self.index.put(key, pod)

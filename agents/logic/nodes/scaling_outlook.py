@@ -102,13 +102,24 @@ def _of_needed(state: ScalerState, look: ClusterLook, name: str) -> Iterator[Sca
         )
     elif stay is not None:
         told = scaling_plans.stays(look.context, name, stay)
-        yield ScalingObstacle(told.code, told.reason, told.because)
+        yield ScalingObstacle(told.code, told.reason, {**told.because, **_patience(look, name)})
     else:
-        unneeded = down.unneeded.get(name)
         numbers = scaling_plans.utilization(look.context, name)
-        if unneeded is not None:
-            numbers = {**numbers, "unneeded seconds": look.now - unneeded.since}
-        yield ScalingObstacle("Cooling", scaling_plans.COOLING, numbers)
+        yield ScalingObstacle("Cooling", scaling_plans.COOLING, {**numbers, **_patience(look, name)})
+
+
+def _patience(look: ClusterLook, name: str) -> Mapping[str, object]:
+    """For how long a node was not needed, and for how long it must not be; nothing for one that is needed."""
+    unneeded = look.auto.scale_down.unneeded.get(name)
+    if unneeded is None:
+        return {}
+    group, settings = look.context.view.sized.get(unneeded.node.group), look.context.settings
+    options = settings.group_defaults if group is None else group.options
+    return {
+        "unneeded since": times.rfc3339(times.from_seconds(unneeded.since)),
+        "unneeded seconds": look.now - unneeded.since,
+        "goes after seconds": options.unneeded if unneeded.node.ready else options.unready,
+    }
 
 
 def _of_consolidation(state: ScalerState, look: ClusterLook, name: str) -> Iterator[ScalingObstacle]:

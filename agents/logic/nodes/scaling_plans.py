@@ -1,5 +1,6 @@
 """The scaler's decisions as events: growth, removals and refusals, with the numbers that they rest on."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -229,7 +230,10 @@ def _removal_numbers(context: PlanContext, one: UnneededNode) -> Because:
     group = context.view.groups[one.node.group].fact
     since = times.from_seconds(one.since)
     names = [seen.node.name for seen in context.view.inputs.nodes]
-    moves = {names[row]: len(pods) for row, pods in one.moves if row < len(names)}
+    moves = Counter[str]()
+    for row, pods in one.moves:  # one entry for each shape of pods, so a node may be in several
+        if row < len(names):
+            moves[names[row]] += len(pods)
     return {
         **utilization(context, one.node.name),
         "unneeded since": times.rfc3339(since),

@@ -148,6 +148,7 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
     qos_class: str = ""
+    nominated_node_name: str = ""
 
 
 class PodObject(msgspec.Struct, frozen=True, gc=False):

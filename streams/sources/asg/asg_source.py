@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from schemas import event_bounds
+from schemas.bounds import MOST_TEXT
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -48,6 +49,9 @@ ACTIVITY_SPAN = timedelta(hours=1)
 _MOST_ASKED = 50
 """Groups whose activities are asked for in one look; the others have their turn in the next ones."""
 _NO_RIGHT = timedelta(minutes=10)
+_MOST_LACKS = 20
+"""What the source goes on without that a report names; the log lines name all of it."""
+_FACTS_OF = "facts of "
 _MOST_READS = 10
 """Times that the queue is read in one look, for ten messages each; the others have their turn in the next ones."""
 _log = structlog.get_logger(__name__)
@@ -95,8 +99,10 @@ class AsgSource:
         self._states: dict[str, InstanceState] = {}
         self._states_after: datetime | None = None
         self._asked_last: dict[str, datetime] = {}
-        self._reported: tuple[datetime, bool] | None = None
+        self._reported: tuple[datetime, tuple[object, ...]] | None = None
         self._said: dict[str, str] = {}
+        self._lacks: dict[str, str] = {}
+        """What the source goes on without now, by what it is about."""
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -129,16 +135,22 @@ class AsgSource:
     def _groups(self) -> list[AutoScalingGroup]:
         """All groups that are ours, by name; the bounds by hand win."""
         sizes = {one.name: one for one in self._selection.explicit}
+        tags = self._selection.tags
         named = self._client.groups(list(sizes))
-        for name in sorted(sizes.keys() - {group.name for group in named}):
-            self._say(name, "a group that is named in the settings is not in AWS")
-        tagged = self._client.groups_with_tags(self._selection.tags) if self._selection.tags else []
+        there = {group.name for group in named}
+        for name in sizes:
+            missing = f"group '{name}', which aws.groups names, is not in AWS: check its name and aws.region"
+            self._lack(f"group {name}", "" if name in there else missing)
+        tagged = self._client.groups_with_tags(tags) if tags else []
+        asked = ", ".join(f"{key}={value}" if value else key for key, value in tags.items())
+        self._lack("tags", f"no group carries all tags of aws.discovery: {asked}" if tags and not tagged else "")
         ours = [replace(group, least=sizes[group.name].least, most=sizes[group.name].most) for group in named]
         return sorted([*ours, *(group for group in tagged if group.name not in sizes)], key=lambda group: group.name)
 
     def _publish_groups(self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime) -> set[str]:
         """Publish what changed of groups and instances; the names of the groups that changed."""
         self._learn_states(groups, at)
+        self._lacks = {about: what for about, what in self._lacks.items() if not about.startswith(_FACTS_OF)}
         seen = [self._group_fact(group, at) for group in groups]
         changed = {fact.group for fact in seen if self._fits(fact) and published.group_is_news(fact)}
         facts: list[GroupFact] = [fact for fact in seen if fact.group in changed]
@@ -180,9 +192,10 @@ class AsgSource:
         try:
             self._states.update(self._client.instance_states(new))
             self._states_after = None
+            self._lack("instances")
         except EdgeError as error:
             self._states_after = at + (timedelta(seconds=error.after) if isinstance(error, TryAgain) else _NO_RIGHT)
-            self._say("instances", str(error))
+            self._lack("instances", str(error))
 
     def _failures(
         self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime
@@ -192,18 +205,21 @@ class AsgSource:
         published.forget_activities(since - ACTIVITY_SPAN)
         found: list[ScalingActivityFailed] = []
         never = datetime.min.replace(tzinfo=at.tzinfo)
+        refusal = ""
         for group in sorted(groups, key=lambda one: self._asked_last.get(one.name, never))[:_MOST_ASKED]:
             self._asked_last[group.name] = at
             try:
                 activities = self._client.activities_since(group.name, since)
             except EdgeError as error:
-                self._say(group.name, str(error))
+                refusal = refusal or str(error)
                 continue
             for one in reversed(activities):
                 fact = group_facts.activity_failed(self._context.cluster, group.name, one, at)
                 if one.failed and one.id not in published.activities and self._fits(fact):
                     published.activities[one.id] = at
                     found.append(fact)
+        if groups:
+            self._lack("activities", refusal)
         return found
 
     def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> bool:
@@ -214,12 +230,13 @@ class AsgSource:
         try:
             for _ in range(_MOST_READS):
                 messages = self._client.messages(queue)
+                self._lack("queue")
                 facts = [fact for message in messages for fact in self._noticed(message, published, at) if self._fits(fact)]
                 if not messages or not self._append(facts):
                     return True
                 self._client.remove_messages(queue, messages)
         except EdgeError as error:
-            self._say("notices", str(error))
+            self._lack("queue", str(error))
             return True
         return False
 
@@ -237,9 +254,11 @@ class AsgSource:
     def _fits(self, fact: GroupFact | InstanceInterruptionNoticed) -> bool:
         """Whether every reader would take a fact; what none would take is named, and left out."""
         fault = event_bounds.fault(fact)
-        if fault is not None:
-            about = "notices" if isinstance(fact, InstanceInterruptionNoticed) else fact.group
-            self._say(about, f"what AWS says is too large to be kept: {' '.join(fault).lstrip('.')}")
+        what = "" if fault is None else f"what AWS says is too large to be kept: {' '.join(fault).lstrip('.')}"
+        if isinstance(fact, NodeGroupSeen):
+            self._lack(f"{_FACTS_OF}{fact.group}", what and f"group '{fact.group}': {what}")
+        elif what:
+            self._say("notices" if isinstance(fact, InstanceInterruptionNoticed) else fact.group, what)
         return fault is None
 
     def _publish(self, facts: Iterable[GroupFact], at: datetime, *, sees: bool) -> None:
@@ -260,13 +279,24 @@ class AsgSource:
         return flushed
 
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
-        """That this source is at work, when it is time to say so, or when what it sees has changed."""
-        if self._reported is not None and self._reported[1] == sees and at - self._reported[0] < REPORT_PERIOD:
+        """That this source is at work, when it is time to say so, or when what it sees or lacks has changed."""
+        now = (sees, *sorted(self._lacks)) if sees else (False,)
+        if self._reported is not None and self._reported[1] == now and at - self._reported[0] < REPORT_PERIOD:
             return []
-        self._reported = at, sees
-        cluster = self._context.cluster
-        event = SourceReported(at, cluster, NAME, (TOPIC,) if sees else (), Seconds(REPORT_PERIOD.total_seconds()))
+        self._reported = at, now
+        cluster, period = self._context.cluster, Seconds(REPORT_PERIOD.total_seconds())
+        lacks = tuple(what[:MOST_TEXT] for what in list(self._lacks.values())[:_MOST_LACKS]) if sees else ()
+        event = SourceReported(at, cluster, NAME, (TOPIC,) if sees else (), period, lacks)
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
+
+    def _lack(self, about: str, what: str = "") -> None:
+        """The source goes on without something, as its log and its reports say; it lacks it no more where `what` is empty."""
+        if what:
+            self._lacks[about] = what
+            self._say(about, what)
+        else:
+            self._lacks.pop(about, None)
+            self._said.pop(about, None)
 
     def _say(self, about: str, what: str) -> None:
         """One line for each change."""

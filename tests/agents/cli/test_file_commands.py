@@ -124,7 +124,7 @@ def test_why_explains_a_pod_that_was_admitted_resized_evicted_or_left_alone(
 
 def test_why_of_nobody_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["why", "nobody", "--config", str(played[0])]) == 2
-    assert "has the id, pod, VPA, node or workload 'nobody'" in capsys.readouterr().err
+    assert "has the id, pod, VPA, node, node group or workload 'nobody'" in capsys.readouterr().err
 
 
 def test_tap_shows_what_is_wanted_and_no_ticks(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:

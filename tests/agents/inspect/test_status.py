@@ -44,8 +44,8 @@ class Site:
         with FileLog(self.path) as log:
             log.append(records)
 
-    def report(self, source: str, *sees: str, ago: float = 10, cluster: str = "demo") -> None:
-        event = SourceReported(NOW - timedelta(seconds=ago), cluster, source, sees, Seconds(30.0))
+    def report(self, source: str, *sees: str, ago: float = 10, cluster: str = "demo", lacks: tuple[str, ...] = ()) -> None:
+        event = SourceReported(NOW - timedelta(seconds=ago), cluster, source, sees, Seconds(30.0), lacks)
         self.append(self.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source="/test"))
 
     def mark(self, stage: str, *, behind: float) -> None:
@@ -78,6 +78,16 @@ def test_a_source_is_at_work_blind_or_silent_by_its_own_reports(site: Site, caps
     assert rows["source", "usage"] == ("silent", "cluster 'demo'; last report 100.0 s ago: is it running?")
     site.report("usage", "pod-metrics", ago=0)
     assert site.rows(capsys)["source", "usage"] == ("at work", "cluster 'demo'; last report 0.0 s ago; sees pod-metrics")
+
+
+def test_what_a_source_goes_on_without_is_said_and_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.report("asg", "node-group-changes", lacks=("group 'web' is not in AWS", "instances are unseen"))
+    says = "cluster 'demo'; last report 10.0 s ago; sees node-group-changes; but group 'web' is not in AWS; instances are unseen"
+    assert site.rows(capsys)["source", "asg"] == ("at work", says)
+    assert cli.run(["status", "--set", "log.kind=file", "--set", f"log.path={site.path}", "--set", "topics.partitions=1"]) == 0
+    assert "at work !" in capsys.readouterr().out
+    site.report("asg", "node-group-changes", ago=0)
+    assert site.rows(capsys)["source", "asg"][1].endswith("sees node-group-changes")
 
 
 def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,10 @@ def test_a_node_that_is_used_says_how_much_of_it_and_what_would_let_it_go(
 
 
 def test_a_node_that_waits_for_its_time_and_one_that_must_stay(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no: NotUnneededLongEnough" in says(log, capsys, "node", "n2") or "Cooling" in says(log, capsys, "node", "n2")
+    waits = says(log, capsys, "node", "n2")
+    assert "no: NotUnneededLongEnough" in waits
+    assert "unneeded since: 2026-01-01T00:00:00Z" in waits
+    assert "goes after seconds: 600" in waits
     assert "ScaleDownDisabledAnnotation: its annotation says" in says(log, capsys, "node", "n3")
 
 

@@ -113,7 +113,7 @@ def test_a_pod_that_was_only_admitted_is_explained_by_what_it_was_given_then(ben
     newest = ask(bench, "shop/api-7f9c-zzzzz")  # no source has published it
     assert [step.numbers["reason"] for step in newest.outcomes] == ["given three"]
     for unlike in ("api-7f9c-aeiou", "api-7f9c-x2b4c5", "till/api-7f9c-x2b4c"):
-        with pytest.raises(BadInput, match="has the id, pod, VPA, node or workload"):
+        with pytest.raises(BadInput, match="has the id, pod, VPA, node, node group or workload"):
             ask(bench, unlike)
 
 
@@ -290,7 +290,7 @@ def test_a_log_that_is_older_than_a_topic_is_searched_all_the_same(bench: Pipeli
         old.import_records([r for p in range(bench.topics.partitions) for r in bench.log.poll({(wire, p): 0})])
     chain = explain(LogContext(old, bench.topics, bench.codec), "web-0")
     assert chain.decision.what == "eviction planned"
-    with pytest.raises(BadInput, match="has the id, pod, VPA, node or workload 'nobody'"):
+    with pytest.raises(BadInput, match="has the id, pod, VPA, node, node group or workload 'nobody'"):
         explain(LogContext(old, bench.topics, bench.codec), "nobody")
 
 

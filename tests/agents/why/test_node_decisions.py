@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from agents.why import because_texts
 from agents.why.explanation import Explanation, explain
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.node_updates import ScaleUpPlanned
@@ -81,11 +82,31 @@ def test_a_group_is_explained_with_what_became_of_its_growth() -> None:
     assert [one.numbers["result"] for one in kept.why("a").outcomes] == ["done"]
 
 
+def test_a_group_that_never_grew_is_explained_by_the_newest_removal_of_a_node_of_it() -> None:
+    run = ScalerRun(group(desired=2), *joined("n1"), *joined("n2"), shape(), controller(), settings=QUICK)
+    run.step(pod("p1", node="n1"), pod("p2", node="n2"))
+    run.run(8.0)
+    kept = Kept()
+    kept.keep(*run.decided)
+    found = kept.why("a").decision
+    assert (found.what, found.numbers["node"]) == ("removal of a node planned", run.removed[0])
+
+
+def test_growth_says_what_a_new_node_has_with_units() -> None:
+    run = ScalerRun(group(), shape())
+    run.step(pod("web-0"))
+    run.run(5.0)
+    [plan] = run.of(ScaleUpPlanned)
+    found = list(because_texts.in_words(plan.because))
+    assert "a new node has: (cpu 4000m, memory 16.00 GiB, pods 110)" in found
+    assert "what the group would be given: (nodes 1, pods 1, cpu 1000m, memory 1.00 GiB)" in found
+
+
 def test_a_pod_that_runs_is_not_explained_by_what_was_said_while_it_waited() -> None:
     run = ScalerRun(group(), shape())
     run.step(pod("web-0"))
     run.run(5.0)
     kept = Kept()
     kept.keep(pod("web-0"), *run.decided, pod("web-0", node="n1"))
-    with pytest.raises(BadInput, match="has the id, pod, VPA, node or workload"):
+    with pytest.raises(BadInput, match="has the id, pod, VPA, node, node group or workload"):
         kept.why("shop/web-0")

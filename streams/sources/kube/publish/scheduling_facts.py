@@ -139,6 +139,7 @@ def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime)
         unschedulable="" if waits is None or found.spec.node_name else waits.reason,
         deleted=meta.deletion_timestamp,
         pinned=_pinned(found.spec),
+        nominated="" if found.spec.node_name else status.nominated_node_name,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agents.logic.nodes import scaling_outlook
+from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
@@ -32,6 +33,11 @@ def test_a_minimum_above_the_maximum_is_said_once_and_the_maximum_counts() -> No
     assert faults(run, "odd") == ["its minimum 5 is above its maximum 3, which counts for both"]
     assert ("a", 0, 1) in run.grown
     assert all(after <= 3 for name, _before, after in run.grown if name == "odd")
+
+
+def test_the_fact_of_such_a_group_is_no_dead_letter() -> None:
+    assert refuse(group("odd", least=5, most=3, desired=2)) is None
+    assert refuse(group("odd", least=-1)) is not None
 
 
 def test_options_that_mean_nothing_are_named_until_somebody_mends_them() -> None:

@@ -65,9 +65,15 @@ class SourceScene:
         return [Codec(self.topics).decode(record) for record in records]
 
     def reports(self) -> list[tuple[str, ...]]:
+        return [report.sees for report in self.full_reports()]
+
+    def full_reports(self) -> list[SourceReported]:
         records = self.log.poll({(self.topics.wire("cluster-changes"), 0): 0})
         events = [Codec(self.topics).decode(record) for record in records]
-        return [event.sees for event in events if isinstance(event, SourceReported)]
+        return [event for event in events if isinstance(event, SourceReported)]
+
+    def lacks(self) -> tuple[str, ...]:
+        return self.full_reports()[-1].lacks
 
 
 @pytest.fixture
@@ -190,6 +196,50 @@ def test_a_group_that_is_named_has_the_bounds_by_hand_and_one_that_is_missing_st
     aws.group("tagged", most=10, tags=OURS)
     told = {event.group: (event.least, event.most) for event in scene.poll() if isinstance(event, NodeGroupSeen)}
     assert told == {"named": (1, 3), "tagged": (0, 10)}
+
+
+def test_what_the_settings_name_and_aws_has_not_stands_in_the_reports_until_it_is_there(aws: AwsDouble) -> None:
+    scene = SourceScene(
+        aws, GroupSelection((GroupBounds("named", 1, 3), GroupBounds("mistyped", 0, 1)), {"team": "shop", **OURS})
+    )
+    aws.group("named")
+    scene.poll()
+    missing = "group 'mistyped', which aws.groups names, is not in AWS: check its name and aws.region"
+    untagged = "no group carries all tags of aws.discovery: team=shop, k8s.io/cluster-autoscaler/enabled"
+    assert scene.lacks() == (missing, untagged)
+    assert scene.reports() == [("node-group-changes",)]
+    scene.poll()
+    assert len(scene.reports()) == 1
+    aws.group("tagged", tags={"team": "shop", **OURS})
+    scene.poll()
+    assert scene.lacks() == (missing,)
+    aws.group("mistyped")
+    scene.poll()
+    assert scene.lacks() == ()
+    assert len(scene.reports()) == 3
+
+
+@pytest.mark.parametrize("action", ["DescribeInstances", "DescribeScalingActivities"])
+def test_a_right_that_is_missing_stands_in_the_reports_as_long_as_it_is(scene: SourceScene, action: str) -> None:
+    scene.aws.group("pool", desired=1, tags=OURS)
+    scene.aws.refuse(action, "UnauthorizedOperation", "not yours", status=403, times=1)
+    scene.poll()
+    [lack] = scene.lacks()
+    assert f"{action}' on " in lack
+    scene.aws.sdk("autoscaling").set_desired_capacity(AutoScalingGroupName="pool", DesiredCapacity=2)
+    scene.poll(later=700)
+    assert scene.lacks() == ()
+
+
+def test_a_group_that_is_too_large_to_be_told_stands_in_the_reports(scene: SourceScene) -> None:
+    scene.aws.group("large", tags={**OURS, **{f"{TEMPLATE}label/l{number}": "x" for number in range(1100)}})
+    scene.poll()
+    [lack] = scene.lacks()
+    assert lack.startswith("group 'large': what AWS says is too large to be kept: template.labels")
+    scene.aws.sdk("autoscaling").delete_auto_scaling_group(AutoScalingGroupName="large", ForceDelete=True)
+    scene.aws.group("small", tags=OURS)
+    scene.poll()
+    assert scene.lacks() == ()
 
 
 def test_a_group_without_a_template_says_why_and_the_others_go_on(scene: SourceScene) -> None:

@@ -234,3 +234,13 @@ def test_nothing_of_this_is_told_or_vouched_for_unless_it_is_wanted() -> None:
 def test_a_bad_quantity_is_refused_with_a_quotation(text: str) -> None:
     with pytest.raises(ValueError, match="is no quantity of cpu"):
         scheduling_facts.amounts({"cpu": text})
+
+
+def test_the_node_where_the_scheduler_makes_room_is_told_until_the_pod_is_there() -> None:
+    waits = {"phase": "Pending", "nominatedNodeName": "n1"}
+    found = scheduling_facts.placement(pod("web-1", REPLICA_SET, status=waits), "s", "prod", START)
+    assert found is not None
+    assert (found.nominated, found.node) == ("n1", None)
+    bound = scheduling_facts.placement(pod("web-1", REPLICA_SET, status=waits, nodeName="n1"), "s", "prod", START)
+    assert bound is not None
+    assert (bound.nominated, bound.node) == ("", "n1")
