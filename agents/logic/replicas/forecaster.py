@@ -34,7 +34,7 @@ from schemas.policies.scaling import AlgorithmOptions
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.units import Seconds
 
-PROGRAM = 4
+PROGRAM = 5
 """Counts changes of this capability's code that change what is decided."""
 
 
