@@ -117,7 +117,7 @@ def test_the_level_of_chance_is_what_shuffling_finds(kind: str, count: int, spik
 def test_one_spike_among_few_samples_does_not_hide_the_day() -> None:
     times, phase = made(5, 3600)
     values = 5 + 2 * np.sin(phase)
-    values[50] = 50
+    values[54] = 80
     assert fitted(times, values, step=3600.0).period == DAY
 
 
