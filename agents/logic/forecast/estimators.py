@@ -15,6 +15,9 @@ from agents.logic.forecast.load_series import Floats
 FLOOR = 0.01
 """What a Fourier estimate says in place of anything not above 0."""
 
+_NOTHING = 1e-13
+"""An estimate that is a smaller part of the largest value is 0 but for rounding, which upstream lets decide."""
+
 _MEASURABLE = 0.001
 """Actual values below make a relative error meaningless; the absolute one is taken."""
 
@@ -82,7 +85,7 @@ class PeriodicEstimates:
         spectrum = self._spectrum.copy()
         spectrum[1:] *= _kept(estimator, spectrum[1:], len(self._values), self._step)
         smooth = np.fft.irfft(spectrum, len(self._values))[-self._period :]
-        return np.where(smooth > 0.0, smooth, FLOOR)
+        return np.where(smooth > _NOTHING * np.abs(self._values).max(), smooth, FLOOR)
 
 
 def _kept(estimator: FourierEstimator, components: Spectrum, count: int, step: int) -> Floats:

@@ -175,9 +175,9 @@ def estimate(samples: Iterable[tuple[Times, Floats]], settings: PercentileSettin
     filled = np.flatnonzero(weights >= buckets.epsilon)
     if not len(filled):
         return 0.0
-    sums = np.cumsum(weights)
-    short = int(np.count_nonzero(sums < settings.percentile * np.cumsum(weighed)[-1]))
-    reached = min(max(short, int(filled[0])), int(filled[-1]))
+    first, last = int(filled[0]), int(filled[-1])
+    sums = np.cumsum(weights[first:])
+    reached = min(first + int(np.count_nonzero(sums < settings.percentile * np.cumsum(weighed)[-1])), last)
     return _asked(float(buckets.starts[min(reached + 1, len(buckets.starts) - 1)]), settings)
 
 

@@ -1,7 +1,7 @@
 """Which period a series has: spectrum peaks above what chance would give, each tested on the autocorrelation.
 
-Upstream finds the level of chance by shuffling the series a hundred times. Shuffled values have a spectrum that is known: the
-power at each frequency is exponential with mean N * variance, so the level follows in one line, is the same each time, and costs
+Upstream finds the level of chance by shuffling the series a hundred times. Shuffled values have a spectrum that is known: a
+frequency is a sum of the values with random phases. So the level can be computed, is the same each time, and costs next to
 nothing. A test compares the two.
 """
 
@@ -17,6 +17,12 @@ WEEK = 7 * DAY
 
 _CHANCE = (99 - 1 / 3) / (100 + 1 / 3)
 """The probability that chance stays below the second largest of a hundred maxima (its median rank, by Benard's formula)."""
+
+_LARGEST = 64
+"""Values looked at one by one for the level of chance; of more, none can stand out enough to matter."""
+
+_SLOPES = np.geomspace(1.0, 8.0, 24)
+"""Where the best bound is sought, as multiples of where it lies if no value stands out."""
 
 _FLANK = 4 * 3600
 """Seconds on either side of a peak over which the autocorrelation must rise and fall."""
@@ -67,7 +73,7 @@ def find(values: Floats, *, step: int) -> DetectedPeriod | None:
     variance = _variance(power, count)
     if variance <= _FLAT * abs(mean) * _FLAT * abs(mean):
         return None
-    hints = np.flatnonzero(power[2 : count // 2] > chance(variance, count) ** 2) + 2
+    hints = np.flatnonzero(power[2 : count // 2] > chance(values - mean, variance) ** 2) + 2
     if not len(hints):
         return None
     correlation = _correlation(power, variance, count)
@@ -97,14 +103,23 @@ def refined(values: Floats, samples: int) -> int:
     return int(lags[np.argmax(alike)])
 
 
-def chance(variance: float, count: int) -> float:
+def chance(off: Floats, variance: float) -> float:
     """The modulus of the spectrum that the largest of a shuffled series' frequencies stays below in 98 of 100 cases.
 
-    Of M frequencies with exponential power of mean P, the largest stays below t^2 with probability (1 - exp(-t^2/P))^M.
+    `off` is how far each value lies from the mean. A sum of values with random phases exceeds t with a probability of about
+    exp(K(s) - s t), K(s) being the sum of ln I0(s |off|), for the best s (Chernoff). Where no value stands out, K(s) = P s^2 / 4
+    for the power P, and this is exp(-t^2 / P); a single spike has a level near its own height. Of M frequencies all stay below t
+    with that probability's complement to the power of M.
     """
-    frequencies = max(count // 2 - 1, 1)
-    mean = count * count / (count - 1) * variance
-    return math.sqrt(-mean * math.log1p(-(_CHANCE ** (1 / frequencies))))
+    count = len(off)
+    rarity = -math.log1p(-(_CHANCE ** (1 / max(count // 2 - 1, 1))))
+    power = count * count / (count - 1) * variance
+    size = np.abs(off)
+    largest = np.partition(size, count - _LARGEST)[count - _LARGEST :] if count > _LARGEST else size
+    slopes = 2 * math.sqrt(rarity / power) * _SLOPES
+    others = max(power - float(largest @ largest), 0.0)
+    grown = np.log(np.i0(slopes[:, None] * largest)).sum(axis=1) + slopes**2 * others / 4
+    return float(((grown + rarity) / slopes).min())
 
 
 def autocorrelation(values: Floats) -> Floats:

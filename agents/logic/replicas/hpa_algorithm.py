@@ -135,19 +135,14 @@ def _rescaled(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *
     added, removed = memory.added, memory.removed
     if bounds.behavior is not None:
         if wanted > current:
-            added = (*_within(added, bounds.behavior.up, now), (now, wanted - current))
+            added = scaling_behavior.recorded(added, (now, wanted - current), bounds.behavior.up)
         else:
-            removed = (*_within(removed, bounds.behavior.down, now), (now, current - wanted))
+            removed = scaling_behavior.recorded(removed, (now, current - wanted), bounds.behavior.down)
     conditions = replace(memory.conditions, able="True/SucceededRescale")
     rests = wanted == 0
     return HpaDecision(wanted, written=wanted != current), replace(
         memory, added=added, removed=removed, conditions=conditions, desired=wanted, rests=rests
     )
-
-
-def _within(changes: tuple[Moment, ...], rules: ScalingRules, now: float) -> tuple[Moment, ...]:
-    longest = max((policy.period for policy in rules.policies), default=0.0)
-    return tuple(change for change in changes if change[0] >= now - longest)
 
 
 def _plainly(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[int, int, HpaMemory]:

@@ -118,6 +118,17 @@ def least(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], It
     return max(limits, default=_LEAST) if rules.select == "Min" else min(limits, default=_MOST)
 
 
+def recorded(changes: tuple[Moment, ...], change: Moment, rules: ScalingRules) -> tuple[Moment, ...]:
+    """The changes of a direction with one more, which takes the place of the last one older than all of its policies' periods.
+
+    Older ones before that stay: the other direction's policies may look further back and count them.
+    Source: `storeScaleEvent` in `pkg/controller/podautoscaler/horizontal.go` of Kubernetes.
+    """
+    since = change[0] - max((policy.period for policy in rules.policies), default=0.0)
+    old = [place for place, (at, _) in enumerate(changes) if at < since]
+    return (*changes[: old[-1]], change, *changes[old[-1] + 1 :]) if old else (*changes, change)
+
+
 def _start(current: int, policy: ScalingPolicy, changes: tuple[Iterable[Moment], Iterable[Moment]], now: float) -> int:
     """The count when the policy's period began; a change exactly as old as the period no longer counts."""
     added, removed = (sum(count for at, count in part if at > now - policy.period) for part in changes)

@@ -34,10 +34,14 @@ class ExponentialBuckets:
         self.starts = _starts(maximum, first, ratio)
 
     def find(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """index(v) = ln(v * (ratio - 1) / first + 1) / ln(ratio), cut to a whole number and to the range there is."""
+        """index(v) = ln(v * (ratio - 1) / first + 1) / ln(ratio), cut to a whole number and to the range there is.
+
+        Where the second bucket starts both logarithms are the same, so it is 1; but numpy's vector instructions differ from the
+        library's by a bit on some processors, and would put 10 millicores, say, into the first bucket there.
+        """
         positive = np.maximum(values, 0.0)
         indices = (np.log(positive * self._growth / self._first + 1.0) / self._log).astype(np.int64)
-        indices[values < self._first] = 0
+        indices = np.where(values < self._first, 0, np.maximum(indices, 1))
         return np.minimum(indices, len(self.starts) - 1)
 
 

@@ -101,14 +101,33 @@ def test_a_day_is_found_under_noise(seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["normal", "exponential", "lognormal"])
-def test_the_level_of_chance_is_what_shuffling_finds(kind: str) -> None:
+@pytest.mark.parametrize(("count", "spike"), [(4320, 0), (4320, 60), (336, 50)])
+def test_the_level_of_chance_is_what_shuffling_finds(kind: str, count: int, spike: float) -> None:
     chance = np.random.default_rng(7)
-    values = getattr(chance, kind)(size=4320) + np.sin(np.arange(4320) / 50)
+    values = getattr(chance, kind)(size=count) + np.sin(np.arange(count) / 50)
+    values[5] += spike
     highest = []
     for _ in range(200):
         chance.shuffle(values)
         highest.append(np.abs(np.fft.rfft(values))[1 : len(values) // 2].max())
-    assert period_detection.chance(float(values.var()), len(values)) == pytest.approx(np.quantile(highest, 0.98), rel=0.08)
+    found = period_detection.chance(values - values.mean(), float(values.var()))
+    assert found == pytest.approx(np.quantile(highest, 0.98), rel=0.08)
+
+
+def test_one_spike_among_few_samples_does_not_hide_the_day() -> None:
+    times, phase = made(5, 3600)
+    values = 5 + 2 * np.sin(phase)
+    values[54] = 80
+    assert fitted(times, values, step=3600.0).period == DAY
+
+
+def test_a_load_that_rests_at_zero_is_not_refused_for_what_rounding_leaves_of_it() -> None:
+    """Six hours of each day are 0, so what a spectrum of all components says of them is 0, or 1e-16 more or less."""
+    times, _ = made(5, 3600)
+    hour = times // 3600 % 24
+    values = np.where(hour < 6, 0.0, 5.0 + hour % 3)
+    profile = estimate(FourierEstimator(fewest=60, low=1e-9), values, 24, step=3600)
+    assert profile[hour[-24:] < 6].tolist() == [0.01] * 6
 
 
 def test_any_period_is_found_though_only_days_and_weeks_are_forecast() -> None:

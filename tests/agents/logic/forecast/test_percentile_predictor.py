@@ -73,6 +73,17 @@ def test_the_half_life_counts_only_if_asked_for() -> None:
     assert percentile_predictor.estimate([(times, values)], percentile_predictor.read(block, decaying=True)) == pytest.approx(1.1)
 
 
+def test_what_lies_below_the_lowest_bucket_that_counts_adds_nothing_on_the_way_up() -> None:
+    """Of weights 2, 4, 6 and 10 those below 5 do not count: 6 is less than half of 22, so it is the last bucket."""
+    block = {
+        "historyLength": "7d", "sampleInterval": "1m", "percentile": "0.5", "minSampleWeight": "1",
+        "histogram": {"halfLife": "1h", "maxValue": "20", "bucketSize": "1", "epsilon": "5"},
+    }  # fmt: skip
+    values = np.array([4.0, 6.0, 2.0, 10.0])
+    found = percentile_predictor.estimate([(np.arange(4), values)], percentile_predictor.read(block))
+    assert found == pytest.approx(11.0)
+
+
 @given(
     st.lists(st.lists(st.floats(0, 120), min_size=2, max_size=2), min_size=1, max_size=30), st.sampled_from([math.inf, 3600.0])
 )

@@ -43,6 +43,15 @@ def test_with_a_behaviour_one_exactly_as_old_no_longer_counts() -> None:
     assert passes(HpaBounds(1, 100, scaling_behavior.read({})), 10, [10, 4, 4, 4], every=150) == [10, 10, 4, 4]
 
 
+def test_a_change_takes_the_place_of_the_last_old_one_and_those_before_it_still_count_the_other_way() -> None:
+    """At 60 s the 2 added at 15 s give way, those at 0 s stay: down to 9 - (2 + 1) - 2 within 15 minutes."""
+    behavior = {
+        "scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]},
+        "scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 2, "periodSeconds": 900}]},
+    }
+    assert passes(HpaBounds(1, 100, scaling_behavior.read(behavior)), 4, [6, 8, 8, 8, 9, 1]) == [6, 8, 8, 8, 9, 4]
+
+
 def test_of_several_metrics_the_highest_counts_and_a_broken_one_prevents_only_scaling_down() -> None:
     bounds = HpaBounds(1, 50, window=0)
     assert passes(bounds, 6, [[ReplicaProposal(4, 0), ReplicaProposal(8, 0)]]) == [8]

@@ -296,3 +296,11 @@ def test_rows_that_are_known_to_be_apart_get_the_same_sums(parts: list[Any]) -> 
     for column in ("total", "reference", "low", "high"):
         assert known.rows[f"h_{column}"].tobytes() == unknown.rows[f"h_{column}"].tobytes()
     assert known.weights.dense(np.arange(6)).tobytes() == unknown.weights.dense(np.arange(6)).tobytes()
+
+
+def test_ten_millicores_and_ten_megabytes_are_in_the_second_bucket_on_every_processor() -> None:
+    """Upstream on amd64 puts values where a bucket starts one lower, but for the second bucket."""
+    for scale, first in ((cpu_buckets(0.05), 0.01), (memory_buckets(0.05), 1e7)):
+        many = np.full(16, first)
+        assert scale.find(many).tolist() == [1] * 16
+        assert scale.find(np.nextafter(many, 0.0)).tolist() == [0] * 16
