@@ -74,9 +74,11 @@ LIFTS: Mapping[tuple[str, int], Lift] = {
     ("node-details-changed", 1): _defaults,
     ("node-group-seen", 1): _defaults,
     ("pod-changed", 1): _defaults,
+    ("pod-placement-changed", 1): _defaults,
     ("pod-shape-seen", 1): _defaults,
     ("requests-recommended", 1): _requests_recommended_v1,
     ("resize-planned", 1): _pod_update_v1,
+    ("source-reported", 1): _defaults,
     ("update-refused", 1): _pod_update_v1,
 }
 """By the name on the wire and the version that is lifted."""
