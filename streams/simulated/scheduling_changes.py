@@ -9,11 +9,12 @@ from streams.simulated.pod_description import describe_pod
 
 
 class SchedulingChanges:
-    """Looks at a cluster again and again; each look has what differs from the one before."""
+    """Looks at a cluster again and again; each look has what differs from the one before, and the first one everything."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._replica_sets: dict[str, SimulatedDeployment] = {}
+        self._looked = False
 
     def take(self) -> ObjectChanges:
         """All changes since the last call."""
@@ -22,11 +23,13 @@ class SchedulingChanges:
             gone: list[ObjectName] = []
             self._nodes(seen, gone)
             self._pods(seen, gone)
+            self._looked = True
             seen += [("poddisruptionbudgets", dict(self._budget(one))) for one in self._cluster.deployments if one.keep]
         return ObjectChanges(seen, gone)
 
     def _nodes(self, seen: list[tuple[str, Json]], gone: list[ObjectName]) -> None:
-        for name in self._cluster.nodes.take_changes():
+        there = [] if self._looked else [node.name for node in self._cluster.nodes]
+        for name in dict.fromkeys((*there, *self._cluster.nodes.take_changes())):
             node = self._cluster.nodes.get(name)
             if node is None:
                 gone.append(ObjectName("nodes", name))
@@ -35,7 +38,8 @@ class SchedulingChanges:
 
     def _pods(self, seen: list[tuple[str, Json]], gone: list[ObjectName]) -> None:
         """Pods, each after the ReplicaSet that made it."""
-        for (namespace, name), uid in self._cluster.take_pod_changes().items():
+        there = {} if self._looked else {key: pod.name.uid for key, pod in self._cluster.pods_by_name.items()}
+        for (namespace, name), uid in {**there, **self._cluster.take_pod_changes()}.items():
             pod = self._cluster.pods_by_name.get((namespace, name))
             if pod is None:
                 gone.append(ObjectName("pods", name, namespace, uid))

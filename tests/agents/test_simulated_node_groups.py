@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
 from schemas.facts.node_groups import NodeGroupSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeTaint
 from schemas.facts.scheduled_pods import PodToleration
@@ -140,6 +140,7 @@ def test_processes_that_die_at_every_step_leave_no_mark_and_end_no_machine_in_va
     fleet.run(minutes=30, until=lambda: fleet.cloud.desired == {"pool": 9})
     fleet.run(minutes=60, until=lambda: fleet.cloud.running == {"pool": 1})
     fuse.every = 1 << 40
+    fleet.run(minutes=30, until=lambda: fleet.cloud.running == {"pool": 1})
     fleet.run(minutes=5)
     assert fleet.deaths > 5
     assert fleet.waiting == 0
@@ -148,6 +149,7 @@ def test_processes_that_die_at_every_step_leave_no_mark_and_end_no_machine_in_va
     ended = [one.id for one in fleet.cloud.leaving]
     plans = {one.id: one for one in fleet.events(NodeRemovalPlanned, "node-updates")}
     outcomes = [one for one in fleet.events(ActionFinished, "outcomes") if one.decision in plans]
+    assert RemovalReason.UNREGISTERED not in {one.reason for one in plans.values()}  # a restart forgets no node
     done = [plans[one.decision].instance for one in outcomes if one.result is Result.DONE]
     assert sorted(done) == sorted(ended)  # each machine that ended was planned, and said to be done, once
 

@@ -59,6 +59,9 @@ class NodesInMemory:
     def node(self, name: str) -> DrainableNode | None:
         return self.nodes.get(name)
 
+    def of_instance(self, instance: str) -> str | None:
+        return next((node.name for node in self.nodes.values() if node.provider_id.endswith(f"/{instance}")), None)
+
     def labelled(self, label: str) -> list[DrainableNode]:
         return [node for node in self.nodes.values() if label in node.labels]
 

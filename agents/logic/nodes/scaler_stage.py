@@ -39,7 +39,7 @@ from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.names import Place
-from schemas.outcomes import ActionFinished, Result
+from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject, SubjectKind
 
 PROGRAM = 8
@@ -54,6 +54,8 @@ BUDGET = "budget"
 """The code of a refusal whose sentence counts, so that it is news only once."""
 MISCONFIGURED = "GroupMisconfigured"
 PAUSED = "paused"
+_LASTING = frozenset((OutcomeDetail.AT_LIMIT, OutcomeDetail.NOT_FOUND, OutcomeDetail.INVALID, OutcomeDetail.FORBIDDEN))
+"""What a refusal may come down to that the next facts need not show: bounds of AWS beyond ours, a group that is gone."""
 FAULTS = "faults"
 """What refusals with that code are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
@@ -138,18 +140,26 @@ class Scaler(PartedState):
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
-        """A plan was not carried out. Only what failed holds the next one back: a refusal or a late consumer says nothing."""
-        kind = key.split("/")[1]
+        """A plan was not carried out. What failed, and what no further try would mend, holds the next one back for a while.
+
+        Any other refusal says that the world is another one than the facts had it, which the next facts tell.
+        """
+        _cluster, kind, name = key.split("/", 2)
         if kind == SOFT:
             return
+        failed = outcome.result is Result.FAILED
+        held = failed or (outcome.result is Result.REFUSED and outcome.detail in _LASTING)
         if kind == "group":
             auto.state.requests.pop(plan.group, None)
-            if outcome.result is Result.FAILED:
+            if held:
                 detail = outcome.detail.value or "failed"
                 auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
-        elif outcome.result is Result.FAILED:
+            return
+        auto.state.since.pop(name, None)  # an instance that has no node gets its time anew
+        if held:
+            auto.scale_down.failed[name] = now + auto.settings.scale_down.recheck
+        if failed:
             auto.failed_to_start(now)
-            auto.scale_down.failed[key.split("/", 2)[2]] = now + auto.settings.scale_down.recheck
 
     # Deciding
 

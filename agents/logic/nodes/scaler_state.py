@@ -46,7 +46,7 @@ from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaC
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
-from schemas.outcomes import ActionFinished, Result
+from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged
 
 NEEDED = ("scheduling-changes", "node-group-changes")
@@ -361,4 +361,5 @@ class ScalerState:
                     self.finished.append((key, plan, event))
                     if key.split("/")[1] == "group":
                         self._not_coming(event.subject.cluster, plan.group, f"its growth was {event.result.value}")
-                    self.call(event.subject.cluster, now)
+                    if event.detail is not OutcomeDetail.MOVED:  # then new facts are to come, and the next look is soon
+                        self.call(event.subject.cluster, now)

@@ -22,6 +22,8 @@ from streams.clients.kube.pod_objects import AnnotatedMeta
 _CORE = api_paths.root("v1")
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
+_PAGE = 500
+"""Nodes of one answer where all of them are looked through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,13 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
     spec: _NodeSpec = _NodeSpec()
 
 
+class _ListMeta(msgspec.Struct, frozen=True, gc=False):
+    token: str = msgspec.field(default="", name="continue")
+
+
 class _Nodes(msgspec.Struct, frozen=True, gc=False):
     items: list[_Node]
+    metadata: _ListMeta = _ListMeta()
 
 
 class _PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -97,6 +104,20 @@ class NodeDrainClient:
         """The nodes that carry a label, whatever its value."""
         request = ApiRequest(f"{_CORE}/nodes?labelSelector={quote(label)}", "listing nodes with label", label)
         return [_read_node(one) for one in self._api.read(request, _Nodes).items]
+
+    def of_instance(self, instance: str) -> str | None:
+        """The name of the node that is this instance by its provider id or its own name; None if there is none."""
+        token = ""
+        while True:
+            path = f"{_CORE}/nodes?limit={_PAGE}" + (f"&continue={quote(token, safe='')}" if token else "")
+            page = self._api.read(ApiRequest(path, "listing nodes to find instance", instance), _Nodes)
+            for one in page.items:
+                name = one.metadata.name
+                if instance in (one.spec.provider_id.rpartition("/")[2], name, name.partition(".")[0]):
+                    return name
+            token = page.metadata.token
+            if not token:
+                return None
 
     def change(self, node: DrainableNode, *, metadata: Json, spec: Json) -> None:
         """Merge this into a node, if it still is as it was read."""

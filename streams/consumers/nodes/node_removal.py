@@ -63,7 +63,7 @@ class NodeRemoval:
         if isinstance(instance, HandlerResult):
             return instance
         if not plan.node:
-            return self._terminate(plan, instance)
+            return self._end_without_node(plan, instance)
         node = self._nodes.node(plan.node)
         if node is None or node.uid != plan.node_uid or node.provider_id != plan.provider_id:
             return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' and id '{plan.provider_id}' is gone")
@@ -89,6 +89,13 @@ class NodeRemoval:
         mark = None if node is None else removal_marks.read(node)
         if node is not None and mark is not None and mark.digest == removal_marks.digest(plan.id):
             self._nodes.change(node, **removal_marks.removed(node))
+
+    def _end_without_node(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult:
+        """Terminate an instance that never became a node, unless it did: its fact may be missing, and its pods would die."""
+        here = self._nodes.of_instance(plan.instance)
+        if here is not None:
+            return _moved(f"instance '{plan.instance}' is node '{here}', of which the plan does not know")
+        return self._terminate(plan, instance)
 
     def _instance(self, plan: NodeRemovalPlanned) -> GroupInstance | HandlerResult:
         """The instance, as long as it works in its group; else what became of it."""

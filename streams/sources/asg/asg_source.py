@@ -137,10 +137,9 @@ class AsgSource:
         sizes = {one.name: one for one in self._selection.explicit}
         tags = self._selection.tags
         named = self._client.groups(list(sizes))
-        there = {group.name for group in named}
-        for name in sizes:
-            missing = f"group '{name}', which aws.groups names, is not in AWS: check its name and aws.region"
-            self._lack(f"group {name}", "" if name in there else missing)
+        there = {group.name: group for group in named}
+        for name, bounds in sizes.items():
+            self._lack(f"group {name}", _mismatch(bounds, there.get(name)))
         tagged = self._client.groups_with_tags(tags) if tags else []
         asked = ", ".join(f"{key}={value}" if value else key for key, value in tags.items())
         self._lack("tags", f"no group carries all tags of aws.discovery: {asked}" if tags and not tagged else "")
@@ -303,3 +302,13 @@ class AsgSource:
         if self._said.get(about) != what:
             self._said[about] = what
             _log.warning("the asg source goes on without something", about=about, reason=what)
+
+
+def _mismatch(ours: GroupBounds, found: AutoScalingGroup | None) -> str:
+    """What is wrong with the bounds by hand of a group; empty if nothing is."""
+    if found is None:
+        return f"group '{ours.name}', which aws.groups names, is not in AWS: check its name and aws.region"
+    if ours.least >= found.least and ours.most <= found.most:
+        return ""
+    allowed = f"AWS allows {found.least} to {found.most} and refuses what is beyond"
+    return f"group '{ours.name}' may have {ours.least} to {ours.most} nodes by aws.groups; {allowed}"

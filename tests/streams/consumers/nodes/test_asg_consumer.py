@@ -107,6 +107,7 @@ def test_two_nodes_go_at_the_same_time(scene: NodeScene) -> None:
 
 
 def test_an_instance_that_never_became_a_node_is_terminated(scene: NodeScene) -> None:
+    del scene.nodes.nodes["two"]
     scene.remove("", instance=scene.instances[1])
     scene.run()
     assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from schemas.decisions.node_updates import ScaleUpPlanned
+from schemas.decisions.node_updates import RemovalReason, ScaleUpPlanned
 from schemas.outcomes import OutcomeDetail
 from streams.clients.kube.node_drain_client import DrainableNode
 from streams.errors import GiveUp
@@ -49,3 +49,15 @@ def test_a_node_that_cannot_be_tainted_holds_up_no_other_one(aws: AwsDouble) -> 
     assert sorted(scene.terminated()) == sorted([scene.instances[0], scene.instances[2]])
     assert not scene.marked("n2")
     assert {one.decision: one.result.value for one in scene.outcomes()}["down-n2"] == "failed"
+
+
+def test_an_instance_that_is_a_node_after_all_is_not_ended_as_one_that_never_became_one(aws: AwsDouble) -> None:
+    """Its fact may be missing because nobody could read it; the pods on it are there all the same."""
+    scene = NodeScene(aws)
+    scene.nodes.add("strange", scene.instances[0])
+    scene.remove("", instance=scene.instances[0], reason=RemovalReason.UNREGISTERED)
+    scene.run()
+    [outcome] = scene.outcomes()
+    assert (outcome.result.value, outcome.detail) == ("refused", OutcomeDetail.MOVED)
+    assert "is node 'strange', of which the plan does not know" in outcome.reason
+    assert scene.terminated() == []

@@ -219,6 +219,14 @@ def test_what_the_settings_name_and_aws_has_not_stands_in_the_reports_until_it_i
     assert len(scene.reports()) == 3
 
 
+def test_bounds_by_hand_that_aws_would_refuse_stand_in_the_reports(aws: AwsDouble) -> None:
+    scene = SourceScene(aws, GroupSelection((GroupBounds("wide", 0, 20), GroupBounds("fits", 1, 5))))
+    aws.group("wide", least=1, most=10, desired=1)
+    aws.group("fits", least=1, most=10, desired=1)
+    scene.poll()
+    assert scene.lacks() == ("group 'wide' may have 0 to 20 nodes by aws.groups; AWS allows 1 to 10 and refuses what is beyond",)
+
+
 @pytest.mark.parametrize("action", ["DescribeInstances", "DescribeScalingActivities"])
 def test_a_right_that_is_missing_stands_in_the_reports_as_long_as_it_is(scene: SourceScene, action: str) -> None:
     scene.aws.group("pool", desired=1, tags=OURS)
