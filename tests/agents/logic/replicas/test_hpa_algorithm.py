@@ -107,7 +107,7 @@ def test_percents_are_of_the_count_when_the_period_began() -> None:
         "scaleUp": {"policies": [{"type": "Percent", "value": 50, "periodSeconds": 15}]},
         "scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 10, "periodSeconds": 15}]},
     }
-    assert passes(HpaBounds(1, 1000, scaling_behavior.read(behavior)), 200, [900, 1, 1]) == [300, 270, 243]
+    assert passes(HpaBounds(1, 9000, scaling_behavior.read(behavior)), 2000, [9000, 1, 1]) == [3000, 2700, 2430]
 
 
 def test_an_autoscaler_without_a_minimum_keeps_one_replica() -> None:
