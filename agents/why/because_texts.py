@@ -154,6 +154,10 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _factors(value: object) -> str:
+    return ", ".join(f"{resource} {factor:.3g} times what it was" for resource, factor in _mapping(value).items())
+
+
 _SENTENCES: Mapping[str, Callable[[object], str]] = {
     "why": _why,
     "node": _node,
@@ -165,6 +169,7 @@ _SENTENCES: Mapping[str, Callable[[object], str]] = {
     "difference": _share,
     "scale_up": _yes,
     "budget": _share,
+    "hpa_utilization": _factors,
 }
 _OFFERS: Mapping[str, str] = {"node": "a new node has", "option": "what the group would be given"}
 """Of a group's growth. A recommendation has a node, too, which is the largest there is and has a place in the log."""
@@ -174,5 +179,6 @@ _NAMES: Mapping[str, str] = {
     "oom_source": "source of OOM kills",
     "difference": "requests are off their target by",
     "scale_up": "something needs more than it requests",
+    "hpa_utilization": "the utilisation that HPAs scale by becomes",
     "budget": "share of pods that may be away at one time",
 }

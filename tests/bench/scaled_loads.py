@@ -2,7 +2,7 @@
 
 The decisions are those of the HPA's algorithm with its defaults, a pass a minute, on a metric that is to have a tenth of the mean
 load for each replica, which is 70 % of what a replica bears. The metric is a minute old, a new replica is ready after three. DSP
-is fitted each 12 hours as upstream does it, ours each hour here, where the forecaster does it each ten minutes.
+is fitted each 12 hours and ours each ten minutes, as upstream and the forecaster do it.
 """
 
 import math
@@ -62,7 +62,7 @@ class ScalingWay:
 
     name: str
     forecaster: Forecaster | None = None
-    refit: int = HOUR
+    refit: int = int(ForecasterSettings().refit)
     window: int = HOUR
 
 

@@ -115,7 +115,7 @@ def _pattern(series: str, naming: Mapping[str, object], where: str, *, literal: 
             return series
     except (re.error, IndexError) as error:
         raise ValueError(f"{where}: '{naming.get('matches') or series}' is no pattern that fits its name: {error}") from error
-    return re.escape(renamed or series)
+    return re.escape(series)
 
 
 def _template(text: str, where: str) -> str:

@@ -47,7 +47,8 @@ def _ends(entry: Mapping[str, object]) -> list[float]:
 def status(predicted: Sequence[PredictedMetric], *, now: float, window: int) -> tuple[list[Object], Object]:
     """The entries of all metrics with a forecast, for two windows (seconds), and the condition Ready.
 
-    A series that misses the end by one step is long enough; upstream has it flap. The condition says why what is missing is.
+    A series that misses the end by less than a step is long enough; upstream has it flap. The condition says why
+    what is missing is.
     """
     until = (now + 2 * window) // _MINUTE * _MINUTE
     entries: list[Object] = []

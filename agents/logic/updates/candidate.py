@@ -31,6 +31,8 @@ class PodSituation:
     """Those for this workload."""
     unboosts: tuple[str, ...] = ()
     """The containers whose startup boost has ended; then `advice` is about nothing else."""
+    scaled: frozenset[str] = frozenset()
+    """The resources by which HPAs scale the workload."""
 
     @property
     def recommended(self) -> NewestRecommendation:

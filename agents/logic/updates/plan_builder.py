@@ -1,12 +1,12 @@
 """The updater's decisions: a plan or a refusal for one pod, with the numbers it rests on and the limits of its life."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.plan_expiry import plan_expiry
-from agents.logic.updates.candidate import Candidate, changes
+from agents.logic.updates.candidate import Candidate, PodSituation, changes
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_refusals import Refusal
@@ -36,7 +36,7 @@ def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition:
         workload=fact.workload,
         pod=fact.pod,
         expect={c.name: c.requests for c in fact.containers if c.name in requests},
-        because=_because(candidate, cluster),
+        because=_because(candidate, cluster) | _moved(situation, requests),
         recommendation=situation.recommended.id,
         stale_after=expiry.stale_after,
         vpa=_vpa(situation.policy.policy.vpa),
@@ -112,6 +112,21 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
         "pods": {"cluster": _count(cluster.cluster), "workload": _count(cluster.workload)},
         "budget": cluster.budget,
     }
+
+
+def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str, object]:
+    """By what the plan multiplies the pod's utilisation that HPAs of the workload scale by: what it requested over what it will.
+
+    Nothing of a resource that stays as it is, or that some container does not request.
+    """
+    moved: dict[str, float] = {}
+    for resource in sorted(situation.scaled):
+        before = [getattr(each.requests, resource, None) or 0.0 for each in situation.pod.fact.containers]
+        planned = [getattr(requests.get(each.name), resource, None) for each in situation.pod.fact.containers]
+        after = [old if new is None else new for old, new in zip(before, planned, strict=True)]
+        if after != before and all(before):
+            moved[resource] = sum(before) / sum(after)
+    return {"hpa_utilization": moved} if moved else {}
 
 
 def _vpa(vpa: VpaChanged | None) -> Subject | None:

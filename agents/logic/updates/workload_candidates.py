@@ -87,7 +87,9 @@ class CandidateSearch:
         history = workload.history(uid) if calm <= workload.now else NO_HISTORY
         if calm > workload.now or history.has_plan(workload.now):
             return None, calm
-        situation = PodSituation(workload.now, workload.key, pod, whole, workload.policy, history, workload.settings)
+        situation = PodSituation(
+            workload.now, workload.key, pod, whole, workload.policy, history, workload.settings, scaled=self._scaled(workload)
+        )
         if not advice.left:
             return candidate(situation), calm
         return without(situation, advice.reduced(shape), advice.left), calm
@@ -104,10 +106,14 @@ class CandidateSearch:
         if lowered is not None:
             names = tuple(each.name for each in found.over)
             settings, now = workload.settings, workload.now
-            return candidate(PodSituation(now, workload.key, pod, lowered, workload.policy, history, settings, names)), 0
+            scaled = self._scaled(workload)
+            return candidate(PodSituation(now, workload.key, pod, lowered, workload.policy, history, settings, names, scaled)), 0
         if found.over and found.next is None:
             return self._plain(workload, uid, pod)
         return None, NEVER if found.next is None else found.next
+
+    def _scaled(self, workload: _Workload) -> frozenset[str]:
+        return self.clusters.constraints.scaled_by(workload.key)
 
     def _unreverted(self, workload: _Workload, pod: PodRecord) -> PodAdvice | None:
         """What is recommended for a pod, without what HPAs scale by; None while it was put back as it was."""

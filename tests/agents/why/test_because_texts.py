@@ -95,3 +95,8 @@ def test_the_node_that_a_pod_was_cut_down_to_and_the_source_of_kills_are_told_in
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: nothing",
         "source of OOM kills: none has reported itself",
     ]
+
+
+def test_a_plan_says_what_an_hpa_will_make_of_it() -> None:
+    said = list(because_texts.in_words({"hpa_utilization": {"cpu": 5.0, "memory": 0.8333}}))
+    assert said == ["the utilisation that HPAs scale by becomes: cpu 5 times what it was, memory 0.833 times what it was"]

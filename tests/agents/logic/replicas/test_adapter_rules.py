@@ -102,3 +102,9 @@ def test_an_annotation_goes_before_a_rule_and_a_rule_before_the_default() -> Non
 def test_a_rule_for_cpu_takes_its_value_from_the_metrics_store() -> None:
     [wanted] = metric_series.of_ehpa(ehpa(queries={"resource.cpu": "by rule"}))
     assert (wanted.query, wanted.scraped) == ("by rule", False)
+
+
+def test_a_rule_without_a_name_is_for_its_series_alone() -> None:
+    config = "rules: [{seriesQuery: queue_depth, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'}]"
+    assert query(MetricSpec("Pods", "queue_depth", AVERAGE), config).startswith("sum(queue_depth{")
+    assert query(MetricSpec("Pods", "errors", AVERAGE), config) == ""

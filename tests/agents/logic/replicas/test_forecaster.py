@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.engine.turn import Decided
+from agents.logic.replicas import metric_series
+from agents.logic.replicas.due_queue import next_round
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from schemas.decisions.replica_plans import ProposalOrigin, ScalingMode
 from schemas.facts.load import LoadQueryFailed, LoadScraped, series_id
@@ -25,6 +27,7 @@ from schemas.policies.scaling import (
 )
 from schemas.policies.time_series_prediction import PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.vpa import TargetRef
+from schemas.units import Seconds
 from tests.support.replica_scene import (
     CART,
     CPU_SERIES,
@@ -284,3 +287,45 @@ def test_a_state_that_was_dumped_and_loaded_steps_on_alike(kinds: list[str], dat
             assert other.state.step(turn) == decided
     dumped = {chunk: scene.state.dump(chunk) for chunk in scene.state.chunks()}
     assert {chunk: other.state.dump(chunk) for chunk in other.state.chunks()} == dumped
+
+
+def test_an_ehpa_without_a_minimum_keeps_one_replica() -> None:
+    [plan] = plans(ForecasterScene().run(NOW, 30, ehpa(min_replicas=None), *pods(NOW, 5), scale(NOW, 30)))
+    assert (plan.least, plan.replicas) == (1, 20)
+
+
+def test_as_many_metrics_as_the_settings_allow_are_forecast() -> None:
+    scene = ForecasterScene(ForecasterSettings(most_metrics=1))
+    decided = busy(scene)
+    assert (len(forecasts(decided)), refusals(decided)) == (1, [])
+
+
+def test_before_anything_was_fitted_live_metrics_rule() -> None:
+    [plan] = plans(busy(ForecasterScene(ForecasterSettings(fits_per_turn=0))))
+    assert {each.origin for each in plan.proposals} == {ProposalOrigin.LIVE}
+
+
+def test_a_forecast_that_does_not_reach_through_the_window_proposes_nothing() -> None:
+    scene = ForecasterScene(ForecasterSettings(refit=Seconds(8 * 3600.0)))
+    busy(scene)
+    for minutes, origins in ((30, {ProposalOrigin.LIVE, ProposalOrigin.FORECAST}), (80, {ProposalOrigin.LIVE})):
+        at = NOW + timedelta(minutes=minutes)
+        [plan] = plans(scene.run(at, 30, scrape(at, 5, 0.9), scale(at, 5 + minutes % 4)))[:1]
+        assert {each.origin for each in plan.proposals} == origins
+
+
+@given(st.text(max_size=20), st.integers(0, 10**14), st.integers(1, 10**6))
+def test_the_next_round_of_a_key_is_the_first_of_its_rounds_after_this_turn(key: str, turn: int, interval: int) -> None:
+    following = next_round(key, turn, interval)
+    assert turn < following <= turn + interval
+    assert next_round(key, following, interval) == following + interval
+    assert next_round(key, following - 1, interval) == following
+
+
+def test_a_prediction_of_an_expression_is_no_scraped_resource_though_it_names_one() -> None:
+    metric = PredictionMetric("load", "ExpressionQuery", "cpu", "up")
+    tsp = TimeSeriesPredictionChanged(
+        NOW, "prod", "shop", "mine", NOW, TargetRef("Deployment", "cart"), window_seconds=3600, metrics=(metric,)
+    )
+    [wanted] = metric_series.of_prediction(tsp)
+    assert (wanted.scraped, wanted.query) == (False, "up")

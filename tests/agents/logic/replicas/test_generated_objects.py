@@ -158,3 +158,8 @@ def test_a_forecast_that_is_not_there_is_an_error() -> None:
     there = tsp((60, "3.0"))
     found = [asked(tsp((-60, "3.0"))), asked(tsp((60, "3.0"), ready=False)), asked(), asked(there, resourceIdentifier="")]
     assert [type(answer) for answer in found] == [MetricError] * 4
+
+
+def test_a_window_of_ten_minutes_is_long_enough() -> None:
+    spec: Any = generated_objects.tsp(made(CPU, prediction={**DSP, "predictionWindowSeconds": 600})).manifest["spec"]
+    assert spec["predictionWindowSeconds"] == 600

@@ -100,3 +100,15 @@ def test_a_memory_that_went_through_a_checkpoint_goes_on_as_if_it_had_not(wanted
         current = decision.replicas
         found.append(current)
     assert found == passes(bounds, 3, list(wanted))
+
+
+def test_percents_are_of_the_count_when_the_period_began() -> None:
+    behavior = {
+        "scaleUp": {"policies": [{"type": "Percent", "value": 50, "periodSeconds": 15}]},
+        "scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 10, "periodSeconds": 15}]},
+    }
+    assert passes(HpaBounds(1, 9000, scaling_behavior.read(behavior)), 2000, [9000, 1, 1]) == [3000, 2700, 2430]
+
+
+def test_an_autoscaler_without_a_minimum_keeps_one_replica() -> None:
+    assert hpa_algorithm.defaulted({"maxReplicas": 3, "metrics": [{}]})["minReplicas"] == 1

@@ -6,11 +6,12 @@ from typing import cast
 
 import pytest
 
-from agents.logic.replicas import pod_usage
+from agents.logic.replicas import hpa_pods, pod_usage
 from agents.logic.replicas.hpa_metrics import HpaMetric
-from agents.logic.replicas.hpa_pods import MOST_MILLI, milli
+from agents.logic.replicas.hpa_pods import MOST_MILLI, ReadinessDelays, milli
 from agents.logic.replicas.pod_usage import ContainerAmounts, PodReading, ScaledPod, ScaledPodUsage, WorkloadReading
-from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 
@@ -78,3 +79,25 @@ def test_the_largest_amounts_that_are_taken_in_are_held_at_the_most_that_kuberne
     assert not isinstance(asked, str)
     assert asked.tolist() == [MOST_MILLI] * 2
     assert pod_usage.share([pod, pod], metric) == MOST_MILLI // 2
+
+
+def test_a_scrape_counts_from_when_it_was_taken_and_a_pod_that_goes_leaves_the_others() -> None:
+    usage, web = ScaledPodUsage(lambda _: True), Workload("demo", "shop", "Deployment", "web")
+    for number in range(2):
+        name = PodName("shop", f"web-{number}", f"uid-{number}")
+        usage.pod_changed(PodChanged(AT, web, name, PodPhase.RUNNING, AT, (ContainerSeen("app", Amounts(), ready=True),)))
+    usage.scraped(MetricsScraped(AT, "demo", (web.key,), ("web-0",), ("app",), (0.5,), (1e8,), ages=(30.0,)))
+    reading = usage.usage.get(web.key)
+    assert reading is not None
+    assert reading.at == AT.timestamp() - 30
+    usage.pod_deleted(PodDeleted(AT, web, PodName("shop", "web-0", "uid-0")))
+    assert [pod.name for pod in usage.of(web.key)] == ["web-1"]
+
+
+@pytest.mark.parametrize(("metric", "counts"), [("cpu", (0, 0, 1)), ("memory", (1, 0, 0))])
+def test_what_a_starting_pod_uses_counts_of_memory_and_not_of_cpu(metric: str, counts: tuple[int, int, int]) -> None:
+    pod = ScaledPod("web", "web-1", PodPhase.RUNNING, ready=False, changed=100.0, started=90.0, requests=())
+    reading = WorkloadReading(110.0, 5.0, (PodReading("web-1", (ContainerAmounts("app", 0.5, 1e8),)),))
+    samples = pod_usage.samples([pod], reading, HpaMetric("Resource", metric, utilization=50), since=0.0)
+    groups = hpa_pods.group(pod_usage.columns([pod]), samples, now=120.0, patience=ReadinessDelays())
+    assert groups.counts == counts

@@ -46,3 +46,10 @@ def test_a_series_that_misses_the_end_by_less_than_a_step_is_ready() -> None:
     assert NOW + 7200 - five.last == 240
     (entry,), _ = prediction_status.status([five], now=NOW, window=3600)
     assert entry["ready"] is True
+
+
+def test_a_series_that_misses_the_end_by_a_whole_step_is_not() -> None:
+    five = PredictedMetric("resource.cpu", NOW - 300, 300, (1.0,) * 25)
+    assert NOW + 7200 - five.last == 300
+    (entry,), condition = prediction_status.status([five], now=NOW, window=3600)
+    assert (entry["ready"], condition["message"]) == (False, "resource.cpu: its forecast ends 300 s early")

@@ -1,13 +1,14 @@
 """Replicas from one metric on examples worked out by hand, and on anything at all."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.replicas import replica_proposals
+from agents.logic.replicas import hpa_metrics, replica_proposals
+from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
 from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
 from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
 from tests.support.hpa_scenes import NOW, asked, pods, samples
@@ -95,3 +96,44 @@ def test_any_pods_get_a_proposal_within_32_bits_or_a_sentence(given_states: list
 def test_a_missing_pod_with_the_largest_request_is_counted_busy_without_running_over() -> None:
     given = [pod(10), pod(None, containers=[{"name": "c", "requests_milli": {"cpu": 2**62}}])]
     assert by_utilization(given, 50).replicas == 2
+
+
+def unready() -> dict[str, Any]:
+    return pod(50, ready="False", ready_changed_s_ago=10, started_s_ago=20)
+
+
+def test_exactly_at_the_target_pods_that_are_missing_or_not_ready_change_nothing() -> None:
+    assert by_utilization([pod(50), pod(None), unready()], 50).replicas == 3
+
+
+def test_at_twice_the_target_a_pod_without_a_sample_is_idle() -> None:
+    """100 of 200 requested are 50 %."""
+    assert by_utilization([pod(100), pod(None)], 50).replicas == 2
+
+
+def test_pods_without_a_sample_use_all_that_they_request_and_no_more() -> None:
+    """(90 + 99 x 1000) / 100,000 is 99 %, cut."""
+    asks = [{"name": "c", "requests_milli": {"cpu": 1000}}]
+    given_pods = [pod(90, containers=asks), *[pod(None, containers=asks)] * 99]
+    scene = ReplicaContext(100, 100, NOW, down=0.0)
+    wanted = requests(asked(given_pods, "cpu"), resource="cpu")
+    found = replica_proposals.by_utilization(pods(given_pods), samples(given_pods, cpu=True), wanted, target=100, scene=scene)
+    assert isinstance(found, ReplicaProposal)
+    assert found.replicas == 99
+
+
+def test_at_the_target_a_mean_counts_pods_without_a_sample_and_not_those_that_start() -> None:
+    """150 / 4 = 37, cut; 37 / 50 x 4 = 2.96."""
+    given_pods = [*[pod(50)] * 3, pod(None), *[unready()] * 4]
+    scene = ReplicaContext(8, 8, NOW)
+    found = replica_proposals.by_average(pods(given_pods), samples(given_pods, cpu=True), target=50, scene=scene)
+    assert isinstance(found, ReplicaProposal)
+    assert found.replicas == 3
+
+
+def test_a_share_of_requests_is_no_target_of_a_metric_that_pods_do_not_request() -> None:
+    metric = HpaMetric("Pods", "queue", utilization=50)
+    given_pods = [pod(50)]
+    readings = MetricReadings(pods(given_pods), {metric: samples(given_pods)}, {metric: np.array([100])})
+    reason, error = cast("tuple[str, MetricError]", hpa_metrics.ask(metric, readings, ReplicaContext(1, 1, NOW)))
+    assert (reason, error.text) == ("FailedGetPodsMetric", "metric 'pods.queue' has no target that fits its kind")

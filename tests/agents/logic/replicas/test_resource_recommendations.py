@@ -93,3 +93,7 @@ def test_the_smallest_size_that_holds_both_is_taken(wanted: Amounts, size: Amoun
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no size"):
         resource_recommendations.sizes_of(text)
+
+
+def test_a_size_that_fits_exactly_fits() -> None:
+    assert resource_recommendations.normalised(amounts(1.0, 1024), SIZES) == amounts(1.0, 1024)

@@ -130,3 +130,9 @@ def test_a_window_counts_in_seconds_whatever_the_step_is() -> None:
     fine = forecast("web")
     fine = replace(fine, metrics=(replace(fine.metrics[0], step=Seconds(60.0), values=(1.0,) * 60 + (8.0, 9.0)),))
     assert asked(served(ehpa(), fine)) == 8000  # the value at 3600 s is the last one in the window
+
+
+def test_a_forecast_that_begins_as_the_window_ends_is_an_answer() -> None:
+    late = forecast("web", 1.0, 9.0)
+    late = replace(late, metrics=(replace(late.metrics[0], start=AT + timedelta(seconds=3600)),))
+    assert asked(served(ehpa(), late)) == 1000

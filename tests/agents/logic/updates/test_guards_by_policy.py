@@ -173,6 +173,21 @@ def test_a_pod_of_which_only_an_hpas_resource_would_be_changed_is_left_alone(fac
         assert decided[0].reason.startswith("a HorizontalPodAutoscaler scales the workload by cpu")
 
 
+@pytest.mark.parametrize(
+    ("facts", "settings", "moved"),
+    [
+        ([hpa("cpu")], {"honor_hpas": False}, {"cpu": 5.0}),
+        ([hpa("memory")], {"honor_hpas": False}, None),
+        ([], {"honor_hpas": False}, None),
+        ([hpa("memory")], {}, None),
+    ],
+)
+def test_a_plan_says_how_it_moves_the_utilization_that_an_hpa_scales_by(facts: Any, settings: Any, moved: Any) -> None:
+    """A core becomes a fifth of one; memory stays."""
+    found = decide([*TEN[:2], *facts], [policy()], eviction_tolerance=1.0, **settings)
+    assert [each.because.get("hpa_utilization") for each in found] == [moved] * 2
+
+
 def lease(*, alive: bool) -> Any:
     return WebhookLeaseSeen(when(START), "demo", "ullage/ullage-webhook", alive, "" if alive else "there is no Lease 'x'")
 
