@@ -53,6 +53,31 @@ def last(log: Log, places: Collection[tuple[str, int]], count: int) -> Mapping[t
     return found
 
 
+def newest(log: Log, topic: str, at: datetime, most: int) -> Mapping[tuple[str, int], tuple[Sequence[Record], bool]]:
+    """The newest records of each partition but its ticks, in order, and whether these are all since a moment of event time.
+
+    If so, there may be older ones among them; if not, they are `most`. Nothing for a missing topic. One stretch after the other
+    is read from the end on, each four times as long as the one after it, for ticks alone may fill the first ones.
+    """
+    places = [(topic, partition) for partition in range(log.partitions(topic))] if has_topic(log, topic) else []
+    found: dict[tuple[str, int], tuple[list[Record], bool]] = {place: ([], True) for place in places}
+    left, length = _bounds(log, places), most
+    while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
+        ranges = {place: (max(begin, end - length), end) for place, (begin, end) in left.items()}
+        stretch: dict[tuple[str, int], list[Record]] = {place: [] for place in ranges}
+        for record in _read(log, ranges):
+            stretch[record.topic, record.partition].append(record)
+        for place, records in stretch.items():
+            (begin, _), (start, _) = left.pop(place), ranges[place]
+            reached = start == begin or (bool(records) and 0 <= event_time_ms(records[0]) < to_ms(at))
+            known = [*(record for record in records if tick_number(record) is None), *found[place][0]]
+            found[place] = known[-most:], reached and len(known) <= most
+            if not reached and len(known) < most:
+                left[place] = begin, start
+        length = min(_LONGEST, 4 * length)
+    return found
+
+
 def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
     """The records of a topic (wire name) in stretches, the newest first; the last of them begins before a moment of event time.
 

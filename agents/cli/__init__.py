@@ -56,7 +56,7 @@ def _forget_output() -> None:
 def _ended(error: BaseException) -> int:
     match error:
         case CycloptsError():
-            return _fail(f"{error}\nTry: ullage --help", USAGE)
+            return _fail(f"{error}\nTry: {' '.join(('ullage', *(error.command_chain or ())))} --help", USAGE)
         case BadInput():
             return _fail(str(error), USAGE)
         case UllageError():

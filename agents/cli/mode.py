@@ -5,7 +5,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
-from agents.cli.pause import Cluster
 from schemas.policies.control import Mode
 
 
@@ -19,10 +18,9 @@ def mode(
         str | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, as `10%`.")
     ] = None,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
     from agents.operate import mode as command
 
-    command.run(given(common).settings(cluster__name=cluster), mode=to, budget=budget, reason=reason)
+    command.run(given(common).settings(), mode=to, budget=budget, reason=reason)

@@ -70,6 +70,7 @@ class CommonOptions:
             consume_multiple=False,
         ),
     ] = ()
+    cluster: Annotated[str | None, Parameter(help="Which cluster, short for `--set cluster.name=NAME`.")] = None
     brokers: Annotated[str | None, Parameter(help="Kafka's HOST:PORT, short for `--set log.brokers=HOST:PORT`.")] = None
     log: Annotated[
         Path | None,
@@ -85,8 +86,8 @@ class CommonOptions:
         flags = {} if self.log is None else {name: written(value) for name, value in fitting_settings(self.log).items()}
         flags |= dict(_split(item) for item in self.set)
         flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}
-        if self.brokers is not None:
-            flags["log.brokers"] = self.brokers
+        given = {"cluster.name": self.cluster, "log.brokers": self.brokers}
+        flags |= {name: value for name, value in given.items() if value is not None}
         return load(file=self.config, flags=flags)
 
     def settings(self, **more: object) -> Settings:

@@ -6,13 +6,10 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
-Cluster = Annotated[str | None, Parameter(help="Which cluster; without it that of the setting `cluster.name`.")]
-
 
 def pause(
     *,
     reason: Annotated[str, Parameter(help="Why; it is shown wherever something was not done because of it.")],
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Stop all changes to a cluster at once, whatever was decided before. Watching and recommending go on.
@@ -21,16 +18,15 @@ def pause(
     """
     from agents.operate import pause as command
 
-    command.pause(given(common).settings(cluster__name=cluster), reason=reason)
+    command.pause(given(common).settings(), reason=reason)
 
 
 def resume(
     *,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """End a pause. Mode and budget are what they were."""
     from agents.operate import pause as command
 
-    command.resume(given(common).settings(cluster__name=cluster), reason=reason)
+    command.resume(given(common).settings(), reason=reason)

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from agents.cli.options import At, CommonOptions, given
-from agents.cli.pause import Cluster
 
 
 def plan(
@@ -14,10 +13,9 @@ def plan(
         Literal["table", "json", "yaml"], Parameter(name=("--output", "-o"), help="For people or for programs.")
     ] = "table",
     at: At = None,
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Say what would be done now: pods resized in place, restarted, and left alone, and why. Reads the log only, in any mode."""
     from agents.inspect import plan as command
 
-    command.run(given(common).settings(cluster__name=cluster, log__at=at), form=output)
+    command.run(given(common).settings(log__at=at), form=output)

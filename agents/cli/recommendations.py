@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from agents.cli.options import At, CommonOptions, Output, given
-from agents.cli.pause import Cluster
 
 _Since = Annotated[
     str | None,
@@ -45,7 +44,6 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     limit: _Limit = None,
     output: Output = "table",
     at: At = None,
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Print requests now and recommended for each container, with bounds, what that saves, the risk, and why.
@@ -65,7 +63,7 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
         raise BadInput("--namespace is for workloads; a node is in none")
     if of != "workloads" and (by != "recommender" or sizes):
         raise BadInput("--by and --sizes are for --of workloads")
-    settings = given(common).settings(cluster__name=cluster, log__at=at)
+    settings = given(common).settings(log__at=at)
     if of == "requests":
         from agents.inspect import recommendations_command
 

@@ -8,7 +8,6 @@ from cyclopts import Parameter
 from agents.cli.backtest import Prices
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
-from agents.cli.pause import Cluster
 from streams.errors import BadInput
 
 
@@ -28,7 +27,6 @@ def report(  # noqa: PLR0913  # the flags of a command
     ] = "127.0.0.1:0",
     token_file: Annotated[Path | None, Parameter(help="A file with the token that readers of the live page show.")] = None,
     every: Annotated[float, Parameter(help="Seconds between two looks of the live page at the log.")] = 5.0,
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Write one page about a stretch of the log: fleet, savings with the risk beside them, workloads and charts. Opens offline.
@@ -38,7 +36,7 @@ def report(  # noqa: PLR0913  # the flags of a command
     """
     from agents.inspect import report_command as command
 
-    settings, flags = given(common).settings(cluster__name=cluster), command.ReportFlags(begin, end, top, prices)
+    settings, flags = given(common).settings(), command.ReportFlags(begin, end, top, prices)
     if live == (file is not None):
         raise BadInput("give a file to write, or --live to serve the page" + (", not both" if live else ""))
     if file is None:

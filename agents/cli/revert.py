@@ -5,11 +5,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
-from agents.cli.pause import Cluster
 from streams.errors import BadInput
 
 
-def revert(  # noqa: PLR0913  # the flags of a command
+def revert(  # the flags of a command
     workloads: Annotated[str, Parameter(help="Only workloads whose NAMESPACE/KIND/NAME matches this pattern.")] = "*",
     /,
     *,
@@ -19,7 +18,6 @@ def revert(  # noqa: PLR0913  # the flags of a command
     ] = "",
     end: Annotated[bool, Parameter(help="End the reverts in force: recommendations count again.")] = False,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Ask for the inverse of what was applied, workload by workload, and hold it until `--end`. In shadow it only prints.
@@ -28,7 +26,7 @@ def revert(  # noqa: PLR0913  # the flags of a command
     """
     from agents.operate import revert as command
 
-    settings = given(common).settings(cluster__name=cluster)
+    settings = given(common).settings()
     if end == bool(since):
         raise BadInput("revert takes one of --since and --end")
     if end:

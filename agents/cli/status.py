@@ -1,10 +1,9 @@
 """`ullage status`: whether every part is at work, what it waits for, and what it is blind to."""
 
 from agents.cli.options import CommonOptions, Output, given
-from agents.cli.pause import Cluster
 
 
-def status(*, output: Output = "table", cluster: Cluster = None, common: CommonOptions | None = None) -> None:
+def status(*, output: Output = "table", common: CommonOptions | None = None) -> None:
     """Print a line for the clock and each cluster, source, stage and consumer: is it at work, or what does it wait for?
 
     A line that somebody should look at is marked with `!`. Counts are of the last hour of event time, dead letters of the last
@@ -12,4 +11,4 @@ def status(*, output: Output = "table", cluster: Cluster = None, common: CommonO
     """
     from agents.inspect import status as command
 
-    command.run(given(common).settings(cluster__name=cluster), output)
+    command.run(given(common).settings(), output)

@@ -5,14 +5,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agents.cli.options import At, CommonOptions, given
-from agents.cli.pause import Cluster
 
 
 def why_not(
     what: Annotated[
         str,
         Parameter(
-            help="A pod: its name, NAMESPACE/NAME, or its uid; or a workload: NAMESPACE/KIND/NAME. "
+            help="A pod: its name, NAMESPACE/NAME, or its uid; or a workload: NAMESPACE/KIND/NAME, or shorter. "
             "Or `pod`, `workload` or `node`, and then NAME."
         ),
     ],
@@ -20,7 +19,6 @@ def why_not(
     /,
     *,
     at: At = None,
-    cluster: Cluster = None,
     common: CommonOptions | None = None,
 ) -> None:
     """Say why something is left as it is: a pod that is not changed or waits for a node, a workload's pods, a node that stays.
@@ -29,4 +27,4 @@ def why_not(
     """
     from agents.inspect import why_not as command
 
-    command.run(given(common).settings(cluster__name=cluster, log__at=at), [what] if name is None else [what, name])
+    command.run(given(common).settings(log__at=at), [what] if name is None else [what, name])

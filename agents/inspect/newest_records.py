@@ -9,9 +9,9 @@ from datetime import datetime
 
 from schemas.times import to_ms
 from streams import reverse_log_reader
-from streams.codec.event_codec import header, tick_number
+from streams.codec.event_codec import header
 from streams.log.log_port import Log, Record
-from streams.log_range import event_time_ms, has_topic
+from streams.log_range import event_time_ms
 
 MOST = 500
 """Records of one partition that are looked at."""
@@ -19,10 +19,13 @@ MOST = 500
 
 @dataclass(frozen=True, slots=True)
 class NewestRecords:
-    """Records in the order of their partitions, each id once; `all_of_them`: none of the time asked for was left out."""
+    """Records in the order of their partitions, each id once."""
 
     records: Sequence[Record]
-    all_of_them: bool
+    asked_ms: int
+    """The event time since when they were asked for."""
+    complete_ms: int
+    """The event time since when none was left out."""
 
     @property
     def newest_ms(self) -> int | None:
@@ -32,18 +35,17 @@ class NewestRecords:
     def count(self, number: int | None = None) -> str:
         """The number, or how many records there are, with `over` before it when some were left out."""
         shown = len(self.records) if number is None else number
-        return f"{shown}" if self.all_of_them else f"over {shown}"
+        return f"{shown}" if self.complete_ms <= self.asked_ms else f"over {shown}"
 
 
 def read(log: Log, wire: str, since: datetime, *, most: int = MOST) -> NewestRecords:
     """The records of a topic since a moment, the newest `most` of each partition at most."""
+    asked_ms = complete_ms = to_ms(since)
     found: dict[object, Record] = {}
-    complete = True
-    places = [(wire, partition) for partition in range(log.partitions(wire))] if has_topic(log, wire) else []
-    for records in reverse_log_reader.last(log, places, most).values():
-        if records and event_time_ms(records[0]) >= to_ms(since) and records[0].offset > log.begin(wire, records[0].partition):
-            complete = False
+    for records, whole in reverse_log_reader.newest(log, wire, since, most).values():
+        if not whole:
+            complete_ms = max(complete_ms, event_time_ms(records[0]))
         for record in records:
-            if tick_number(record) is None and not 0 <= event_time_ms(record) < to_ms(since):
+            if not 0 <= event_time_ms(record) < asked_ms:
                 found[header(record, "ce_id") or record.place] = record
-    return NewestRecords(list(found.values()), complete)
+    return NewestRecords(list(found.values()), asked_ms, complete_ms)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from agents.inspect import newest_records
 from agents.inspect.newest_records import NewestRecords
 from agents.inspect.status_rows import StatusRow, length
+from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
@@ -18,11 +19,9 @@ from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from streams.codec.event_codec import header
 from streams.log_context import LogContext
-from streams.log_range import event_time_ms
 
 LATE = timedelta(minutes=10)
 """After a plan has expired; a resize is followed for some minutes before its outcome is there."""
-_HOUR = timedelta(hours=1)
 _TOPICS = ("pod-updates", "node-updates", "replica-plans")
 _KINDS = {
     "resize-planned": (Action.RESIZE, "resizer"),
@@ -40,9 +39,7 @@ def rows(
     context: LogContext, outcomes: NewestRecords, now: datetime, control_of: Callable[[str], ControlChanged | None]
 ) -> Iterator[StatusRow]:
     """A row for each cluster and kind of act with such plans; with all outcomes of the last hour. Raises LogUnavailable."""
-    since = now - _HOUR
-    if not outcomes.all_of_them:  # an outcome that was not read is none that is missing
-        since = max(since, datetime.fromtimestamp(min(map(event_time_ms, outcomes.records)) / 1000, now.tzinfo))
+    since = times.from_ms(outcomes.complete_ms)  # an outcome that was not read is none that is missing
     said: dict[tuple[str, Action], datetime] = {}
     for record in outcomes.records:
         event = context.codec.decode_or_none(record)

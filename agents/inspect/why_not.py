@@ -15,6 +15,7 @@ from agents.processes.output import data
 from agents.settings.tree import Settings
 from schemas.facts.pods import PodPhase
 from schemas.names import PodName
+from schemas.outcomes import Action
 from schemas.policies import control
 from streams.errors import BadInput
 
@@ -22,6 +23,7 @@ _NO_SCALING = (
     "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, "
     "and run `ullage source asg` (docs/nodes.md)"
 )
+_ACTIONS = {Action.RESIZE: "a resize in place", Action.EVICT: "eviction"}
 KINDS = ("pod", "workload", "node")
 
 
@@ -45,6 +47,10 @@ def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
         yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
         return
     updater = newest_updater(settings, warn=False)
+    workload = _workload_named(updater, settings.cluster.name, asked)
+    if workload is not None:
+        yield from _workload_lines(updater, settings.cluster.name, workload)
+        return
     pod = _named(updater, settings.cluster.name, asked)
     yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
     known = updater.clusters.pods.get(pod.uid)
@@ -88,6 +94,10 @@ def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
     """Each pod of a workload in a word, alike ones together. Raises BadInput for a workload without pods."""
     updater, cluster = newest_updater(settings), settings.cluster.name
     key = asked if asked.startswith(f"{cluster}/") else f"{cluster}/{asked}"
+    yield from _workload_lines(updater, cluster, key)
+
+
+def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
     pods = [one.fact.pod for one in updater.clusters.pods.values() if one.fact.workload.key == key]
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
@@ -95,6 +105,16 @@ def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
     answers = Counter("; ".join(_answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods)
     for answer, count in answers.most_common():
         yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
+
+
+def _workload_named(updater: Updater, cluster: str, asked: str) -> str | None:
+    """The key of the one workload that goes by this name or NAMESPACE/NAME, where no pod goes by it; else None."""
+    facts = [record.fact for record in updater.clusters.pods.values() if record.fact.workload.cluster == cluster]
+    if any(asked in (one.pod.uid, one.pod.name, f"{one.pod.namespace}/{one.pod.name}") for one in facts):
+        return None
+    workloads = {one.workload for one in facts}
+    found = {each.key for each in workloads if asked in (each.name, f"{each.namespace}/{each.name}")}
+    return found.pop() if len(found) == 1 else None
 
 
 def _named(updater: Updater, cluster: str, asked: str) -> PodName:
@@ -125,7 +145,7 @@ def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | No
         yield f"left alone: {why_not_wanted(updater, pod.uid)}"
         return
     wanted = " and ".join(reason.value for reason in mine.candidate.why)
-    yield f"should be changed ({wanted}), by {mine.candidate.action.value}"
+    yield f"should be changed ({wanted}), by {_ACTIONS[mine.candidate.action]}"
     for each in mine.objections:
         yield f"  {'waits' if each.guard in WAITING else 'no'}: guard '{each.guard}' says: {each.reason}"
     held = updater.clusters.control.get(cluster)

@@ -73,7 +73,7 @@ def show(settings: Settings) -> None:
     if in_force:
         for line in yaml.safe_dump([policy_file.as_body(each) for each in in_force.values()], sort_keys=False).splitlines():
             data(line)
-    note(f"{len(in_force)} policies in force")
+    note(f"{len(in_force)} {'policy' if len(in_force) == 1 else 'policies'} in force")
 
 
 def check_target(target: str, where: str) -> None:

@@ -15,6 +15,7 @@ from agents.settings.tree import Settings
 from agents.telemetry import HealthServer, ObservedLog, Reach, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
+from streams.errors import BadInput
 from streams.log.log_port import Log
 from streams.topics import Topics
 
@@ -89,7 +90,7 @@ def serving(
             yield
         except Exception as error:
             logging_setup.failed(log, doing=f"running as {component}", error=error)
-            logging_setup.ended(log, code=1, reason=f"{type(error).__name__}: {error}")
+            logging_setup.ended(log, code=2 if isinstance(error, BadInput) else 1, reason=f"{type(error).__name__}: {error}")
             raise
         except BaseException as asked:
             logging_setup.ended(log, code=0, reason=f"asked to: {type(asked).__name__} {asked}".rstrip())

@@ -124,3 +124,4 @@ def _route_libraries(out: TextIO, before: list[Processor], renderers: list[Proce
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # its warnings are of a busy machine, and nothing to act on

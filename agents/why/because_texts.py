@@ -143,7 +143,8 @@ def _amount(what: str, value: object) -> str:
 
 
 def _time(value: object) -> str:
-    return str(value).replace("T", " ").removesuffix("Z")
+    """`2026-01-05T00:24:45.123000Z` to the second, as all other times of an explanation are shown."""
+    return str(value).replace("T", " ").removesuffix("Z").partition(".")[0]
 
 
 def _number(value: object) -> float | None:

@@ -39,8 +39,8 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         """Raises BadInput for a value no broker could start with."""
         if not 0 <= self.port <= 65535:  # noqa: PLR2004  # stated in the sentence below
-            msg = f"broker.port is {self.port}, but a port is between 0 (any free one) and 65535"
+            msg = f"port {self.port} is none: a port is between 0 (any free one) and 65535"
             raise BadInput(msg)
         if self.heap_mb < SMALLEST_HEAP_MB:
-            msg = f"broker.heap_mb is {self.heap_mb}, but Kafka needs at least {SMALLEST_HEAP_MB}"
+            msg = f"a heap of {self.heap_mb} MB is too small: Kafka needs at least {SMALLEST_HEAP_MB}"
             raise BadInput(msg)

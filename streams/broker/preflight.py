@@ -29,8 +29,8 @@ def check_port(port: int) -> None:
             probe.bind((HOST, port))
         except OSError as error:
             msg = (
-                f"port {port} on {HOST} cannot be used ({error.strerror}): stop what uses it, choose another with broker.port, "
-                "or 0 for any free one"
+                f"port {port} on {HOST} cannot be used ({error.strerror}): stop what uses it, choose another, "
+                "or 0 for any free one (`ullage broker --port`)"
             )
             raise LogUnavailable(msg) from error
 

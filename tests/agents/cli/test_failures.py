@@ -20,6 +20,9 @@ NO_LOG = ("--set", "log.kind=file", "--set", "log.path=absent.jsonl")
 FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("no command", ("starr",), 2, "starr"),
     ("unknown flag", ("status", "--loud"), 2, "--loud"),
+    ("an unknown flag of one command", ("broker", "--set", "broker.port=1"), 2, "Try: ullage broker --help"),
+    ("nothing where a policy is named", ("policy", "remove"), 2, "Try: ullage policy remove --help"),
+    ("a port that is none", ("broker", "--port", "99999"), 2, "port 99999 is none: a port is between 0"),
     ("no broker: status", ("status", *NOWHERE), 1, "nobody answers at '127.0.0.1:1'"),
     ("no broker: recommendations", ("recommendations", *NOWHERE), 1, "nobody answers at '127.0.0.1:1'"),
     ("no broker: tap", ("tap", "pod-updates", *NOWHERE), 1, "Start one with `ullage broker`"),
@@ -106,6 +109,7 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("a workload that is none", ("history", "web", *LOG), 2, "nothing was ever recommended for a workload 'web'"),
     ("a pod that is none", ("why-not", "web", *LOG), 2, "no source has published a pod 'web' of cluster 'demo'"),
     ("a decision that is none", ("why", "web", *LOG), 2, "no decision in the log has the id"),
+    ("a decision that is none there", ("why", "web", "--cluster", "demo", *LOG), 2, "no decision in the log has the id"),
     ("a time for revert that is none", ("revert", "--since", "long", *LOG), 2, "--since 'long' is neither"),
     ("fewer than no records", ("tap", "pod-updates", "--limit", "-1", *LOG), 2, "--limit"),
     ("fewer than no rows", ("recommendations", "--limit", "-1", *LOG), 2, "--limit"),

@@ -144,7 +144,7 @@ def test_mode_plan_is_one_record_and_a_pause_leaves_everything_alone(
         (
             "web/off-1",
             [
-                "web/off-1: should be changed (outside its bounds), by evict",
+                "web/off-1: should be changed (outside its bounds), by eviction",
                 f"  no: guard 'mode' says: policy '{OFF.key}' has update mode 'Off', which leaves running pods alone",
             ],
         ),
@@ -168,8 +168,11 @@ def test_why_not_of_a_pod_that_nobody_knows_says_so(shop: UpdaterLog, capsys: py
     assert "no source has published a pod 'shop/nobody'" in capsys.readouterr().err
 
 
-def test_why_not_answers_for_all_pods_of_a_workload(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shop.run("why-not", "workload", "shop/Deployment/cart") == 0
+@pytest.mark.parametrize("words", [("workload", "shop/Deployment/cart"), ("shop/Deployment/cart",), ("shop/cart",), ("cart",)])
+def test_why_not_answers_for_all_pods_of_a_workload(
+    shop: UpdaterLog, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shop.run("why-not", *words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(" of ")[0] for line in lines] == ["1 pod", "1 pod"]
     assert all(line.split(" of ")[1].startswith("demo/shop/Deployment/cart: should be changed") for line in lines)

@@ -145,6 +145,30 @@ def test_outcomes_are_counted_by_act_and_a_failure_is_a_warning(site: Site, caps
     assert site.rows(capsys)["consumer", "resize"] == ("acted", "last outcome 3 min ago; in the last hour: 2 done, 1 failed")
 
 
+def test_ticks_take_no_place_among_the_outcomes_of_the_last_hour(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.append([tick(SHOP.wire("outcomes"), 0, MS - 1000 * second) for second in range(3600, 1800, -1)])
+    assert site.rows(capsys)["consumer", "all"] == ("idle", "no outcome in the last hour")
+    subject = resize_of(scene_at_two().pod()).subject
+    event = ActionFinished("o", NOW - timedelta(minutes=30), "d", Action.RESIZE, Result.DONE, "as asked", subject)
+    site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
+    site.append([tick(SHOP.wire("outcomes"), 0, MS - 1000 * second) for second in range(1800, 0, -1)])
+    assert site.rows(capsys)["consumer", "resize"] == ("acted", "last outcome 30 min ago; in the last hour: 1 done")
+
+
+def test_a_plan_is_not_missing_an_outcome_that_was_too_long_ago_to_be_read(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.append(policy_records([APPLIED], site.codec))
+    plan = replace(resize_of(scene_at_two().pod()), at=NOW - timedelta(minutes=25), expires=NOW - timedelta(minutes=15))
+    site.append([site.codec.encode(plan, topic="pod-updates", key="demo", partition=0, source="/test")])
+    assert ("consumer", "resize in demo") in site.rows(capsys)
+    for n in range(600):
+        at = NOW - timedelta(minutes=20, seconds=-n)
+        event = ActionFinished(f"o{n}", at, f"d{n}", Action.EVICT, Result.DONE, "as asked", plan.subject)
+        site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
+    assert ("consumer", "resize in demo") not in site.rows(capsys)
+
+
 def test_of_many_decisions_the_newest_are_counted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.mark("updater", behind=0)
     plan = resize_of(scene_at_two().pod())

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from agents.processes.process_telemetry import serving
 from agents.telemetry import HealthServer
-from streams.errors import LogUnavailable
+from streams.errors import BadInput, LogUnavailable
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,12 @@ def test_an_error_is_a_failure_and_goes_on_its_way(capsys: pytest.CaptureFixture
         ("failure", "LogUnavailable: the log went away"),
         ("process ended", 1),
     ]
+
+
+def test_the_line_of_the_end_has_the_exit_code_of_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadInput), serving("clock", HealthServer(CollectorRegistry()), settings={"a": 1}):
+        raise BadInput("no source has named it")
+    assert _said(capsys)[-1] == ("process ended", 2)
 
 
 def test_being_asked_to_stop_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,7 @@ def test_a_shape_that_nobody_knows_is_written_out() -> None:
 
 def test_the_node_that_a_pod_was_cut_down_to_and_the_source_of_kills_are_told_in_sentences() -> None:
     node = {"node": "n1", "cpu": 2.0, "memory": 4 * GIB, "cut": {"target_cpu": 4.5, "upper_memory": 8 * GIB}, "place": "n:0:1"}
-    alive = {"state": "alive", "source": "kube", "at": "2026-01-05T00:24:30Z"}
+    alive = {"state": "alive", "source": "kube", "at": "2026-01-05T00:24:30.123000Z"}
     assert list(because_texts.in_words({"oom_source": alive, "node": node})) == [
         "largest node: 'n1' has 2000m / 4.00 GiB for pods; cut down to it: target cpu of 4500m, upper memory of 8.00 GiB",
         "source of OOM kills: 'kube', which reported at 2026-01-05 00:24:30",

@@ -23,8 +23,8 @@ def test_a_port_somebody_listens_on_is_busy_and_a_free_one_is_not() -> None:
         with pytest.raises(LogUnavailable) as caught:
             preflight.check_port(port)
     assert str(caught.value) == (
-        f"port {port} on 127.0.0.1 cannot be used (Address already in use): stop what uses it, choose another with broker.port, "
-        "or 0 for any free one"
+        f"port {port} on 127.0.0.1 cannot be used (Address already in use): stop what uses it, choose another, "
+        "or 0 for any free one (`ullage broker --port`)"
     )
     preflight.check_port(port)
 
@@ -75,12 +75,12 @@ def test_a_folder_that_was_never_used_is_not_locked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_cannot_be_is_refused(port: int) -> None:
-    with pytest.raises(BadInput, match=f"broker.port is {port}, but a port is between 0"):
+    with pytest.raises(BadInput, match=f"port {port} is none: a port is between 0"):
         BrokerSettings(port=port)
 
 
 def test_a_heap_no_kafka_starts_with_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"broker\.heap_mb is 64, but Kafka needs at least 128"):
+    with pytest.raises(BadInput, match="a heap of 64 MB is too small: Kafka needs at least 128"):
         BrokerSettings(heap_mb=64)
 
 
