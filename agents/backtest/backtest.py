@@ -7,7 +7,7 @@ reads no clock, and the same recording gives the same card. Outcomes of a record
 answer the decisions of that time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 
@@ -53,9 +53,12 @@ class Backtest:
     """The recommender alone decides, and nobody asks for decisions: see `recommender_runner.covers`."""
     _runner: EventRunner | RecommenderRunner = field(init=False)
     _updates: SimulatedUpdates = field(init=False)
+    _refuse: Sequence[Callable[[Event], str | None]] = field(init=False)
+    """How the stages look at an event; most of them alike."""
 
     def __post_init__(self) -> None:
         """Open every partition of every stage."""
+        self._refuse = list(dict.fromkeys(stage.refuse for stage in self.stages))
         if self.in_columns:
             self._runner = RecommenderRunner(self.stages, self.topics)
         else:
@@ -88,10 +91,13 @@ class Backtest:
     def _score_facts(self, events: Sequence[RoutedEvent]) -> Sequence[RoutedEvent]:
         """Score changed pods first, then kills, usage and deleted pods, for within a frame nothing else is known of the order.
 
-        Returns what the stages would have seen. Facts that cannot be read are not scored; the stages turn them into dead letters.
+        Returns what the stages would have seen. Facts that cannot be read or believed are not scored; the stages turn them into
+        dead letters.
         """
         containers, answers = self.score.containers, dict[int, Sequence[Event]]()
-        facts = [(i, routed.event) for i, routed in enumerate(events) if routed.topic in SCORED_FACTS]
+        facts = [
+            (i, routed.event) for i, routed in enumerate(events) if routed.topic in SCORED_FACTS and self._is_good(routed.event)
+        ]
         for _, event in facts:
             if isinstance(event, PodChanged):
                 containers.pod_changed(event)
@@ -108,6 +114,9 @@ class Backtest:
             if isinstance(event, PodDeleted):
                 containers.pod_deleted(event)
         return list(self._seen(events, answers)) if answers else events
+
+    def _is_good(self, event: Event | None) -> bool:
+        return event is not None and not any(refuse(event) for refuse in self._refuse)
 
     def _seen(self, events: Sequence[RoutedEvent], answers: Mapping[int, Sequence[Event]]) -> Iterator[RoutedEvent]:
         """The events, some of them replaced; a kill that was not recorded comes before the scrape that shows it, as live."""
@@ -128,6 +137,8 @@ class Backtest:
             if isinstance(event, RequestsRecommended):
                 if decided.topic == "recommendations":
                     self.score.recommendations += 1
+                    if not event.containers:
+                        self.score.containers.withdraw(event.workload.key)
                     advice = [_advice(each) for each in event.containers]
                     self.score.containers.advise([(event.workload.key, each.container) for each in event.containers], advice)
             else:
@@ -137,6 +148,8 @@ class Backtest:
     def _conclude(self, found: Conclusion | None) -> None:
         if found is not None:
             self.score.recommendations += len(found.withdrawn)
+            for workload in found.withdrawn:
+                self.score.containers.withdraw(workload)
             if found.batch is not None:
                 self._advise(found.batch)
 

@@ -138,6 +138,10 @@ class ContainerRows:
             self._selected = of, np.array([self._number(of.names[member]) for member in of.members.tolist()], np.int64)
         self._advice[self._selected[1][places]] = advice
 
+    def withdraw(self, workload: str) -> None:
+        """Nothing is recommended for this workload any more; what is in force for its running containers stays."""
+        self._advice[[number for (key, *_), number in self._subjects.items() if key == workload]] = np.nan
+
     def advice(self, rows: Rows | Sequence[int]) -> Floats:
         """(rows, 6) What is recommended now for these rows."""
         found: Floats = self._advice[self._subject[rows]]

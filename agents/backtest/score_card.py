@@ -44,7 +44,7 @@ class RequestsScore:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Container-days that were not compared: no recommendation in force, and no request of the recording's own beside one."""
+    """Container-days of which no resource was compared: no recommendation in force, or no request of the recording's own."""
 
     no_recommendation: float
     no_own_request: float
@@ -78,7 +78,7 @@ class Kills:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCard:
-    """One backtest. `alone` scores the recommendation where the recording has no request to compare it with."""
+    """One backtest. `alone` scores the recommendation of a resource where the recording has no request to compare it with."""
 
     rows: int
     turns: int
@@ -169,6 +169,8 @@ def _table(card: ScoreCard) -> Iterator[str]:
     yield _row("container-days scored", [f"{side.container_days:,.1f}" for side in sides.values()])
     for name, resource, unit, scale in (("CPU", "cpu", "cores", 1), ("memory", "memory", "GiB", GIB)):
         scores: list[ResourceScore] = [getattr(side, resource) for side in sides.values()]
+        if any(getattr(side, resource).container_days != side.container_days for side in sides.values()):
+            yield _row(f"{name}, container-days of them", [f"{score.container_days:,.1f}" for score in scores])
         for what in ("requested", "used", "slack", "slack_p95"):
             numbers = [f"{getattr(score, what) / scale:.3f}" for score in scores]
             yield _row(f"{name} {what.replace('_', ' ')}, {unit}", numbers)

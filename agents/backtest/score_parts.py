@@ -82,7 +82,7 @@ class ScorePart:
             kills=self.kills.card(),
             recommended=self.recommended.side(self.kills.recommended),
             own=self.own.side(self.kills.own),
-            alone=self.alone.side(self.kills.recommended) if self.unrequested else None,
+            alone=self.alone.side(self.kills.recommended) if self.alone.cpu.micros or self.alone.memory.micros else None,
         )
 
 

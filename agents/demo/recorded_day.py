@@ -17,6 +17,7 @@ from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
 from agents.log_runner import Runner
 from agents.pipeline import stages
+from agents.processes.output import note
 from agents.settings.tree import Settings
 from agents.stage_topics import ticked_topics
 from streams.log.memory_log import MemoryLog
@@ -30,6 +31,8 @@ CLUSTER = "trace"
 def day_of(file: Path, seconds: float, partitions: int) -> Day:
     """The days of the trace, to be played in so many seconds. Raises BadInput for a file that is no trace."""
     with Trace(file) as trace:
+        for fault in trace.faults:
+            note(fault)
         shift = 0.0 if trace.is_unix else START.timestamp()
         start = datetime.fromtimestamp(trace.first + shift, UTC)
         length, step = timedelta(seconds=trace.last - trace.first), timedelta(seconds=trace.step)

@@ -70,6 +70,8 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
     events: list[RoutedEvent] = []
     at = times.EPOCH
     with Trace(file) as trace:
+        for fault in trace.faults:
+            note(fault)
         runner = EventRunner([_recommender(settings)], _SCAN, ticked_topics())
         for moment in TraceMoments(trace, _SCAN, settings.cluster.name):
             found = [fact for fact in moment.facts if not isinstance(fact.fact, PodDeleted)]

@@ -43,6 +43,8 @@ def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: boo
     """
     require_jobs(jobs)
     with Trace(file) as trace:
+        for fault in trace.faults:
+            note(fault)
         if not by_workload:
             note(f"{trace.rows} samples of {len(trace.names)} containers")
         line = ProgressLine(trace.rows, "samples")

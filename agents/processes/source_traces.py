@@ -27,6 +27,8 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
         running_source("traces", settings, partial(SourceMetrics, source="traces")) as (log, topics, _),
         Trace(file) as trace,
     ):
+        for fault in trace.faults:
+            note(fault)
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         context = LogContext.of(log, topics, settings.cluster.name)

@@ -21,8 +21,9 @@ from typing import Any, Self
 import numpy as np
 
 from streams.errors import BadInput
-from streams.sources.traces import trace_columns
+from streams.sources.traces import trace_columns, trace_faults
 from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn
+from streams.sources.traces.trace_faults import TraceFile
 
 CHUNK = 1_000_000
 """Rows in memory at a time; more if one scrape has more."""
@@ -86,7 +87,12 @@ class TracePart:
 
 
 class Trace:
-    """One open trace file: its number of `rows`, its containers in `names`, and the `step` between two samples in seconds."""
+    """One open trace file: its number of `rows`, its containers in `names`, and the `step` between two samples in seconds.
+
+    `faults` are sentences about numbers that nobody can believe, and that count as absent.
+    """
+
+    faults: Sequence[str] = ()
 
     _whole = True
     _chunk = CHUNK
@@ -102,10 +108,11 @@ class Trace:
         self._shared = False
         try:
             self._found: Mapping[str, TraceColumn] = self._columns()
+            self.faults = tuple(trace_faults.find(self._db, self._read, self._found))
             self._load(step)
         except duckdb.Error as error:
             self.close()
-            raise BadInput(f"reading the trace '{self.path}' did not work: {str(error).splitlines()[0]}") from error
+            raise BadInput(f"reading the trace '{self.path}' did not work: {_sentence(error)}") from error
         except BadInput:
             self.close()
             raise
@@ -185,6 +192,11 @@ class Trace:
         self._in_groups = reader == "read_parquet" and self._most_in_group(file) <= _MOST_IN_GROUP
         options = ", file_row_number = true" if self._in_groups else ""
         self._db.execute(f"create view file as select * from {reader}('{file}'{options})")  # noqa: S608  # quoted above
+        parquet = reader == "read_parquet"
+        rows = f"select *, file_row_number as place from {reader}('{file}', file_row_number = true)"  # noqa: S608  # quoted above
+        self._read = TraceFile(
+            str(self.path), rows if parquet else "select *, row_number() over () - 1 as place from file", parquet
+        )
         present = [str(row[0]) for row in self._db.execute("describe file").fetchall()]
         return trace_columns.find_columns(present, str(self.path))
 
@@ -197,7 +209,7 @@ class Trace:
         self._numbers = [what for what in _NUMBERS if self.has(what)]
         numbers = ", ".join(f"{self._number(what)} as {what}" for what in self._numbers)
         row = ", file_row_number as place" if self._in_groups else ""
-        time = f"case when isfinite({self._time()}) then {self._time()} end"
+        time = f"case when {trace_faults.believable('time', self._time())} then {self._time()} end"
         self._db.execute(f"create view clean as select {texts}, {time} as t, {numbers}{row} from file")  # noqa: S608  # our own words
         known = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
         self._db.execute(
@@ -227,7 +239,7 @@ class Trace:
         if what == "namespace" and what not in self._found:
             return "'trace'"
         column = self._found.get(what, self._found["container"])
-        return f"replace(cast({column.quoted} as varchar), '/', '-')"
+        return f"nullif(replace(cast({column.quoted} as varchar), '/', '-'), '')"
 
     def _name_key(self) -> str:
         """The texts that tell containers apart: those with a column of their own, and of others one that stands for them."""
@@ -236,7 +248,8 @@ class Trace:
 
     def _number(self, what: str) -> str:
         column = self._found[what]
-        return f"coalesce(cast({column.quoted} as double) * {column.factor!r}, cast('nan' as double))"
+        value = f"(cast({column.quoted} as double) * {column.factor!r})"
+        return f"case when {trace_faults.believable(what, value)} then {value} else cast('nan' as double) end"
 
     def _time(self) -> str:
         column = self._found["time"]
@@ -319,6 +332,12 @@ class Trace:
             if size >= self._chunk or i == len(self._counts) - 1:
                 yield low, end, at
                 low, size, at = None, 0, []
+
+
+def _sentence(error: Exception) -> str:
+    """What DuckDB says, in one line: of a CSV file, the line that it could not read stands on a line of its own."""
+    said = [line.strip() for line in str(error).splitlines()]
+    return "; ".join(line for line in said[:3] if line) if said[0].endswith(tuple("0123456789")) else said[0]
 
 
 def _at_each(times: Sequence[float], scrapes: Iterator[TraceScrape], numbers: Sequence[str]) -> Iterator[TraceScrape]:

@@ -1,14 +1,17 @@
 """A backtest takes the same turns as live, looks never ahead, and its score is a sum that can be done by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from agents.backtest import backtest
+from agents.backtest.container_rows import ContainerRows
 from agents.backtest.recording import Recording
 from agents.backtest.weighted_sums import ResourceSums
 from agents.log_runner import Runner
+from agents.logic.validation.events import refuse
 from streams.log_context import LogContext
 from streams.sources.traces import Trace
 from streams.topics import Topics
@@ -100,6 +103,45 @@ def test_what_the_recording_has_no_request_for_is_scored_alone() -> None:
     assert card.alone is not None
     assert (card.alone.cpu.requested, card.alone.container_days) == (3.0, pytest.approx(60 / 86_400))
     assert card.left_out.no_own_request == pytest.approx(60 / 86_400)
+
+
+def test_a_resource_without_a_request_of_its_own_is_scored_alone_although_the_other_one_has_one() -> None:
+    bench = PipelineLog()
+    bench.log.append(bench.seen(0, WEB, 2.0, None, None))
+    for minute in (1, 2):
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 8)), *bench.ticks(minute)])
+    card = backtest.over_log(bench.log, stages(), bench.topics)
+    assert (card.own.cpu.container_days, card.own.memory.container_days) == (pytest.approx(60 / 86_400), 0.0)
+    assert card.alone is not None
+    assert (card.alone.cpu.container_days, card.alone.memory.requested) == (0.0, 8.0)
+    shown = {line[:40].strip(): line[40:].split() for line in backtest.lines(card)}
+    assert shown["CPU, container-days of them"] == shown["memory, container-days of them"][::-1] == ["0.0", "0.0", "0.0"]
+
+
+def test_a_scrape_that_nobody_can_believe_is_not_scored() -> None:
+    bench = PipelineLog()
+    bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
+    for minute, cores in ((1, 1.0), (2, -5.0), (3, 1.0)):
+        bench.log.append([*bench.metrics(minute, (WEB, cores, 8 * MIB)), *bench.ticks(minute)])
+    checked = [replace(stage, refuse=refuse) for stage in stages()]
+    card = backtest.over_log(bench.log, checked, bench.topics)
+    assert card.dead_letters > 0
+    assert (card.rows, card.own.cpu.used) == (2, 1.0)
+
+
+def test_a_pod_that_begins_after_a_recommendation_was_taken_back_has_its_own_requests() -> None:
+    containers = ContainerRows()
+    first, other = (
+        containers.row((workload, f"{workload}-1", "main"), 0.0) for workload in ("a/b/Deployment/c", "a/b/Deployment/d")
+    )
+    advice = [1.0, 2.0, 3.0, 10.0, 20.0, 30.0]
+    containers.advise([("a/b/Deployment/c", "main"), ("a/b/Deployment/d", "main")], [advice, advice])
+    for pod in (0, 1):
+        containers.admit(pod, 1.0)
+    containers.withdraw("a/b/Deployment/c")
+    assert containers["cpu"][[first, other]].tolist() == [2.0, 2.0]  # what runs, runs on
+    later = [containers.row((workload, f"{workload}-2", "main"), 2.0) for workload in ("a/b/Deployment/c", "a/b/Deployment/d")]
+    np.testing.assert_array_equal(containers["memory"][later], [np.nan, 20.0])
 
 
 def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: PipelineLog) -> None:

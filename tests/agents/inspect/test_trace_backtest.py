@@ -34,7 +34,7 @@ copy (
     where hash(i * 17 + m // 25) % 6 > 0 and (i <> 3 or m > 50) {where}
     union all by name
     select 'shop' as namespace, 'w1' as workload, 'w1-1' as pod, 'c1' as container, 1767225600 + 60 * m + 31 as timestamp_s,
-        {cores} as cpu_cores, 7e7 as memory_bytes, null as cpu_request_cores, null as memory_limit_bytes, 0 as oom_kills
+        0.4 as cpu_cores, 7e7 as memory_bytes, null as cpu_request_cores, null as memory_limit_bytes, 0 as oom_kills
     from range(9, 140, 13) as minutes(m)
     order by {order}
 ) to '{path}'
@@ -42,9 +42,24 @@ copy (
 """Gaps, missing numbers, late beginners, recorded kills, changing requests, pods of two containers, two samples of one scrape."""
 
 
-def trace(path: Path, *, order: str = "timestamp_s, pod, container", cores: str = "0.4", where: str = "") -> Path:
+_SELDOM = """
+copy (
+    select 'w' || i % 11 as workload, 'p' || i as pod, 'c' as container, 1767225600 + 172800 * m as timestamp_s, 0.1 as cpu_cores,
+        1e8 as memory_bytes
+    from range(20) as days(m), range(46) as containers(i)
+    union all by name
+    select 'w1' as workload, 'p1' as pod, 'c' as container, 1767225600 + 172800 * m - 100000 as timestamp_s, 0.2 as cpu_cores,
+        1e8 as memory_bytes
+    from range(3, 20, 5) as days(m)
+    order by timestamp_s
+) to '{path}'
+"""
+"""A sample every two days; some windows of a container have two, and more than a day between them is too old for one scrape."""
+
+
+def trace(path: Path, *, order: str = "timestamp_s, pod, container", where: str = "") -> Path:
     with duckdb.connect() as db:
-        db.execute(_TRACE.format(order=order, cores=cores, where=where, path=path))
+        db.execute(_TRACE.format(order=order, where=where, path=path))
     return path
 
 
@@ -77,7 +92,9 @@ def test_tables_gates_and_a_policy_as_code_are_the_same(tmp_path: Path, capsys: 
 
 
 def test_a_scrape_that_is_set_aside_is_set_aside_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = trace(tmp_path / "usage.parquet", cores="1e7")
+    file = tmp_path / "usage.parquet"
+    with duckdb.connect() as db:
+        db.execute(_SELDOM.format(path=file))
     one, two = (trace_backtest.scored(file, Settings(), jobs=jobs, by_workload=True) for jobs in (1, 2))
     assert one.dead_letters > 0
     assert as_bytes(one) == as_bytes(two)
