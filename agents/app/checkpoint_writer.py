@@ -105,7 +105,7 @@ class CheckpointWriter:
     async def write_round(self, *, quiet: bool = True) -> int:
         """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written.
 
-        Without `quiet`, only of those in which a turn took records in or gave some.
+        Without `quiet`, only of those in which a turn took records in.
         """
         written = 0
         for host in self.hosts:

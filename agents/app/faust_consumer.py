@@ -1,11 +1,12 @@
 """What a worker needs of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
 
-This is the only file that touches Faust's private names (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
-`_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`), which is why Faust's version is pinned.
+This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
+`_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
+`_get_actions_per_node`), which is why their versions are pinned.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -23,7 +24,10 @@ from mode.services import WaitResults
 from streams.log.log_port import Record
 
 WAIT_MS = 100
-"""Milliseconds that a fetch waits at the broker for data."""
+"""Milliseconds that a fetch waits at the broker for data, if it leaves out a partition of which something is prefetched."""
+WHOLE_WAIT_MS = 500
+"""The same for one that asks for all inputs: it delays nothing, and most of an idle worker's work is to write and read fetches.
+What is to go over its connection after a rebalance, or a seek, may wait that long."""
 BUNDLE_BYTES = 128 << 10
 """Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
 
@@ -131,6 +135,21 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
         yield together
 
 
+def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]) -> None:
+    """Let fetches of this fetcher of aiokafka wait `WHOLE_WAIT_MS` that leave out nothing which somebody takes soon.
+
+    `passed_over` gives the topics of which Faust takes nothing: what came of them stays prefetched.
+    """
+    actions = fetcher._get_actions_per_node  # noqa: SLF001
+
+    def waiting(assignment: Any) -> Any:
+        left_out = {tp.topic for tp in fetcher._records}.difference(passed_over())  # noqa: SLF001
+        fetcher._fetch_max_wait_ms = WAIT_MS if left_out else WHOLE_WAIT_MS  # noqa: SLF001
+        return actions(assignment)
+
+    fetcher._get_actions_per_node = waiting  # noqa: SLF001
+
+
 class QuickConsumerThread(AIOKafkaConsumerThread):
     """The thread of a `QuickConsumer`, in which aiokafka runs."""
 
@@ -138,6 +157,12 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         consumer: Any = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001  # read when it starts; Faust has no setting for it
         return consumer
+
+    async def on_start(self) -> None:
+        """Start aiokafka's consumer, which makes its fetcher; that asks for nothing before partitions are assigned."""
+        await super().on_start()
+        consumer: Any = self._ensure_consumer()
+        wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
         """Faust's, but nothing when a rebalance takes a partition in the middle.
@@ -175,11 +200,11 @@ class _Begun(Awaitable[Any]):
 
 
 class QuickConsumer(Consumer):
-    """Faust's consumer with fetches that wait `WAIT_MS` for data instead of Faust's fixed 1.5 s.
+    """Faust's consumer with fetches that wait `WAIT_MS` for data instead of Faust's fixed 1.5 s, or `WHOLE_WAIT_MS`.
 
     One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data. A partition
     that had something prefetched when the fetch left is not asked for again until that wait ends. With 1.5 s this would limit how
-    fast a worker catches up, and delay an OOM kill.
+    fast a worker catches up, and delay an OOM kill. A fetch that leaves none out may wait longer.
 
     What a fetch gave goes through Faust in few messages of many records: Faust works longer on a message than a stage does on a
     tick, or on a decision that comes back. A message bears the name of one of its partitions, and does not go when that one is

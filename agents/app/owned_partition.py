@@ -22,8 +22,8 @@ class OwnedPartition:
     `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
     -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others;
     `skimmed` those of which only the next tick is looked for, as too much lies before it. `unacked` are decisions that are not
-    durable yet. `eventful`: since the last cut for a checkpoint a turn took records in or gave some. `goals` are the ends of the
-    inputs when the partition was opened; past them the task is caught up.
+    durable yet. `eventful`: since the last cut for a checkpoint a turn took records in. `goals` are the ends of the inputs
+    when the partition was opened; past them the task is caught up.
     """
 
     task: Task

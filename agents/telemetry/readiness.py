@@ -35,11 +35,13 @@ class Readiness:
         if (stage, partition) in self._lags:
             self._lags[stage, partition] = None
 
-    def lag(self, stage: str, partition: int, seconds: Seconds, *, wait: Wait | None = None) -> None:
-        """The task is open and this far behind; `wait` is what its next turn waits for."""
-        if (stage, partition) in self._lags:
-            self._lags[stage, partition] = seconds
-            self._waits[stage, partition] = wait
+    def lag(self, stage: str, partition: int, seconds: Seconds, *, wait: Wait | None = None) -> bool:
+        """The task is open and this far behind; `wait` is what its next turn waits for. True: it was not open before."""
+        if (stage, partition) not in self._lags:
+            return False
+        before, self._lags[stage, partition] = self._lags[stage, partition], seconds
+        self._waits[stage, partition] = wait
+        return before is None
 
     def open_partitions(self, stage: str) -> int:
         """How many partitions of the stage take turns here."""

@@ -99,9 +99,10 @@ class WorkerMetrics:
         `wait` is what the next turn waits for, when that takes too long.
         """
         self._lag.labels(stage, str(partition)).set(seconds)
-        self.readiness.lag(stage, partition, seconds, wait=wait)
+        opened = self.readiness.lag(stage, partition, seconds, wait=wait)
         self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
-        self._count_open(stage)
+        if opened:
+            self._count_open(stage)
 
     def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
         """A turn was taken: its result, how long it took in real time, and how far behind it is in event time."""

@@ -1,8 +1,12 @@
 """When a partition's checkpoint is written."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from agents import pipeline
 from agents.app.checkpoint_writer import CheckpointWriter, Generation
@@ -11,7 +15,8 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.settings.tree import Settings
-from streams.codec.event_codec import tick
+from schemas.facts.usage import MetricsScraped
+from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import Record
 from streams.topics import Topics
@@ -24,7 +29,11 @@ class Producer:
 
     bounds = SimpleNamespace(most=lambda _topic: 1 << 20, refusal=lambda _record: None)
 
-    def send_soon(self, _records: object) -> asyncio.Future[None]:
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def send_soon(self, records: Sequence[object]) -> asyncio.Future[None]:
+        self.sent += len(records)
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -46,8 +55,8 @@ class Worker:
 
     def __init__(self) -> None:
         plan = WorkerPlan(KafkaConnection("nowhere"), T, pipeline.stages(Settings())[:1])
-        consumer, producer, self.changelog = SimpleNamespace(commit=self._commit), Producer(), Changelog()
-        wired: Any = {"consumer": consumer, "producer": producer, "observer": WorkerObserver(plan)}
+        consumer, self.producer, self.changelog = SimpleNamespace(commit=self._commit), Producer(), Changelog()
+        wired: Any = {"consumer": consumer, "producer": self.producer, "observer": WorkerObserver(plan)}
         self.host = StageHost(plan.stages[0], plan, **wired)
         self.stage = plan.stages[0]
         task = self.host.task(0, positions=dict.fromkeys(self.stage.reads, 0))
@@ -85,5 +94,22 @@ def test_where_nothing_but_ticks_came_a_checkpoint_waits_for_a_quiet_round() -> 
         assert await worker.wrote(quiet=False), "a record came, if only one that was set aside"
         worker.turn(2500)
         assert not await worker.wrote(quiet=False)
+
+    asyncio.run(run())
+
+
+def test_decisions_that_follow_from_the_clock_alone_wait_for_a_quiet_round() -> None:
+    async def run() -> None:
+        worker = Worker()
+        usage = ("prod/shop/Deployment/web",), ("web-1",), ("main",), np.array([0.5]), np.array([1e8])
+        event = MetricsScraped(datetime.fromtimestamp(60, UTC), "prod", *usage)
+        new = Codec(T).encode(event, topic="pod-metrics", key=usage[0][0], partition=0, source="/ullage/source/test")
+        worker.turn(60_000, Record(new.topic, 0, 0, new.key, new.value, new.headers))
+        assert await worker.wrote(quiet=False)
+        before = worker.producer.sent
+        worker.turn(7_200_000)
+        assert worker.producer.sent == before + 2, "a recommendation, and its copy by cluster"
+        assert not await worker.wrote(quiet=False)
+        assert await worker.wrote(quiet=True)
 
     asyncio.run(run())

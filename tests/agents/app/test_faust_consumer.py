@@ -121,3 +121,14 @@ def test_a_pause_of_a_partition_takes_nothing_of_others_away(
     [(name, bundles)] = records.items()
     assert [record.partition for bundle in bundles for record in bundle] == partitions
     assert name in active
+
+
+def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> None:
+    waits: list[int] = []
+    fetcher: Any = SimpleNamespace(_records={})
+    fetcher._get_actions_per_node = lambda _assignment: waits.append(fetcher._fetch_max_wait_ms)
+    faust_consumer.wait_longer_for_all(fetcher, lambda: {"changelog"})
+    for prefetched in ([], [TopicPartition("changelog", 0)], [TopicPartition("changelog", 0), TopicPartition("policies", 1)]):
+        fetcher._records = dict.fromkeys(prefetched)
+        fetcher._get_actions_per_node(None)
+    assert waits == [faust_consumer.WHOLE_WAIT_MS, faust_consumer.WHOLE_WAIT_MS, faust_consumer.WAIT_MS]
