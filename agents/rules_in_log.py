@@ -19,15 +19,13 @@ from schemas.policies.rules import RuleValue, StageRulesChanged, rules_version
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.policies.vpa import VpaChanged
-from streams import compacted_copy
+from streams import compacted_copy, reverse_log_reader
 from streams.codec.headers import header
 from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 
 SOURCE = "/ullage/rules"
-_PATIENCE = 5.0
-"""Seconds to wait for records that the log says it has."""
 _KEYS = b"stage/"
 _NOT_SET = "not set"
 _PUBLISHED_ONCE = (
@@ -171,10 +169,7 @@ def _rules(context: LogContext, records: Iterable[Record]) -> Iterator[StageRule
 
 
 def _after(context: LogContext, place: tuple[str, int], position: int) -> Iterator[Record]:
-    end = context.log.end(*place)
-    while position < end and (records := context.log.poll({place: position}, wait=_PATIENCE)):
-        yield from records
-        position = records[-1].offset + 1
+    return reverse_log_reader.all_between(context.log, place, position, context.log.end(*place))
 
 
 def _differing(there: Mapping[str, RuleValue], stage: Stage) -> dict[str, tuple[RuleValue, RuleValue]]:

@@ -1,8 +1,8 @@
 """What a worker needs of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
 
-This is the only file that touches Faust's private names (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
-`_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and those of aiokafka's consumer (`_fetcher`,
-`_records`, `_get_actions_per_node`), which is why their versions are pinned.
+This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
+`_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
+`_get_actions_per_node`), which is why their versions are pinned.
 """
 
 import asyncio

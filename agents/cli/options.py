@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, validators
 
 from streams.errors import BadInput
 from streams.url_display import without_password
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agents.settings.tree import Settings
 
 _GROUP = Group("Settings", sort_key=9)
+Limit = Annotated[int | None, Parameter(help="Only so many rows.", validator=validators.Number(gte=1))]
 Output = Annotated[
     Literal["table", "json", "yaml", "csv", "md"],
     Parameter(name=("--output", "-o"), help="For people (`table`, `md`) or for programs, with amounts in cores and bytes."),

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
-from agents.cli.options import At, CommonOptions, Output, given
+from agents.cli.options import At, CommonOptions, Limit, Output, given
 
 _Since = Annotated[
     str | None,
@@ -17,8 +17,6 @@ _By = Annotated[
 _Sizes = Annotated[
     str, Parameter(help="For workloads: round up to the smallest of these sizes that fits, such as `0.25c0.25g,1c2g`.")
 ]
-
-_Limit = Annotated[int | None, Parameter(help="Only so many rows, those that save most.", validator=validators.Number(gte=1))]
 
 
 def recommendations(  # noqa: PLR0913  # the flags of a command
@@ -41,7 +39,7 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     since: _Since = None,
     by: _By = "recommender",
     sizes: _Sizes = "",
-    limit: _Limit = None,
+    limit: Annotated[Limit, Parameter(help="Only so many rows, those that save most.")] = None,
     output: Output = "table",
     at: At = None,
     common: CommonOptions | None = None,

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, Limit, given
 
 
 def tap(  # noqa: PLR0913  # the flags of a command
@@ -16,7 +16,7 @@ def tap(  # noqa: PLR0913  # the flags of a command
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), help="Go on when the end is reached.")] = False,
     key: Annotated[str, Parameter(help="Only records whose key matches this pattern, as `demo/shop/*`.")] = "*",
     kind: Annotated[str | None, Parameter(name="--type", help="Only events of this type, as `EvictionPlanned`.")] = None,
-    limit: Annotated[int | None, Parameter(help="Stop after this many records.", validator=validators.Number(gte=1))] = None,
+    limit: Annotated[Limit, Parameter(help="Stop after this many records.")] = None,
     output: Annotated[
         Literal["table", "json", "pretty", "jsonl"],
         Parameter(

@@ -2,15 +2,14 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from agents.cli.incident import Begin, End
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, Limit, given
 
 Form = Annotated[
     Literal["table", "json", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
 ]
-Limit = Annotated[int | None, Parameter(help="Only so many lines.", validator=validators.Number(gte=1))]
 
 
 def timeline(  # noqa: PLR0913  # the flags of a command

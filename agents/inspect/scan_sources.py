@@ -4,7 +4,6 @@ The recommender's stage is the one that workers run. A store of metrics is read 
 as `ullage source usage` does, a cluster as `ullage source kube` does; a trace is played as a backtest plays it.
 """
 
-import re
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -48,8 +47,6 @@ _SCAN = Topics("scan", 1)
 _ANSWER = Seconds(5.0)
 """Seconds in which an API server must answer at all."""
 _OK = 200
-_REFUSED = re.compile(r"\b40[13]\b")
-"""What a watch says that may not see its kind of object."""
 _PATIENCE = 60.0
 """Seconds in which an API server must have listed everything."""
 
@@ -170,15 +167,13 @@ def _list_cluster(settings: Settings, context: LogContext) -> None:
         nonlocal settled
         reasons = threads.sync_status.reasons()
         settled = 0 if reasons else settled + 1
-        refused = any(_REFUSED.search(reason) for reason in reasons)
-        if refused or settled > 2 or time.monotonic() > until:  # noqa: PLR2004  # rounds in which look-ups came back
+        if threads.sync_status.refusals() or settled > 2 or time.monotonic() > until:  # noqa: PLR2004  # rounds in which look-ups came back
             stop.set()
 
     threads.run(stop, after=after)
-    reasons = threads.sync_status.reasons()
-    if refused := [reason for reason in reasons if _REFUSED.search(reason)]:
+    if refused := threads.sync_status.refusals():
         raise BadInput(f"'{where}' does not let this account see what a scan needs: {refused[0]}")
-    if reasons:
+    if reasons := threads.sync_status.reasons():
         raise BadInput(f"'{where}' did not list everything within {_PATIENCE:g} s: {reasons[0]}")
 
 

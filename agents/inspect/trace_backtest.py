@@ -84,7 +84,7 @@ def _dealt(trace: Trace, processes: int) -> Iterator[list[int]]:
 
 def _scored_part(report: Report, part: _Part) -> ScorePart | None:
     """What one process does; None when it found records that are set aside."""
-    trace = Trace.of_part(part.trace)
+    trace = Trace(part.trace)
     try:
         done = _scored(trace, part.settings, report, by_workload=part.by_workload, whole=False)
         return None if done.score.dead_letters else done.score.part()

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from agents.stage_topics import ticked_topics
+from agents.stage_topics import stage_names, ticked_topics
 from streams.codec import event_codec
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
@@ -86,14 +86,20 @@ class Site:
         return process
 
     async def marked(self, worker: Process, stage: str = "recommender", patience: float = 180.0) -> None:
-        """Wait until the worker has written a mark of the last turn for every partition of the stage."""
-        until = time.monotonic() + patience
+        """Wait until the worker has written a mark of what is the last turn now, or of a later one, for every partition."""
+        until, turn = time.monotonic() + patience, self.turn
         while time.monotonic() < until and not worker.dead:
-            done = {n["partition"] for n in notes(worker, "checkpoint", stage) if n["turn"] == self.turn}
+            done = {n["partition"] for n in notes(worker, "checkpoint", stage) if n["turn"] >= turn}
             if len(done) == self.partitions:
                 return
             await asyncio.sleep(0.2)
-        raise AssertionError(f"no mark of turn {self.turn} after {patience} s; see {worker.log}")
+        raise AssertionError(f"no mark of turn {turn} after {patience} s; see {worker.log}")
+
+    async def ticks(self) -> None:
+        """The clock as it goes on from the last tick, until cancelled."""
+        while True:
+            await self.tick(self.turn + TICK_MS)
+            await asyncio.sleep(TICK_MS / 1000)
 
 
 def notes(worker: Process, event: str, stage: str | None = None) -> list[dict]:
@@ -113,13 +119,52 @@ class CaughtUp:
     written: int
 
 
-async def catch_up(site: Site, worker: Process) -> CaughtUp:
-    """From the moment the worker opens its partitions to the last mark."""
+async def folded(site: Site, worker: Process) -> CaughtUp:
+    """From the moment the worker opens its partitions to the last mark of the recommender."""
     await site.marked(worker)
     first = min(notes(worker, "opened"), key=lambda n: n["at"])
     marks = notes(worker, "checkpoint", "recommender")
     last = max((n for n in marks if n["turn"] == site.turn), key=lambda n: n["at"])
     return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
+
+
+async def catch_up(site: Site, worker: Process, patience: float = 180.0) -> CaughtUp:
+    """From the moment the worker opens its partitions until each stage has the backlog, and what was decided from it, in marks.
+
+    The clock goes on meanwhile, as it does after an outage, up to the first tick after the recommender's marks of the backlog:
+    before it stand all decisions. `worker` notes its turns.
+    """
+    clock = asyncio.create_task(site.ticks())
+    try:
+        await site.marked(worker, patience=patience)
+    finally:
+        clock.cancel()
+    await site.tick(site.turn + TICK_MS)
+    until = time.monotonic() + patience
+    while not (last := settled(site, worker)):
+        if worker.dead or time.monotonic() > until:
+            raise AssertionError(f"turn {site.turn} is not in all marks after {patience} s; see {worker.log}")
+        await asyncio.sleep(0.2)
+    first, marks = min(notes(worker, "opened"), key=lambda n: n["at"]), notes(worker, "checkpoint")
+    return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
+
+
+def settled(site: Site, worker: Process) -> dict | None:
+    """What completed the last turn in all stages and partitions: that turn, or the mark of their last one with records.
+
+    None while something is missing.
+    """
+    turns, marks = notes(worker, "turn"), notes(worker, "checkpoint")
+    ends = []
+    for task in [(stage, p) for stage in stage_names() for p in range(site.partitions)]:
+        taken = [n for n in turns if (n["stage"], n["partition"]) == task]
+        eventful = max((n["turn"] for n in taken if n["eventful"]), default=-1)
+        held = [n for n in marks if (n["stage"], n["partition"]) == task and n["turn"] >= eventful]
+        done = [n for n in taken if n["turn"] == site.turn]
+        if not done or (eventful >= 0 and not held):
+            return None
+        ends += [done[0], *held[:1]] if eventful >= 0 else [done[0]]
+    return max(ends, key=lambda n: n["at"])
 
 
 async def recovery(site: Site) -> float:

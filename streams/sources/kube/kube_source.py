@@ -178,7 +178,7 @@ class KubeSource:
                     self._sync_status.mark_synced(notification.watch)
                     self._mark_synced(self._sync_status.kind_of(notification.watch))
                 case WatchFailed():
-                    self._sync_status.mark_failed(notification.watch, notification.reason)
+                    self._sync_status.mark_failed(notification.watch, notification.reason, refused=notification.refused)
                     self._mark_unseen(self._sync_status.kind_of(notification.watch), notification.reason)
                 case ScaleFound():
                     if self._graph.record_scale(notification.key, notification.scale, notification.reason):

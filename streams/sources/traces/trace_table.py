@@ -97,8 +97,17 @@ class Trace:
     _whole = True
     _chunk = CHUNK
 
-    def __init__(self, path: Path, *, step: float | None = None) -> None:
-        """Reads and sorts the file. Raises BadInput when that is not possible; the sentence names the file and the column."""
+    def __init__(self, source: Path | TracePart, *, step: float | None = None) -> None:
+        """Reads and sorts a file, or takes a part of a trace. `step` is for a file.
+
+        Raises BadInput when the file cannot be read; the sentence names the file and the column.
+        """
+        if isinstance(source, TracePart):
+            self._open_part(source)
+        else:
+            self._open_file(source, step)
+
+    def _open_file(self, path: Path, step: float | None) -> None:
         import duckdb
 
         self.path = path / "usage.parquet" if path.is_dir() else path
@@ -131,12 +140,10 @@ class Trace:
             self.path, self._file, self._found, self._in_file, self._scraped, self.step, self._counts, tuple(who), names, chunk
         )
 
-    @classmethod
-    def of_part(cls, part: TracePart) -> Self:
-        """The trace as if it had no other containers. Its scrapes are those of the whole trace, some of them without a row."""
+    def _open_part(self, part: TracePart) -> None:
+        """Be the trace as if it had no other containers. Its scrapes are those of the whole trace, some of them without a row."""
         import duckdb
 
-        self = cls.__new__(cls)
         self.path, self._file, self._shared, self._whole, self._chunk = part.path, part.database, True, False, part.chunk
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
         config: dict[str, str | bool | int | float | list[str]] = {
@@ -162,7 +169,6 @@ class Trace:
         else:
             columns = f"scraped, cast(mine.who as integer) as who, t, {', '.join(self._numbers)}"
             self._rows = f"select {columns} from sorted join mine on sorted.who = mine.was where scraped between ? and ?"  # noqa: S608  # our own words
-        return self
 
     def __enter__(self) -> Self:
         """Itself."""

@@ -36,10 +36,11 @@ class WatchSynced:
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """The watch of this name shows nothing at the moment; `reason` is a sentence."""
+    """The watch of this name shows nothing at the moment; `reason` is a sentence. `refused`: its account may not see the kind."""
 
     watch: str
     reason: str
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

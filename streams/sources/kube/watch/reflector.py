@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
 from streams.clients.kube.list_watch_requests import ListedObject, ListWatch, NotServed, WatchEvent
 from streams.clients.kube.pod_objects import ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject
-from streams.errors import GiveUp, Outdated, TryAgain, Unreachable
+from streams.errors import EdgeError, GiveUp, Outdated, TryAgain, Unreachable
 from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.watched_resources import ResourceWatch
 
@@ -138,14 +139,14 @@ class Reflector:
             self._in_sync = True
             self._notify([WatchSynced(self.watch.name)])
 
-    def _report_failed(self, error: Exception) -> None:
+    def _report_failed(self, error: EdgeError) -> None:
         if self._in_sync is not False:
             self._in_sync = False
             if not isinstance(error, Unreachable):  # that nobody answers is said once, for all watches
                 _log.warning("a resource cannot be seen", resource=self.watch.name, error=str(error))
-            self._notify([WatchFailed(self.watch.name, str(error))])
+            self._notify([WatchFailed(self.watch.name, str(error), error.detail is OutcomeDetail.FORBIDDEN)])
 
-    def _failed(self, error: Exception, longest: Seconds) -> Seconds:
+    def _failed(self, error: EdgeError, longest: Seconds) -> Seconds:
         """One break is no news, because the next step resumes. The second is, and so is one before the first list is complete."""
         self._failures += 1
         if self._failures > 1 or self._in_sync is None:

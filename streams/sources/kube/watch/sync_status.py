@@ -36,6 +36,7 @@ class SyncStatus:
         self._kinds = dict(kinds)
         self._synced: dict[str, bool] = {}
         self._reasons: dict[str, str] = {}
+        self._refused: set[str] = set()
 
     @property
     def kinds(self) -> Collection[str]:
@@ -49,10 +50,12 @@ class SyncStatus:
     def mark_synced(self, watch: str) -> None:
         """A watch is in sync."""
         self._synced[watch], self._reasons[watch] = True, ""
+        self._refused.discard(watch)
 
-    def mark_failed(self, watch: str, reason: str) -> None:
-        """A watch shows nothing at the moment, for this reason."""
+    def mark_failed(self, watch: str, reason: str, *, refused: bool = False) -> None:
+        """A watch shows nothing at the moment, for this reason. `refused`: its account may not see the kind."""
         self._synced[watch], self._reasons[watch] = False, reason
+        (self._refused.add if refused else self._refused.discard)(watch)
 
     def synced(self, kind: str) -> bool:
         """Whether every watch of this kind is in sync."""
@@ -77,6 +80,10 @@ class SyncStatus:
     def reasons(self) -> list[str]:
         """Why not every watch is in sync; empty when all are."""
         return [self._reason(watch) for watch in sorted(self._kinds) if not self._synced.get(watch, False)]
+
+    def refusals(self) -> list[str]:
+        """Those of these reasons that are an account without the right."""
+        return [self._reason(watch) for watch in sorted(self._refused)]
 
     def _reason(self, watch: str) -> str:
         reason = self._reasons.get(watch)

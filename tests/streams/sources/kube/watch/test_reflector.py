@@ -159,6 +159,7 @@ def test_what_is_not_allowed_is_reported_once_and_asked_for_seldom(scene: Making
     assert here.words() == ["blind", "in sync"]
     (blind,) = [change for change in here.notifications if isinstance(change, WatchFailed)]
     assert blind.reason == "listing 'nodes' did not work: 403 nodes is forbidden"
+    assert blind.refused
 
 
 MISSING = Reply(refusal(404, "the server could not find the requested resource"), 404)
