@@ -30,6 +30,8 @@ MOST_ON_ONE_TARGET = 100
 """Objects of one kind, such as VPAs, on one target that are looked at whenever something about the target changes."""
 MOST_ENTRIES = 1000
 """Entries of any list and any mapping of an event."""
+MOST_NODES = 100_000
+"""Nodes of one group."""
 MOST_SENTENCE = 64 << 10
 """Characters of a reason, which may quote what somebody else answered."""
 MOST_LABEL_TEXT = 16 << 10

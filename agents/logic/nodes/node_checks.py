@@ -19,9 +19,6 @@ from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 
-MOST_NODES = 100_000
-"""Nodes of one group."""
-
 _NAMED = {
     NodeDetailsChanged: ("node",),
     NodeDetailsRemoved: ("node",),
@@ -65,6 +62,6 @@ def reasons(event: Event) -> Iterator[str]:
 
 def _sizes(event: NodeGroupSeen) -> Iterator[str]:
     for name in ("least", "most", "desired"):
-        yield from bounds.number(name, getattr(event, name), MOST_NODES)
+        yield from bounds.number(name, getattr(event, name), bounds.MOST_NODES)
     yield from bounds.number("price", event.price)
     yield from bounds.number("provision", event.provision)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from schemas.bounds import MOST_NODES
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceState
@@ -22,7 +23,7 @@ def group_seen(
         cluster,
         group.name,
         group.least,
-        group.most,
+        min(group.most, MOST_NODES),  # AWS lets a group without any real limit have millions
         group.desired,
         template=known,
         no_template=template if isinstance(template, str) else "",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.catalogue import Event
 from schemas.facts.node_groups import (
@@ -237,6 +238,13 @@ def test_a_right_that_is_missing_stands_in_the_reports_as_long_as_it_is(scene: S
     scene.aws.sdk("autoscaling").set_desired_capacity(AutoScalingGroupName="pool", DesiredCapacity=2)
     scene.poll(later=700)
     assert scene.lacks() == ()
+
+
+def test_a_group_without_any_real_limit_is_told_with_as_many_nodes_as_a_group_may_have(scene: SourceScene) -> None:
+    scene.aws.group("endless", most=2_000_000, tags=OURS)
+    [group] = scene.poll()
+    assert isinstance(group, NodeGroupSeen)
+    assert (group.most, refuse(group)) == (100_000, None)
 
 
 def test_a_group_that_is_too_large_to_be_told_stands_in_the_reports(scene: SourceScene) -> None:
