@@ -186,3 +186,12 @@ def test_no_series_makes_an_error_or_a_forecast_that_is_no_number(pattern: list[
     with np.errstate(all="ignore"):
         found = ensemble.fit(at, values, EnsembleSettings(step=step, horizon=4 * 3600))
     assert isinstance(found, NoForecast) or np.isfinite(found.upper.profile).all()
+
+
+def test_a_long_gap_takes_the_day_before_it_and_not_the_day_after() -> None:
+    at = np.arange(72) * 3600
+    values = np.repeat([1.0, 2.0, 3.0], 24) * 100 + np.tile(np.arange(24.0), 3)
+    seen = (at < 30 * 3600) | (at >= 34 * 3600)
+    found = load_series.binned(at[seen], values[seen], step=3600)
+    assert not isinstance(found, NoForecast)
+    assert found[0].values[29:35].tolist() == [205.0, 106.0, 107.0, 108.0, 109.0, 210.0]

@@ -84,6 +84,13 @@ def test_what_lies_below_the_lowest_bucket_that_counts_adds_nothing_on_the_way_u
     assert found == pytest.approx(11.0)
 
 
+def test_a_share_that_is_reached_exactly_is_reached() -> None:
+    """Half of the weight, 4 of 8, lies in the first of the two buckets."""
+    settings = PercentileSettings(percentile=0.5, least_weight=4.0)
+    found = percentile_predictor.estimate([(np.arange(2), np.array([1.02, 3.02]))], settings)
+    assert found == pytest.approx(1.1)
+
+
 @given(
     st.lists(st.lists(st.floats(0, 120), min_size=2, max_size=2), min_size=1, max_size=30), st.sampled_from([math.inf, 3600.0])
 )
