@@ -87,8 +87,8 @@ class CommonOptions:
         flags = {} if self.log is None else {name: written(value) for name, value in fitting_settings(self.log).items()}
         flags |= dict(_split(item) for item in self.set)
         flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}
-        given = {"cluster.name": self.cluster, "log.brokers": self.brokers}
-        flags |= {name: value for name, value in given.items() if value is not None}
+        short = {"cluster.name": self.cluster, "log.brokers": self.brokers}
+        flags |= {name: value for name, value in short.items() if value is not None}
         return load(file=self.config, flags=flags)
 
     def settings(self, **more: object) -> Settings:
