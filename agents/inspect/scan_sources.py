@@ -66,6 +66,7 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
     pods: dict[str, PodChanged] = {}
     events: list[RoutedEvent] = []
     at = times.EPOCH
+    note(f"reading '{file}'")
     with Trace(file) as trace:
         for fault in trace.faults:
             note(fault)

@@ -42,6 +42,8 @@ def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: boo
     `jobs`: how many processes; None for as many as there are cores, fewer where they are not worth their start.
     """
     require_jobs(jobs)
+    if not by_workload:
+        note(f"reading '{file}'")
     with Trace(file) as trace:
         for fault in trace.faults:
             note(fault)
