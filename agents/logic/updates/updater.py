@@ -31,7 +31,7 @@ from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
-PROGRAM = 9
+PROGRAM = 10
 """Counts changes of this capability's code that change what is decided."""
 
 
