@@ -88,6 +88,9 @@ def _first(error: ValidationError) -> str:
 
 def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
     entries = tuple(_entry(entry, f"{where}.containers[{i}]") for i, entry in enumerate(policy.containers))
+    names = [entry.container for entry in entries]
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+        raise BadInput(f"{where}.containers has two entries for '{twice}'")
     guards = _guards(policy.guards, f"{where}.guards")
     return VerticalPolicyChanged(EPOCH, policy.target, "", policy.mode, entries, guards, policy.patch_new_pods)
 

@@ -31,6 +31,9 @@ class CapReason(StrEnum):
     """Our own words: upstream does this without a note."""
 
 
+_POLICY = (CapReason.LEAST_ALLOWED, CapReason.MOST_ALLOWED)
+
+
 @dataclass(frozen=True, slots=True)
 class Cap:
     """One step that changed a target."""
@@ -74,6 +77,19 @@ def rule_of(name: str, rules: Iterable[ContainerRule]) -> ContainerRule | None:
     return general
 
 
+def obeys(advice: Iterable[Advice], rules: Sequence[ContainerRule]) -> bool:
+    """Whether the bounds of the policy leave all amounts of the advice as they are."""
+    if not any(rule.least or rule.most for rule in rules):
+        return True
+    for each in advice:
+        rule = rule_of(each.container, rules)
+        if rule is None:
+            continue
+        if any(_within(dict(given or {}), rule.least, rule.most, _POLICY) for given in (each.target, each.lower, each.upper)):
+            return False
+    return True
+
+
 def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequence[ContainerRule], ranges: Ranges) -> Capped:
     """Advice for the containers that are there. Raises UnscalableError where upstream would fail."""
     standing: dict[str, Container] = {}
@@ -106,7 +122,7 @@ def _steps(
     if bounded is not None:
         steps += _within(found, *bounded, (CapReason.RANGE_LEAST, CapReason.RANGE_MOST))
     if rule is not None:
-        steps += _within(found, rule.least, rule.most, (CapReason.LEAST_ALLOWED, CapReason.MOST_ALLOWED))
+        steps += _within(found, rule.least, rule.most, _POLICY)
         if rule.values == ControlledValues.REQUESTS_ONLY:
             steps += _under_limit(found, container.limits or {})
     return found, steps

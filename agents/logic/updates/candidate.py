@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from agents.logic.governing_policies import PolicyRecord
+from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.updates import update_priority
 from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateReason
@@ -14,7 +14,7 @@ from schemas import times
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
-from schemas.policies.vertical import UpdateMode
+from schemas.policies.vertical import ContainerMode, UpdateMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     started, settings = situation.pod.fact.started, situation.settings
     quick = False
     if situation.recommended.oom_uid == situation.pod.fact.pod.uid:
-        quick = update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), _admitted(situation))
+        quick = update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), _counts(situation))
     age = None if started is None else situation.at - started
     return update_priority.reasons(situation.priority, age=age, quick=quick, thresholds=settings.thresholds)
 
@@ -125,10 +125,16 @@ def _kills(situation: PodSituation) -> Iterator[RecentOomKill]:
         yield RecentOomKill(situation.recommended.oom_container, at - (fact.started or fact.created), situation.at - at)
 
 
-def _admitted(situation: PodSituation) -> Callable[[str], bool]:
-    """Whether admission saw a container. One of which nobody knows the name counts."""
-    seen = update_priority.observed(situation.pod.fact.observed)
-    return lambda container: seen is None or not container or container in seen
+def _counts(situation: PodSituation) -> Callable[[str], bool]:
+    """Whether admission saw a container, and its policy is not Off. One of which nobody knows the name counts."""
+    seen, policy = update_priority.observed(situation.pod.fact.observed), situation.policy
+
+    def counts(container: str) -> bool:
+        if not container:
+            return True
+        return (seen is None or container in seen) and bounds(policy, container).mode is not ContainerMode.OFF
+
+    return counts
 
 
 def changes(situation: PodSituation) -> tuple[Mapping[str, Amounts], Mapping[str, Amounts]]:

@@ -82,10 +82,13 @@ class WorkloadAdvice:
     ) -> None:
         self.recommended, self.policy, self.ranges, self.left = recommended, policy, ranges, left
         self._advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
+        rules = tuple(_rule(each) for each in policy.policy.containers)
         caps = recommended.reverted is None and (
-            ranges != NONE or any(each.controlled_values is ControlledValues.REQUESTS_ONLY for each in policy.policy.containers)
+            ranges != NONE
+            or any(each.values == ControlledValues.REQUESTS_ONLY for each in rules)
+            or not capping.obeys(self._advice, rules)  # the policy is newer, or something else was put above it
         )
-        self._rules = tuple(_rule(each) for each in policy.policy.containers) if caps else None
+        self._rules = rules if caps else None
         self._found: dict[AlikePods, PodAdvice] = {}
         self._found_reduced: dict[AlikePods, PodAdvice] = {}
 

@@ -190,6 +190,7 @@ def test_a_policy_that_leaves_new_pods_as_they_are_is_listed_as_it_was_applied(
         ("- {target: demo/*, mode: Fast}", "at [0].mode"),
         ("- {target: demo/*, colour: red}", "at [0].colour: Extra inputs are not permitted, not 'red'"),
         ("- {target: demo/*}\n- {target: demo/*}", "two policies with the target 'demo/*'"),
+        ("- {target: demo/*, containers: [{container: a}, {container: a}]}", "[0].containers has two entries for 'a'"),
         ("- {target: demo/*, containers: [{min: {cpu: fast}}]}", "[0].containers[0].min cpu 'fast' is no quantity"),
         ("- {target: shop}", "'shop' names no workload"),
         ("a: [", "is no YAML"),

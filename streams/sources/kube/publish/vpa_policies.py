@@ -5,13 +5,13 @@ sentence that names the bad value and its place, without the parts that make no 
 it is. The target is resolved elsewhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from schemas import bounds, event_bounds
 from schemas.policies import vpa_annotations
-from schemas.policies.vertical import UpdateMode
+from schemas.policies.vertical import ContainerPolicy, UpdateMode
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Seconds
 from streams.clients.kube import vpa_spec
@@ -105,11 +105,20 @@ def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
         min_replicas=None if min_replicas is None else int(min_replicas),
         evict_after_oom=None if evict_after is None else Seconds(evict_after),
         requirements=_requirements(update.eviction_requirements or ()),
-        containers=tuple(
+        containers=_looked_up(
             container_policies.read(f"spec.resourcePolicy.containerPolicies[{i}]", each) for i, each in enumerate(policies or ())
         ),
         boost=container_policies.boost("spec.startupBoost", spec.startup_boost),
     )
+
+
+def _looked_up(policies: Iterable[ContainerPolicy]) -> tuple[ContainerPolicy, ...]:
+    """Those that count: of several for one container the first, of several for all the last, as upstream looks them up."""
+    found: dict[str, ContainerPolicy] = {}
+    for each in policies:
+        if each.container == "*" or each.container not in found:
+            found[each.container] = each
+    return tuple(found.values())
 
 
 def _requirements(given: Sequence[EvictionRequirementSpec]) -> tuple[EvictionRequirement, ...]:

@@ -8,6 +8,7 @@ from schemas.facts.pods import ContainerSeen
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from schemas.policies.vertical import ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
+from schemas.units import Bytes
 from tests.agents.logic.updates.test_updater import LATER, at_once, look, open_stage, recommend
 from tests.support.cluster_events import GIB, MINUTE, START, pod, when
 
@@ -32,6 +33,17 @@ def test_a_request_does_not_pass_a_limit_that_stays() -> None:
     stage = requests_only(open_stage(*(pod(name, START, containers=(seen,)) for name in "abc")))
     [first, *_] = at_once(stage, low=0.5, target=0.6, high=0.7)
     assert first.requests == {"app": Amounts(0.3, GIB)}
+
+
+def test_a_policy_that_is_newer_than_the_recommendation_bounds_it_as_admission_does() -> None:
+    """Upstream's updater caps by the policy that is in force, too."""
+    stage = open_stage()
+    bounded = ContainerPolicy("*", max_allowed=Amounts(0.3), min_allowed=Amounts(memory=Bytes(GIB // 4)))
+    policy = VerticalPolicyChanged(when(START), "*", "2", UpdateMode.IN_PLACE_OR_RECREATE, (bounded,))
+    look(stage, START + MINUTE, policies=[policy])
+    [first, *_] = at_once(stage, low=1.5, target=2.0, high=3.0)
+    assert first.requests == {"app": Amounts(0.3, GIB)}
+    assert first.because["containers"]["app"]["upper"]["cpu"] == 0.3
 
 
 def test_a_limit_range_bounds_what_a_running_pod_is_given() -> None:

@@ -18,7 +18,7 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.rules import StageRulesChanged, rules_version
-from schemas.policies.vertical import ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
 from schemas.subjects import Subject
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, vpa, when
 
@@ -122,6 +122,16 @@ def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_firs
     oom = killed(START + 5 * MINUTE, "c")
     found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
     assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(ContainerMode.AUTO, ["c"]), (ContainerMode.OFF, [])])
+def test_a_kill_of_a_container_whose_policy_is_off_moves_no_pod(mode: ContainerMode, expected: list[str]) -> None:
+    stage = open_stage()
+    off = replace(policy(), version="2", containers=(ContainerPolicy("side", mode=mode),))
+    look(stage, START + MINUTE, policies=[off])
+    oom = replace(killed(START + 5 * MINUTE, "c"), container="side")
+    found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    assert [each.pod.name for each in found] == expected
 
 
 def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:

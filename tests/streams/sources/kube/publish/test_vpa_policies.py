@@ -81,3 +81,14 @@ def test_an_amount_that_no_machine_has_makes_the_vpa_unsupported() -> None:
     path = "spec.resourcePolicy.containerPolicies[0].maxAllowed.cpu"
     sentence = f"The spec cannot be carried out: {path} is 2e+06; more than 1e+06 is not possible"
     assert vpa_policies.changed(vpa("web", resourcePolicy=policy), "real", START).unsupported == sentence
+
+
+def test_of_several_entries_for_a_name_the_one_counts_that_upstream_finds() -> None:
+    """The first for a container, the last for all of them."""
+    entries = [("app", "1"), ("*", "2"), ("app", "3"), ("*", "4")]
+    policies = [{"containerName": name, "maxAllowed": {"cpu": most}} for name, most in entries]
+    found = decoded(
+        VpaObject, {"metadata": meta("web"), "spec": {"targetRef": TARGET, "resourcePolicy": {"containerPolicies": policies}}}
+    )
+    policy = vpa_policies.changed(found, "real", START)
+    assert [(each.container, each.max_allowed.cpu) for each in policy.containers] == [("app", 1), ("*", 4)]
