@@ -132,8 +132,12 @@ class _Reading:
         self._begun: Amount | None = None
         self._nodes: dict[str, Amount] = {}
         self._removable: set[str] = set()
-        self._changed: set[str] = set()
-        """Uids of pods that we resized, and workloads of which we evicted a pod."""
+        self._resized: set[str] = set()
+        """Uids of pods that we resized."""
+        self._evicted: dict[str, datetime] = {}
+        """When we first evicted a pod of a workload."""
+        self._created: dict[str, datetime] = {}
+        """When each pod began, by uid."""
         self._step = max((data.until - data.since).total_seconds() / POINTS, 1.0)
 
     def take(self, event: Event) -> None:
@@ -146,6 +150,7 @@ class _Reading:
                 self._pod(event)
             case PodDeleted():
                 self._pods.pop(event.pod.uid, None)
+                self._created.pop(event.pod.uid, None)
             case ContainerOOMKilled():
                 self._kill(event)
             case ActionFinished():
@@ -192,6 +197,7 @@ class _Reading:
         requests = [seen.requests for seen in event.containers]
         total = (sum(each.cpu or 0.0 for each in requests), float(sum(each.memory or 0 for each in requests)))
         self._pods[event.pod.uid] = (event.workload.key, total)
+        self._created[event.pod.uid] = event.created
         for seen in event.containers:
             chart = self._data.charts.get((event.workload.key, seen.name))
             if chart is not None:
@@ -206,14 +212,22 @@ class _Reading:
 
     def _kill(self, event: ContainerOOMKilled) -> None:
         self._data.kills += 1
-        self._data.kills_after_change += event.pod.uid in self._changed or event.workload.key in self._changed
+        self._data.kills_after_change += self._is_ours(event.workload.key, event.pod.uid)
         self._mark(event.workload.key, event.container, event.at, "OOM kill", event.pod.name)
 
     def _finished(self, event: ActionFinished) -> None:
         self._data.done[f"{event.action.value} {event.result.value}"] += 1
         if event.result is Result.DONE and event.action in {Action.RESIZE, Action.EVICT}:
-            self._changed.add(event.subject.uid if event.action is Action.RESIZE else event.subject.workload)
+            if event.action is Action.RESIZE:
+                self._resized.add(event.subject.uid)
+            else:
+                self._evicted.setdefault(event.subject.workload, event.at.replace(microsecond=0))  # pods begin at whole seconds
             self._mark(event.subject.workload, "", event.at, event.action.value, f"{event.subject.name}: {event.reason}")
+
+    def _is_ours(self, workload: str, uid: str) -> bool:
+        """Whether we resized this pod, or it began after we first evicted one of its workload; one that we left alone is not."""
+        evicted, created = self._evicted.get(workload), self._created.get(uid)
+        return uid in self._resized or (evicted is not None and created is not None and created >= evicted)
 
     def _mark(self, workload: str, container: str, at: datetime, what: str, says: str) -> None:
         """On the chart of the container, or on all of the workload where none is named."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,23 @@ import pytest
 
 from agents import cli
 from agents.backtest.price_list import PriceList
-from agents.inspect import report_page
+from agents.inspect import report_data, report_page
 from agents.inspect.report_data import ContainerChart, ReportData
+from schemas.catalogue import Event
+from schemas.facts.pods import PodChanged, PodPhase
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.names import PodName, Workload
+from schemas.outcomes import Action, ActionFinished, Result
+from schemas.subjects import Subject, SubjectKind
 from schemas.times import EPOCH
+from schemas.units import Seconds
+from streams.codec.event_codec import Codec
+from streams.log.memory_log import MemoryLog
+from streams.log_context import LogContext
+from streams.topics import TOPICS, Topics
 from tests.support import kept_day
+
+Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
 
 pytest.importorskip("plotly", reason="the extra `report` is not installed")
 
@@ -111,3 +125,34 @@ def test_wrong_usage_exits_with_2(words: tuple[str, ...], says: str, log: Path, 
     assert cli.run(["report", str(log.with_name("no.html")), "--log", str(log), *words]) == 2
     assert says in capsys.readouterr().err
     assert not log.with_name("no.html").exists()
+
+
+def test_a_kill_is_laid_at_our_door_only_where_we_changed_the_pod() -> None:
+    """`evicted` was replaced by `new`; `old` beside it is as it was; `resized` got other amounts in place."""
+    topics, cart = Topics(partitions=1), Workload("demo", "shop", "Deployment", "cart")
+    log, codec, at = MemoryLog(), Codec(topics), Y2026
+    for topic in TOPICS:
+        log.create(topics.wire(topic.name), 1)
+
+    def put(event: Event, topic: str, key: str = cart.key) -> None:
+        log.append([codec.encode(event, topic=topic, key=key, partition=0, source="/test")])
+
+    def pod(name: str, minute: int) -> PodName:
+        began, pod = at + timedelta(minutes=minute), PodName("shop", name, f"uid-{name}")
+        put(PodChanged(began, cart, pod, PodPhase.RUNNING, began, (), started=began), "pod-changes")
+        return pod
+
+    def done(name: str, action: Action) -> None:
+        subject = Subject(SubjectKind.POD, "demo", name, "shop", f"uid-{name}", workload=cart.key)
+        when = at + timedelta(minutes=5, milliseconds=700)
+        put(ActionFinished(f"x/{name}", when, name, action, Result.DONE, "", subject), "outcomes")
+
+    pods = [pod("evicted", 0), pod("old", 0), pod("resized", 0)]
+    done("evicted", Action.EVICT)
+    done("resized", Action.RESIZE)
+    pods.append(pod("new", 5))
+    for killed in pods[1:]:
+        put(ContainerOOMKilled(at + timedelta(minutes=6), cart, killed, "main", 1, None, None), "oom-events")
+    context = LogContext.of(log, topics, "demo")
+    data = report_data.collect(context, at, at + timedelta(minutes=10), top=0, heartbeat=Seconds(600.0))
+    assert (data.kills, data.kills_after_change) == (3, 2)
