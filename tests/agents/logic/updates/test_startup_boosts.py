@@ -13,7 +13,7 @@ from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
 from schemas.names import Amounts
 from schemas.outcomes import Action, Result
-from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
+from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from tests.agents.logic.updates.test_updater import LATER, at_once, finished, look, open_stage, recommend
 from tests.support.cluster_events import GIB, MINUTE, START, pod, vpa, when
 
@@ -73,6 +73,13 @@ def test_a_boost_ends_in_modes_that_leave_running_pods_alone(mode: UpdateMode) -
     [first] = [each for each in at_once(stage) if isinstance(each, ResizePlanned)]
     # in mode Off nothing was recommended at admission, so the template's CPU comes back
     assert first.requests == {"app": Amounts(cpu=0.1 if mode is UpdateMode.OFF else 0.2)}
+
+
+def test_a_container_that_is_off_gets_the_templates_cpu_back() -> None:
+    off = ContainerPolicy("app", mode=ContainerMode.OFF)  # since it was boosted
+    stage = stage_of(*three(when(START)), containers=(off,))
+    [first] = [each for each in at_once(stage) if isinstance(each, ResizePlanned)]
+    assert first.requests == {"app": Amounts(cpu=0.1)}
 
 
 def test_without_a_recommendation_the_templates_cpu_comes_back() -> None:

@@ -134,6 +134,14 @@ def test_a_kill_of_a_container_whose_policy_is_off_moves_no_pod(mode: ContainerM
     assert [each.pod.name for each in found] == expected
 
 
+@pytest.mark.parametrize(("observed", "expected"), [("app, side", ["c"]), ("app", []), ("no name!", ["c"])])
+def test_a_kill_of_a_container_that_admission_has_not_seen_moves_no_pod(observed: str, expected: list[str]) -> None:
+    stage = open_stage(*(pod(name, START, observed=observed) for name in "abc"))
+    oom = replace(killed(START + 5 * MINUTE, "c"), container="side")
+    found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    assert [each.pod.name for each in found] == expected
+
+
 def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:
     oom = killed(START + 5 * MINUTE, "c")
     assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []

@@ -189,6 +189,22 @@ def test_no_memory_limit_is_lowered_below_use(scene: ConsumerScene, used: Mappin
         assert [(o.result, o.detail, o.reason) for o in scene.outcomes()] == [(Result.REFUSED, OutcomeDetail.BELOW_USE, reason)]
 
 
+class RestartingClient(MeasuredClient):
+    """Each container starts anew when its memory changes."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        found = super().pod(namespace, name)
+        return found and replace(found, containers=tuple(replace(c, restarts_on=("memory",)) for c in found.containers))
+
+
+def test_a_container_that_the_resize_restarts_may_get_less_than_it_uses_now(scene: ConsumerScene) -> None:
+    pod = limited(scene, 300 * MIB)
+    client = RestartingClient(scene.cluster)
+    client.used = {"metrics": Amounts(memory=Bytes(301 * MIB))}
+    resizer(scene.context, client).poll_once()
+    assert client.acts == [f"resize {pod.pod.name}"]
+
+
 def test_what_the_kubelet_said_of_an_earlier_request_is_no_answer_to_the_newest() -> None:
     def resized(generation: int) -> ResizeState:
         condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "observedGeneration": 2}
