@@ -58,8 +58,9 @@ class RangeReader:
         if self._consumer is None:
             self._consumer = open_consumer(self._where, max_poll_records=5_000)
         said = {"left_out": self._left_out, "containing": containing}
-        records = type("_Records", (RecordsWithoutKey,), said)
-        self._consumer._fetcher.PartitionRecords = records  # noqa: SLF001  # the client has no other way to say how
+        fetcher = self._consumer._fetcher  # noqa: SLF001  # the client has no other way to say how
+        fetcher.PartitionRecords = type("_Records", (RecordsWithoutKey,), said)
+        fetcher._next_partition_records = None  # noqa: SLF001  # half read for other bytes, by an iteration that was left
         return self._consumer
 
     def close(self) -> None:

@@ -81,6 +81,16 @@ class TestKafkaLog(Conformance):
         assert [each.value for each in found] == [b'{"name":"web-7"}']
         assert len(list(world.log.read_without(b"tick", ranges))) == 1_000
 
+    def test_a_range_that_begins_where_another_was_left_comes_whole(self, world: KafkaWorld) -> None:
+        world.log.append([NewRecord(world.narrow, 0, b"k", b"a" if n % 2 else b"b") for n in range(14_000)])
+        assert isinstance(world.log, KafkaLog)
+        begun = world.log.read_without(b"tick", {(world.narrow, 0): (0, 14_000)}, b"a")
+        next(begun)
+        reader = world.log._range_readers[b"tick"]._consumer
+        left = reader.position(TopicPartition(world.narrow, 0))
+        found = list(world.log.read_without(b"tick", {(world.narrow, 0): (left, 14_000)}))
+        assert [each.offset for each in found] == list(range(left, 14_000))
+
     def test_a_record_that_the_topic_refuses_is_told_and_what_stands_around_it_is_appended_once(
         self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str
     ) -> None:
