@@ -13,7 +13,7 @@ from schemas.policies.vertical import UpdateMode
 
 SIZED = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"})
 """Kinds of controllers that say how many pods they want."""
-ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 _IN_PLACE_MODES = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 
@@ -108,6 +108,11 @@ class ReplicaGroup:
         return self.undisturbed > self.configured - tolerated or whole
 
 
+def is_there(pod: PodChanged) -> bool:
+    """Whether a pod has not ended and is not being deleted. One that is has a successor, or needs none."""
+    return pod.phase not in _ENDED and not pod.leaving
+
+
 def group(counts: ReplicaCounts, mode: UpdateMode, rules: DisruptionRules, *, boosted: bool = False) -> ReplicaGroup | None:
     """The group of these pods; None if none of them may be disturbed. `boosted`: it is asked for to end a startup boost."""
     configured = counts.configured(strict=rules.strict)
@@ -124,7 +129,7 @@ def replica_counts(
     """The pods of a workload by controller; `told` is asked for what each wants, `begun` for the changes begun of its pods."""
     found: dict[str, ReplicaCounts] = {}
     for pod in pods:
-        if pod.phase in ENDED or pod.leaving:
+        if not is_there(pod):
             continue
         counts = found.get(pod.controller)
         if counts is None:

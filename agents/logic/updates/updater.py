@@ -18,20 +18,12 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates import disruption, plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
-from agents.logic.updates.disruption import ENDED, ReplicaCounts
+from agents.logic.updates.disruption import ReplicaCounts
 from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.update_guards import ClusterSituation, first_objection, serves_nobody
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import (
-    NO_HISTORY,
-    OpenPlan,
-    PlansMade,
-    PodHistory,
-    PodRecord,
-    UpdaterState,
-    WorkloadEviction,
-)
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState, WorkloadEviction
 from agents.logic.updates.workload_candidates import CandidateSearch
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
@@ -153,10 +145,10 @@ class Updater(PartedState):
     def _boost_ends(self, uid: str) -> Sequence[int]:
         """When the startup boosts of a pod end."""
         pod = self.clusters.pods.get(uid)
-        policy = (
-            None if pod is None or not pod.fact.boosted or pod.fact.phase in ENDED else self.policies.of(pod.fact.workload.key)
-        )
-        return () if pod is None or policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
+        if pod is None or not pod.fact.boosted or not disruption.is_there(pod.fact):
+            return ()
+        policy = self.policies.of(pod.fact.workload.key)
+        return () if policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
 
     def _end_boosts(self, turn: Turn, due: Collection[str]) -> list[Decided]:
         """Lower pods whose startup boost ends between two intervals. What a guard holds back waits for the next one."""
@@ -315,13 +307,13 @@ class Updater(PartedState):
         return replace(history, plan=None, acted=None) if fresh else history
 
     def _count(self, workload: str) -> Headcount:
-        """Count the pods of a workload. One that is being deleted has a successor, or needs none."""
+        """Count the pods of a workload that are there."""
         count = self._search.quiet.counted(workload)
         if count is None:
             count = Headcount()
             for pod in self.clusters.pods_of[workload].values():
-                if pod.fact.phase not in ENDED and not pod.fact.leaving:
-                    count.count(running=_runs(pod), acting=False)
+                if disruption.is_there(pod.fact):
+                    count.count(running=pod.fact.phase is PodPhase.RUNNING, acting=False)
             self._search.quiet.count(workload, count)
         return count
 
@@ -334,13 +326,14 @@ class Updater(PartedState):
         found = OpenPlans()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
-            workload = "" if pod is None or not _runs(pod) else pod.fact.workload.key
-            if pod is not None and workload in counts:
-                counts[workload].acting += 1
-                if not pod.fact.leaving:  # a pod that leaves is none of its group any more
-                    found.groups[workload, pod.fact.controller] += 1
-                if history.to_evict:
-                    found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
+            if pod is None or pod.fact.phase is not PodPhase.RUNNING or pod.fact.workload.key not in counts:
+                continue
+            workload = pod.fact.workload.key
+            counts[workload].acting += 1
+            if not pod.fact.leaving:  # a pod that leaves is none of its group any more
+                found.groups[workload, pod.fact.controller] += 1
+            if history.to_evict:
+                found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
         return found
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
@@ -359,7 +352,3 @@ class Updater(PartedState):
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)
         cluster, since = cluster_of(situation.workload), self._interval_start(situation.now)
         self.clusters.made.upsert(cluster, PlansMade(since, self._planned(cluster, since) + 1))
-
-
-def _runs(pod: PodRecord) -> bool:
-    return pod.fact.phase is PodPhase.RUNNING

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agents.logic.governing_policies import PolicyRecord
-from agents.logic.updates import startup_boosts
+from agents.logic.updates import disruption, startup_boosts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, without
-from agents.logic.updates.disruption import ENDED
 from agents.logic.updates.pod_advice import AdviceCache, PodAdvice, WorkloadAdvice
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_settings import UpdateSettings
@@ -50,7 +49,7 @@ class CandidateSearch:
         workload = _Workload(now, key, policy, self._advice(key, recommended, policy, settings), settings, history)
         found, until = list[Candidate](), NEVER
         for uid, pod in sorted(self.clusters.pods_of[key].items()):
-            if pod.fact.phase in ENDED or pod.fact.leaving:
+            if not disruption.is_there(pod.fact):
                 continue
             each, calm = self._boosted(workload, uid, pod) if pod.fact.boosted else self._plain(workload, uid, pod)
             until = min(until, calm)

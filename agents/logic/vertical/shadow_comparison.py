@@ -15,7 +15,7 @@ from schemas.decisions.shadow_recommendations import ContainerDifference, Shadow
 from schemas.ids import DecisionId
 from schemas.names import Workload
 
-TOPICS = RECOMMENDATIONS, DIFFERENCES = "shadow-recommendations", "shadow-differences"
+RECOMMENDATIONS, DIFFERENCES = "shadow-recommendations", "shadow-differences"
 """Short names of the topics that a shadow is told in."""
 
 

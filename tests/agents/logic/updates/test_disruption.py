@@ -41,14 +41,18 @@ def waiting(name: str, *, node: str | None = "n1", **more: Any) -> PodChanged:
     return pod(name, START, phase=PodPhase.PENDING, started=None, node=node, **more)
 
 
+def recommended(workload: Workload) -> RequestsRecommended:
+    low, target, high = (Amounts(cores, GIB) for cores in (0.1, 0.2, 0.5))  # type: ignore[arg-type]  # units
+    container = ContainerRecommendation("app", low, target, high, target)
+    return RequestsRecommended(f"recommender/0/{START}/requests/{workload.key}", when(START), workload, (container,), {})
+
+
 def stage(facts: Sequence[Any], mode: UpdateMode = UpdateMode.RECREATE, least: int | None = None, **settings: Any) -> Updater:
     """An updater that knows these pods, which request five times what is recommended, before its first look at them."""
     share = Fraction(settings.pop("share", 1.0))
     made = Updater(replace(UpdateSettings(), **{"profile": UpdaterProfile.UPSTREAM, **settings}), 0)
     control = ControlChanged(when(START), "demo", Mode.APPLY, budget=share)
-    low, target, high = (Amounts(cores, GIB) for cores in (0.1, 0.2, 0.5))  # type: ignore[arg-type]  # units
-    container = ContainerRecommendation("app", low, target, high, target)
-    found = RequestsRecommended(f"recommender/0/{START}/requests/{API.key}", when(START), API, (container,), {})
+    found = recommended(API)
     policy = vpa(update_mode=mode, min_replicas=least, selector=())
     made.step(turn(START, policies=[policy], control=[control], pod_changes_by_cluster=facts, recommendations_by_cluster=[found]))
     return made
@@ -214,17 +218,12 @@ def test_a_pod_that_is_being_deleted_uses_up_a_budget_only_while_our_own_plan_fo
 def test_a_pod_without_controller_is_never_evicted_for_nobody_makes_it_anew() -> None:
     alone = Workload("demo", "web", "Pod", "api")
     made = stage([pod("api", START, workload=alone)], min_replicas=1)
-    found = RequestsRecommended(f"recommender/0/{START}/requests/{alone.key}", when(START), alone, (_container(),), {})
+    found = recommended(alone)
     policy = vpa(update_mode=UpdateMode.RECREATE, min_replicas=1, target_ref=replace(vpa().target_ref, kind="Pod"))
     decided = made.step(turn(START + MINUTE, policies=[policy], recommendations_by_cluster=[found]))
     assert [(each.event.guard, each.event.reason) for each in decided if isinstance(each.event, UpdateRefused)] == [
         ("replicas", "no controller would make the pod anew")
     ]
-
-
-def _container() -> ContainerRecommendation:
-    low, target, high = (Amounts(cores, GIB) for cores in (0.1, 0.2, 0.5))  # type: ignore[arg-type]  # units
-    return ContainerRecommendation("app", low, target, high, target)
 
 
 def test_upstream_evicts_a_pod_that_waits_on_its_node_for_nothing_and_ours_leaves_it() -> None:
