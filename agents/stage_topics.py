@@ -30,13 +30,21 @@ UPDATER = StageTopics(
 )
 SCALER = StageTopics(
     "scaler",
-    reads=("policies", "control", "cluster-changes", "node-group-changes", "scheduling-changes", "outcomes"),
+    reads=(
+        "policies",
+        "control",
+        "cluster-changes",
+        "node-group-changes",
+        "scheduling-changes",
+        "replica-plans-by-cluster",
+        "outcomes",
+    ),
     writes=("node-updates",),
 )
 FORECASTER = StageTopics(
     "forecaster",
     reads=("policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
-    writes=("replica-plans", "load-forecasts"),
+    writes=("replica-plans", "replica-plans-by-cluster", "load-forecasts"),
 )
 ALL = (RECOMMENDER, CONDITIONS, UPDATER, SCALER, FORECASTER)
 

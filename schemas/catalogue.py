@@ -114,6 +114,7 @@ _PODS = ("pod-changes", "pod-changes-by-cluster")
 _BY_CLUSTER = ("pod-changes-by-cluster",)
 _SCHEDULING = ("scheduling-changes",)
 _GROUPS = ("node-group-changes",)
+_REPLICAS = ("replica-plans", "replica-plans-by-cluster")
 
 CATALOGUE = Catalogue(
     (
@@ -141,7 +142,7 @@ CATALOGUE = Catalogue(
         Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
         Kind("pod-disruption-budget-changed", PodDisruptionBudgetChanged, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
-        Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER)),
+        Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER), version=2),
         Kind("replica-controller-removed", ReplicaControllerRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("namespace-labels-changed", NamespaceLabelsChanged, _SCHEDULING),
         Kind("namespace-removed", NamespaceRemoved, _SCHEDULING),
@@ -179,8 +180,8 @@ CATALOGUE = Catalogue(
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),
         Kind("load-forecast", LoadForecast, ("load-forecasts",)),
-        Kind("replicas-planned", ReplicasPlanned, ("replica-plans",)),
-        Kind("replicas-refused", ReplicasRefused, ("replica-plans",)),
+        Kind("replicas-planned", ReplicasPlanned, _REPLICAS, version=2),
+        Kind("replicas-refused", ReplicasRefused, _REPLICAS),
         Kind("action-finished", ActionFinished, ("outcomes",), version=2),
         Kind("status-written", StatusWritten, ("outcomes",)),
         Kind("object-written", ObjectWritten, ("outcomes",)),

@@ -77,6 +77,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic("node-updates", KeySpace.CLUSTER, "decisions to add nodes, remove one, or do neither", "delete", 400 * DAY_MS),
     Topic("load-forecasts", KeySpace.OBJECT, "decisions what the load will be", "compact,delete", 400 * DAY_MS),
     Topic("replica-plans", KeySpace.WORKLOAD, "decisions how many replicas there should be", "delete", 400 * DAY_MS),
+    Topic("replica-plans-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
     Topic("outcomes", KeySpace.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
     Topic("dead-letters", KeySpace.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
 )

@@ -99,7 +99,11 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     PodPlacementRemoved: lambda event: {"pod": event.pod.name},
     PodDisruptionBudgetChanged: lambda event: {"budget": f"{event.namespace}/{event.name}", "allowed": event.allowed},
     PodDisruptionBudgetRemoved: lambda event: {"budget": f"{event.namespace}/{event.name}"},
-    ReplicaControllerChanged: lambda event: {"controller": f"{event.kind}/{event.name}", "replicas": event.replicas},
+    ReplicaControllerChanged: lambda event: {
+        "controller": f"{event.kind}/{event.name}",
+        "replicas": event.replicas,
+        **({"of": f"{event.owner.kind}/{event.owner.name}"} if event.owner is not None else {}),
+    },
     ReplicaControllerRemoved: lambda event: {"controller": f"{event.kind}/{event.name}"},
     NamespaceLabelsChanged: lambda event: {"namespace": event.namespace, "labels": dict(event.labels)},
     NamespaceRemoved: lambda event: {"namespace": event.namespace},

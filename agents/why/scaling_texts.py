@@ -54,6 +54,7 @@ def _plan(event: ReplicasPlanned) -> Numbers:
         "replicas": f"{event.current} to {event.replicas}",
         "bounds": f"{event.least} to {event.most}",
         "by": str(event.carried_out_by),
+        **({"upcoming": f"{event.upcoming.replicas} by {event.upcoming.by:%H:%M:%S}"} if event.upcoming is not None else {}),
         "proposals": [_proposal(each) for each in event.proposals],
     }
 

@@ -43,8 +43,19 @@ class MetricProposal:
 
 
 @dataclass(frozen=True, slots=True)
+class UpcomingReplicas:
+    """How many replicas forecasts and crons will ask for by a time, if that is more than is planned now."""
+
+    replicas: int
+    by: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasPlanned:
-    """A workload that asks for `current` replicas should have `replicas`. `ehpa` is the key of the EHPA that wants it."""
+    """A workload that asks for `current` replicas should have `replicas`. `ehpa` is the key of the EHPA that wants it.
+
+    `upcoming` is for nodes to be there in time: nobody scales the workload by it.
+    """
 
     id: str
     at: datetime
@@ -62,6 +73,7 @@ class ReplicasPlanned:
     proposals: tuple[MetricProposal, ...]
     stabilized: int | None
     because: Because
+    upcoming: UpcomingReplicas | None = None
 
     @property
     def subject(self) -> Subject:

@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.facts.scheduled_pods import ControllingOwner
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaControllerChanged:
-    """A ReplicaSet, StatefulSet, DaemonSet, Job or the like exists. `replicas` is None where none are set."""
+    """A ReplicaSet, StatefulSet, DaemonSet, Job or the like exists. `replicas` is None where none are set.
+
+    `owner` is its own controller, such as the Deployment of a ReplicaSet.
+    """
 
     at: datetime
     cluster: str
@@ -14,6 +19,7 @@ class ReplicaControllerChanged:
     kind: str
     name: str
     replicas: int | None = None
+    owner: ControllingOwner | None = None
 
 
 @dataclass(frozen=True, slots=True)

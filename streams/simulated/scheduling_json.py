@@ -63,7 +63,9 @@ def budget(deployment: SimulatedDeployment, allowed: int) -> Json:
 
 def replica_set(deployment: SimulatedDeployment, name: str, wanted: int) -> Json:
     """The ReplicaSet of a deployment."""
-    return {"metadata": {"namespace": deployment.namespace, "name": name}, "spec": {"replicas": wanted}}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.name, "controller": True}
+    metadata = {"namespace": deployment.namespace, "name": name, "ownerReferences": [owner]}
+    return {"metadata": metadata, "spec": {"replicas": wanted}}
 
 
 def _time(at: datetime) -> str:

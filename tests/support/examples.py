@@ -15,7 +15,14 @@ from schemas.decisions.recommendations import (
     OomSourceState,
     RequestsRecommended,
 )
-from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin, ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.replica_plans import (
+    MetricProposal,
+    ProposalOrigin,
+    ReplicasPlanned,
+    ReplicasRefused,
+    ScalingMode,
+    UpcomingReplicas,
+)
 from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
@@ -399,6 +406,7 @@ EVENTS: tuple[Event, ...] = (
             MetricProposal("cron", ProposalOrigin.CRON, error="the schedule '0 25 * * *' names hour 25"),
         ),
         stabilized=5,
+        upcoming=UpcomingReplicas(7, SOON),
         because={"limited": "True/DesiredWithinRange"},
     ),
     ReplicasRefused(

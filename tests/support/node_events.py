@@ -96,7 +96,7 @@ EXAMPLES: tuple[Event, ...] = (
     PodPlacementRemoved(AT, "prod", POD),
     PodDisruptionBudgetChanged(AT, "prod", "shop", "cart", LabelQuery({"app": "cart"}), 1, 3, 2, 3),
     PodDisruptionBudgetRemoved(AT, "prod", "shop", "cart"),
-    ReplicaControllerChanged(AT, "prod", "shop", "ReplicaSet", "cart-7f9c", 3),
+    ReplicaControllerChanged(AT, "prod", "shop", "ReplicaSet", "cart-7f9c", 3, ControllingOwner("Deployment", "cart", "apps/v1")),
     ReplicaControllerRemoved(AT, "prod", "shop", "ReplicaSet", "cart-7f9c"),
     ExpanderPrioritiesSeen(
         AT,

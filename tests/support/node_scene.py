@@ -7,15 +7,17 @@ from agents.engine.turn import Event
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.pods import PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementChanged, PodShapeSeen
 from schemas.facts.sources import SourceReported
-from schemas.names import PodName
+from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vpa import TargetRef
 from tests.support.cluster_events import GIB, START, turn, when
 
 CLUSTER = "demo"
@@ -37,6 +39,8 @@ def topic(event: Event) -> str:
     ):
         return "node_group_changes"
     special = {
+        "ReplicasPlanned": "replica_plans_by_cluster",
+        "ReplicasRefused": "replica_plans_by_cluster",
         "SourceReported": "cluster_changes",
         "ControlChanged": "control",
         "ActionFinished": "outcomes",
@@ -104,9 +108,33 @@ def pod(name: str, of: str = "web", node: str | None = None, created: int = STAR
     return PodPlacementChanged(when(START), CLUSTER, PodName("shop", name, f"uid-{name}"), of, **{**fields, **changed})
 
 
-def controller(name: str = "web", replicas: int = 3) -> ReplicaControllerChanged:
-    """The ReplicaSet of a shape's pods."""
-    return ReplicaControllerChanged(when(START), CLUSTER, "shop", "ReplicaSet", name, replicas)
+def controller(name: str = "web", replicas: int = 3, deployment: str = "") -> ReplicaControllerChanged:
+    """The ReplicaSet of a shape's pods, of a Deployment if one is named."""
+    owner = ControllingOwner("Deployment", deployment, "apps/v1") if deployment else None
+    return ReplicaControllerChanged(when(START), CLUSTER, "shop", "ReplicaSet", name, replicas, owner)
+
+
+def replicas_planned(
+    replicas: int, current: int = 2, name: str = "shop-web", kind: str = "Deployment", **changed: Any
+) -> ReplicasPlanned:
+    """A plan for a workload of the shop, carried out by an HPA, that runs out after two minutes."""
+    fields: dict[str, Any] = {
+        "id": f"forecaster/0/{START}/replicas/{CLUSTER}/shop/{kind}/{name}",
+        "at": when(START),
+        "expires": when(START + 120_000),
+        "workload": Workload(CLUSTER, "shop", kind, name),
+        "ehpa": f"{CLUSTER}/shop/EffectiveHorizontalPodAutoscaler/{name}",
+        "uid": "uid",
+        "generation": 1,
+        "carried_out_by": ScalingMode.HPA,
+        "target_ref": TargetRef(kind, name, "apps/v1"),
+        "least": 1,
+        "most": 100,
+        "proposals": (),
+        "stabilized": replicas,
+        "because": {},
+    }
+    return ReplicasPlanned(current=current, replicas=replicas, **{**fields, **changed})
 
 
 class ScalerRun:

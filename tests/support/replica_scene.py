@@ -125,13 +125,13 @@ def forecasts(decided: Sequence[Decided]) -> list[LoadForecast]:
 
 
 def plans(decided: Sequence[Decided]) -> list[ReplicasPlanned]:
-    """The plans among decisions."""
-    return [each.event for each in decided if isinstance(each.event, ReplicasPlanned)]
+    """The plans among decisions, without their copies."""
+    return [each.event for each in decided if isinstance(each.event, ReplicasPlanned) and each.topic == "replica-plans"]
 
 
 def refusals(decided: Sequence[Decided]) -> list[ReplicasRefused]:
-    """The refusals among decisions."""
-    return [each.event for each in decided if isinstance(each.event, ReplicasRefused)]
+    """The refusals among decisions, without their copies."""
+    return [each.event for each in decided if isinstance(each.event, ReplicasRefused) and each.topic == "replica-plans"]
 
 
 def resumed(scene: ForecasterScene) -> ForecasterScene:

@@ -1,10 +1,10 @@
 """The picture of one cluster that a decision is made from, put together from what the scaler knows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from agents.logic.nodes import cluster_facts, priority_config
+from agents.logic.nodes import cluster_facts, planned_replicas, priority_config
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.aws.group_options import OPTION_TAG
@@ -14,6 +14,7 @@ from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
 from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.passing_taints import PassingTaints
+from agents.logic.nodes.planned_replicas import PlannedPods
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
 from agents.logic.nodes.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.scaler_records import KnownGroup, KnownNode, KnownPriorities
@@ -23,6 +24,7 @@ from agents.logic.nodes.scheduling import daemonset_pods
 from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
+from schemas.names import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class ClusterView:
     shared: frozenset[str] = frozenset()
     """Nodes whose instance another node has, or may have as well: none of them is anybody's to remove."""
     priorities: KnownPriorities | None = None
+    planned: Mapping[str, Place] = field(default_factory=dict)
+    """For each pod that is planned and does not exist, by namespace and name: where its plan stands."""
 
 
 def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterView:
@@ -59,14 +63,18 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
     unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
     passing = PassingTaints.of(settings)
     seen = [_node(state, cluster, nodes[name], instance_of.get(name), passing) for name in sorted(nodes)]
-    index = state.ready_index()
+    waiting = state.ready_index().waiting(cluster)
+    planned = PlannedPods()
+    if settings.planned_replicas:
+        planned = planned_replicas.pods(state, cluster, max(settings.most_planned - len(waiting), 0))
     inputs = NodeDecisionInputs(
         nodes=seen,
         groups=_groups(state, cluster, [groups[name].fact for name in sorted(groups)], _typical(seen, nodes), settings),
-        waiting=index.waiting(cluster),
+        waiting=waiting,
         instances=[SeenInstance(one.instance, one.group, one.lifecycle in DYING) for one in unregistered.values()],
         workloads=_controllers(state, prefix),
         namespaces={one.namespace: one.labels for key, one in state.namespaces.items() if key.startswith(prefix)},
+        planned=planned.pods,
         budgets=DisruptionBudgets(
             [cluster_facts.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
         ),
@@ -84,6 +92,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
         sum(one.ready for one in seen),
         shared,
         state.priorities.get(cluster),
+        planned.places,
     )
 
 

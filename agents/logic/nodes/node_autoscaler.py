@@ -183,21 +183,22 @@ class NodeAutoscaler:
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
         looked_at = rule_bounds.within(world.waiting)
         found.postponed = len(world.waiting) - len(looked_at)
-        waiting = pending_pods.place(cluster, [*looked_at, *fled], self.settings.pending)
+        planned = rule_bounds.within([*looked_at, *world.planned])[len(looked_at) :]
+        waiting = pending_pods.place(cluster, [*looked_at, *fled, *planned], self.settings.pending)
         left = pending_pods.old_enough(waiting.left, self.settings.pending, now)
         limit = self.settings.scale_up.limits.nodes
         calm = True
         if left and pending_pods.all_new(left, self.settings.pending, now):
             calm = False
         elif left and limit and sum(one.ready for one in world.nodes) >= limit:
-            found.not_triggered = left
+            found.not_triggered = _real(left, world)
         elif left:
             shapes = pending_pods.shapes(cluster, left)
             found.scale_up = scaleup.decide(cluster, self._groups(world, now), shapes, self.settings.scale_up, around)
             found.grow = list(found.scale_up.increases)
             found.triggered = [left[place] for place in found.scale_up.triggered]
             quiet = not found.grow and not found.scale_up.refused
-            found.not_triggered = [left[place] for place in found.scale_up.remaining] if quiet else []
+            found.not_triggered = _real([left[place] for place in found.scale_up.remaining], world) if quiet else []
         cluster.open[start : cluster.size] = False
         return waiting.placed if calm else None
 
@@ -334,6 +335,12 @@ class NodeAutoscaler:
         found.untaint = [one.node.name for one in staying if one.soft_tainted and one.node.name not in wanted][:most]
         new = [one.node.name for one in staying if not one.soft_tainted and one.node.name in wanted]
         found.taint = new[: most - len(found.untaint)]
+
+
+def _real(pods: list[SchedulablePod], world: NodeDecisionInputs) -> list[SchedulablePod]:
+    """The pods that exist: nobody waits in one that is planned."""
+    planned = {pod.key for pod in world.planned}
+    return [pod for pod in pods if pod.key not in planned]
 
 
 def _look(world: NodeDecisionInputs) -> RegistrySnapshot:

@@ -60,6 +60,8 @@ class NodeDecisionInputs:
     workloads: KnownControllers
     budgets: DisruptionBudgets
     namespaces: Namespaces = field(default_factory=dict)
+    planned: Sequence[SchedulablePod] = ()
+    """Pods that are to come; they count as waiting, behind those that do."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from agents.logic.nodes import cluster_facts, rule_bounds
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.facts.pods import PodPhase
-from schemas.facts.scheduled_pods import PodShapeSeen
+from schemas.facts.scheduled_pods import ControllingOwner, PodShapeSeen
 from schemas.names import Place
 
 
@@ -47,6 +47,8 @@ class PlacedPodIndex:
         self._variants: dict[str, list[tuple[str, str, bool]]] = {}
         self._shape_ids: dict[int, str] = {}
         self._cited: dict[str, int] = {}
+        self._leaving: dict[str, int] = {}
+        self._of_controller: dict[str, dict[str, None]] = {}
 
     # Shapes
 
@@ -55,6 +57,8 @@ class PlacedPodIndex:
         self._count_rules(key, -1)
         self._seen[key] = shape
         self._count_rules(key, 1)
+        if shape.owner is not None:
+            self._of_controller.setdefault(_controller(shape.owner, shape), {})[key] = None
         if refused:
             self._refused[key] = refused
         else:
@@ -76,15 +80,29 @@ class PlacedPodIndex:
     def shape_gone(self, key: str) -> None:
         """Nobody cites a shape any more."""
         self._count_rules(key, -1)
-        self._seen.pop(key, None)
+        gone = self._seen.pop(key, None)
+        if gone is not None and gone.owner is not None:
+            mine = self._of_controller[_controller(gone.owner, gone)]
+            del mine[key]
+            if not mine:
+                del self._of_controller[_controller(gone.owner, gone)]
         self._refused.pop(key, None)
         self._cited.pop(key, None)
+        self._leaving.pop(key, None)
         for variant in self._variants.pop(key, ()):
             self._shape_ids.pop(id(self._natures.pop(variant)), None)
 
     def cited(self, key: str) -> int:
         """How many pods have a shape."""
         return self._cited.get(key, 0)
+
+    def staying(self, key: str) -> int:
+        """How many pods of a shape are not being deleted."""
+        return self.cited(key) - self._leaving.get(key, 0)
+
+    def shapes_of(self, controller: str) -> list[str]:
+        """The keys of the shapes of pods that a controller made, which is given as `cluster/namespace/kind/name`."""
+        return sorted(self._of_controller.get(controller, ()))
 
     def nature(self, key: str, pinned: str = "", *, terminating: bool = False) -> PodNature:
         """What the pods of a shape share; those of one node, and those that are on their way out, are a kind of their own."""
@@ -134,15 +152,19 @@ class PlacedPodIndex:
             self._nominated.add(key)
         self._pods[key] = (where, pod.shape, made)
         self._cited[pod.shape] = self._cited.get(pod.shape, 0) + 1
+        if pod.deleted is not None:
+            self._leaving[pod.shape] = self._leaving.get(pod.shape, 0) + 1
 
     def remove(self, key: str) -> None:
         """A pod is gone, or elsewhere."""
         known = self._pods.pop(key, None)
         if known is None:
             return
-        where, shape, _pod = known
+        where, shape, made = known
         self._nominated.discard(key)
         self._cited[shape] -= 1
+        if made.deleted is not None:
+            self._leaving[shape] -= 1
         if where:
             mine = self._on[where]
             del mine[key]
@@ -175,3 +197,7 @@ class PlacedPodIndex:
     def waiting_keys(self, cluster: str) -> dict[str, str]:
         """The keys of the pods that wait, by namespace and name."""
         return {pod.key: key for key, pod in self._waiting.get(cluster, {}).items()}
+
+
+def _controller(owner: ControllingOwner, shape: PodShapeSeen) -> str:
+    return f"{shape.cluster}/{shape.namespace}/{owner.kind}/{owner.name}"

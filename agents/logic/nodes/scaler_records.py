@@ -69,6 +69,16 @@ class OpenNodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedReplicas:
+    """How many replicas a workload is to have, from when until when that counts, in seconds, and where it stands in the log."""
+
+    replicas: int
+    since: float
+    expires: float
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedShape:
     """A shape that no node is to be made for, and why: its namespace has too many rules between pods."""
 

@@ -153,6 +153,11 @@ class ScalerSettings:
     """How long a node stays that replaced others, and one whose cheaper replacement was given up."""
     consolidate_to_spot: bool = False
     """Whether the cheaper node may be of a group of spot instances."""
+    planned_replicas: bool = False
+    """Whether groups also grow for replicas that the forecaster plans and that have no pods yet. Upstream's
+    `enable-proactive-scaleup` goes by what controllers want themselves."""
+    most_planned: int = 5000
+    """Pods that wait or are planned; planned ones beyond it are not counted. Upstream's `pod-injection-limit`."""
     seed: int = 1
     """Decides among groups that are equally good, together with the turn."""
 

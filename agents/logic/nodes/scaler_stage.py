@@ -21,6 +21,7 @@ from agents.logic.nodes import (
     group_faults,
     open_plans,
     outdated_nodes,
+    planned_replicas,
     scaling_plans,
     started_replacements,
 )
@@ -42,7 +43,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 8
+PROGRAM = 9
 """Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -82,6 +83,8 @@ class Scaler(PartedState):
         self._follow_rules(turn)
         state, now = self.clusters, turn.number / 1000
         state.ingest(turn)
+        if self.settings.planned_replicas:
+            planned_replicas.ingest(state, turn.of(planned_replicas.TOPIC), now)
         self._expire(now)
         self._learn(now)
         decided: list[Decided] = []
@@ -118,6 +121,7 @@ class Scaler(PartedState):
         for key, plan in list(self.clusters.plans.items()):
             if now > plan.expires + (SEEN_LATE if plan.done else 0.0):
                 self.clusters.plans.remove(key)
+        planned_replicas.expire(self.clusters, now)
 
     def _learn(self, now: float) -> None:
         """Let failed activities and failed plans count."""
@@ -215,6 +219,7 @@ class Scaler(PartedState):
             auto.grew(one.group, one.after - one.before, now)
             waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
             places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
+            places += dict.fromkeys(context.view.planned[pod.key] for pod in pods if pod.key in context.view.planned)
             places += [context.view.groups[one.group].place, *self._priorities_place(context)]
             yield open_plans.growth(state, context, plan, *places)
 

@@ -23,6 +23,7 @@ from agents.logic.nodes.scaler_records import (
     KnownNotice,
     KnownPriorities,
     OpenNodePlan,
+    PlannedReplicas,
     RefusedShape,
     SaidLast,
     StartedReplacement,
@@ -89,6 +90,8 @@ class ScalerState:
         """By cluster and the first of the nodes that are replaced."""
         self.consolidation: ObjectTable[ConsolidationTimers] = ObjectTable("consolidation", ConsolidationTimers, 4)
         """By cluster."""
+        self.planned: ObjectTable[PlannedReplicas] = ObjectTable("planned", PlannedReplicas, 16)
+        """By the workload's key; empty unless planned replicas count."""
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
@@ -117,6 +120,7 @@ class ScalerState:
             self.replacements,
             self.consolidation,
             self.namespaces,
+            self.planned,
         )
 
     def loaded(self) -> None:

@@ -99,6 +99,9 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
         "waiting": len(context.view.inputs.waiting),
         "profile": settings.profile,
     }
+    planned = Counter(pod.key.partition(" (planned ")[0] for pod in pods if pod.key in context.view.planned)
+    if planned:
+        because["planned replicas"] = dict(sorted(planned.items())[:MOST_EXAMPLES])
     if best is not None and choice is not None:
         because["option"] = {"nodes": best.nodes, "pods": best.pods, "cpu": best.cpu, "memory": best.memory}
         because["node"] = dict(best.template.allocatable)

@@ -6,7 +6,7 @@ Replicas are planned for each EHPA once an interval. The forecaster itself scale
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from agents.engine.tables.chunked_state import PartedState
@@ -34,7 +34,7 @@ from schemas.policies.scaling import AlgorithmOptions
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.units import Seconds
 
-PROGRAM = 5
+PROGRAM = 6
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -109,6 +109,7 @@ class Forecaster(PartedState):
             self._rounds.remove(key)
             self.plans.remove(key)
             self._crons.remove(key)
+            self._crons.remove(_later(key))
         elif self.plans.get(key) is None:
             due = next_round(key, turn.number, self._interval)
             self.plans.upsert(key, PlanMemory(due))
@@ -276,20 +277,33 @@ class Forecaster(PartedState):
         fresh = now - self.settings.samples_within
         samples = {each.identifier: self._sample(each) for each in wanted}
         values = {name: sample.value for name, sample in samples.items() if sample is not None and sample.at >= fresh}
-        forecasts = {each.identifier: self._highest(key, each, now) for each in wanted if each.options is not None}
-        return ScalingSituation(
+        found = ScalingSituation(
             scale.event,
             self.known.usage.of(target),
             self.known.usage.usage.get(target),
             now,
             values,
-            {name: value for name, value in forecasts.items() if value is not None},
+            self._forecasts(key, wanted, now),
             partial(self._crons.wanted, key),
         )
+        ahead = self.settings.ahead
+        if ahead <= 0:
+            return found
+        forecasts, crons = self._forecasts(key, wanted, now, ahead), partial(self._crons.wanted, _later(key))
+        return replace(found, later=replace(found, now=now + ahead, forecasts=forecasts, crons=crons))
 
-    def _highest(self, key: str, wanted: WantedSeries, now: float) -> float | None:
-        """The highest forecast of the next window; None where the forecast does not reach so far."""
-        model, window = self._model_of(key, wanted), self._window(key)
-        if model is None or model.upper is None or not model.covers(now + window):
-            return None
-        return model.upper.forecast.highest(now, now + window)
+    def _forecasts(self, key: str, wanted: Sequence[WantedSeries], now: float, ahead: float = 0.0) -> dict[str, float]:
+        """The highest forecast of each metric in the next window and so many seconds beyond; none that does not reach so far."""
+        until, found = now + self._window(key) + ahead, dict[str, float]()
+        for each in wanted:
+            model = None if each.options is None else self._model_of(key, each)
+            if model is not None and model.upper is not None and model.covers(until):
+                highest = model.upper.forecast.highest(now, until)
+                if highest is not None:
+                    found[each.identifier] = highest
+        return found
+
+
+def _later(key: str) -> str:
+    """What the crons of an object are kept under for the look ahead."""
+    return f"{key} later"

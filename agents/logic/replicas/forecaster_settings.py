@@ -33,3 +33,6 @@ class ForecasterSettings:
     """A pod that becomes unready within this time of its start was never ready; the HPA controller's default."""
     expires: Seconds = Seconds(120.0)
     """A plan is void after this time."""
+    ahead: Seconds = Seconds(0.0)
+    """A plan also says what forecasts and crons will ask for within this time, so that nodes are there by then: as long as a new
+    node takes, 300 s, say. `nodes.planned_replicas` goes by it; 0 leaves it out."""

@@ -11,7 +11,7 @@ from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
 from agents.logic.replicas.hpa_algorithm import HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged
@@ -28,12 +28,14 @@ class PlanMemory:
     """What a pass leaves for the next: when that is, the algorithm's memory, and what was decided last.
 
     `planned` is who carries it out, replicas before and after, and the turn in which the plan runs out; `guard` objected last.
+    `upcoming` is the number that was said to be needed later.
     """
 
     due: int
     memory: HpaMemory = HpaMemory()
     planned: tuple[str, int, int, int] | None = None
     guard: str = ""
+    upcoming: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
     event = ReplicasRefused(
         request.id("refuse", ehpa.key), request.turn.at, workload, ehpa.key, guard, reason, {"generation": ehpa.generation}
     )
-    return PlanOutcome(after, (_decided(request, event),))
+    return PlanOutcome(after, _decided(request, event))
 
 
 def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
@@ -101,15 +103,21 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     current = situation.scale.replicas
     after = replace(request.memory, due=request.due, memory=result.memory, guard="")
     before, now = request.memory.planned, request.turn.number
-    repeated = before is not None and before[:3] == (mode.value, current, replicas)
+    upcoming = None if mode is ScalingMode.PREVIEW or replicas != result.decision.replicas else result.upcoming
+    repeated = before is not None and before[:3] == (mode.value, current, replicas) and upcoming == request.memory.upcoming
     open_still = before is not None and (before[3] > now or mode is not ScalingMode.DIRECT or current == replicas)
     if repeated and open_still:
         return PlanOutcome(after)
     expires = now + int(request.settings.expires * 1000)
-    after = replace(after, planned=(mode.value, current, replicas, expires))
+    after = replace(after, planned=(mode.value, current, replicas, expires), upcoming=upcoming)
     event = _event(request, result, _because(request, situation, result))
-    event = replace(event, carried_out_by=mode, replicas=replicas)
-    return PlanOutcome(after, (_decided(request, event),))
+    event = replace(event, carried_out_by=mode, replicas=replicas, upcoming=_expected(request, upcoming))
+    return PlanOutcome(after, _decided(request, event))
+
+
+def _expected(request: PlanRequest, upcoming: int | None) -> UpcomingReplicas | None:
+    by = request.turn.at + timedelta(seconds=request.settings.ahead)
+    return None if upcoming is None else UpcomingReplicas(upcoming, by)
 
 
 def carried_out_by(ehpa: EhpaChanged) -> ScalingMode:
@@ -164,5 +172,10 @@ def _because(request: PlanRequest, situation: ScalingSituation, result: PassResu
     return found
 
 
-def _decided(request: PlanRequest, event: ReplicasPlanned | ReplicasRefused) -> Decided:
-    return Decided("replica-plans", event.workload.key, event, (request.record.place,))
+def _decided(request: PlanRequest, event: ReplicasPlanned | ReplicasRefused) -> tuple[Decided, Decided]:
+    """The decision, and the copy that node scaling reads."""
+    cause = (request.record.place,)
+    return (
+        Decided("replica-plans", event.workload.key, event, cause),
+        Decided("replica-plans-by-cluster", event.workload.cluster, event, cause),
+    )

@@ -35,7 +35,7 @@ class ScalingSituation:
     """What is known of a workload: pods, the newest usage, values of its other metrics, forecasts of the next window.
 
     `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch. `crons` says what crons
-    want.
+    want. `later` is the same at a later time, as far as it can be known: another `now`, `forecasts` and `crons`.
     """
 
     scale: ScaleSeen
@@ -45,16 +45,18 @@ class ScalingSituation:
     values: Mapping[str, float] = field(default_factory=dict)
     forecasts: Mapping[str, float] = field(default_factory=dict)
     crons: CronReplicas = ehpa_crons.wanted
+    later: "ScalingSituation | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """The decision, what the next pass needs, and what was proposed."""
+    """The decision, what the next pass needs, and what was proposed; `upcoming` is what will be, if it is more."""
 
     decision: HpaDecision
     memory: HpaMemory
     bounds: HpaBounds
     proposals: tuple[MetricProposal, ...]
+    upcoming: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,22 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
     answers = [_answer(each, readings, context) for each in asked]
     decision, after = hpa_algorithm.decide(bounds, situation.scale.replicas, answers, memory, now=situation.now)
     proposals = tuple(_proposal(each, answer) for each, answer in zip(asked, answers, strict=True))
-    return PassResult(decision, after, bounds, proposals)
+    return PassResult(decision, after, bounds, proposals, _upcoming(ehpa, situation, bounds, decision.replicas, settings))
+
+
+def _upcoming(
+    ehpa: Ehpa, situation: ScalingSituation, bounds: HpaBounds, planned: int, settings: ForecasterSettings
+) -> int | None:
+    """The replicas that forecasts and crons will ask for; None if that is no more than planned, or nothing says so."""
+    later = situation.later
+    if later is None:
+        return None
+    readings = _readings((), later, settings)
+    context = _context(bounds, later, settings)
+    asked = [*_forecasts(ehpa, later, readings), *_crons(ehpa, later, bounds.least, readings)]
+    found = [answer.replicas for one in asked if isinstance(answer := _answer(one, readings, context), ReplicaProposal)]
+    most = min(max(found, default=0), bounds.most)
+    return most if most > planned else None
 
 
 def _context(bounds: HpaBounds, situation: ScalingSituation, settings: ForecasterSettings) -> ReplicaContext:

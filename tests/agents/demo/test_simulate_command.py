@@ -8,6 +8,7 @@ import pytest
 
 from agents import cli
 from schemas.decisions.replica_plans import ProposalOrigin, ReplicasPlanned
+from schemas.facts.scheduled_pods import PodPlacementChanged
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.topics import Topics
@@ -116,3 +117,19 @@ def test_a_workload_with_a_scaling_has_its_pods_before_the_rush_comes(tmp_path: 
     assert most.at.hour == 1
     assert len(ahead) >= len(grown) - 1
     assert plans[-1].replicas == 2
+
+
+def test_nodes_are_there_before_the_pods_of_a_rush_where_planned_replicas_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def waited(name: str, *flags: str) -> list[str]:
+        """The pods that found no node at first."""
+        played(capsys, str(SCENARIO.with_name("nodes-ahead.yaml")), "--keep", str(tmp_path / name), *flags)
+        with FileLog(tmp_path / name / "log.jsonl") as log:
+            codec = Codec(Topics(partitions=1))
+            events = map(codec.decode_or_none, log.poll({("ullage.scheduling-changes.v1", 0): 0}, limit=100_000))
+            return [one.pod.name for one in events if isinstance(one, PodPlacementChanged) and one.unschedulable]
+
+    assert waited("ahead") == []
+    assert waited("behind", "--set", "nodes.planned_replicas=false")
+    assert waited("late", "--set", "replicas.ahead=0")

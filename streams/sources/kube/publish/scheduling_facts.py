@@ -29,7 +29,7 @@ from schemas.facts.scheduled_pods import (
 from schemas.names import PodName
 from schemas.pod_requests import CPU, ContainerRequests, ContainerResize
 from schemas.units import Seconds
-from streams.clients.kube.pod_objects import ContainerStatus, StatusCondition
+from streams.clients.kube.pod_objects import ContainerStatus, OwnerReference, StatusCondition
 from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
     DetailedNodeObject,
@@ -114,12 +114,12 @@ def controller(
 
     A DaemonSet wants as many as its status says, and is told of when that is none, too.
     """
-    replicas = found.spec.replicas
+    replicas, owner = found.spec.replicas, _controlling(found.metadata.owner_references)
     if kind == "DaemonSet" and isinstance(found, ControllerObject):
         replicas = found.status.desired_number_scheduled
     elif replicas == 0:
         return None
-    return ReplicaControllerChanged(at, cluster, found.metadata.namespace, kind, found.metadata.name, replicas)
+    return ReplicaControllerChanged(at, cluster, found.metadata.namespace, kind, found.metadata.name, replicas, owner)
 
 
 def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime) -> PodPlacementChanged | None:
@@ -146,7 +146,6 @@ def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime)
 def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[AttachedVolume, ...] = ()) -> PodShapeSeen:
     """The shape of a pod that brings these volumes along. Raises ValueError for a bad quantity."""
     meta, spec = found.metadata, found.spec
-    owner = next((one for one in meta.owner_references if one.controller), None)
     affinity = spec.affinity
     labels = {name: text for name, text in (meta.labels or {}).items() if name not in OWN_LABELS}
     fact = PodShapeSeen(
@@ -164,7 +163,7 @@ def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[
         anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
         spread=tuple(_spread(one, labels) for one in spec.topology_spread_constraints or ()),
         volumes=volumes,
-        owner=None if owner is None else ControllingOwner(owner.kind, _owner_name(owner.kind, owner.name), owner.api_version),
+        owner=_controlling(meta.owner_references),
         annotations=_annotations(meta.annotations),
         restart_policy=spec.restart_policy,
         priority=spec.priority,
@@ -180,9 +179,10 @@ def _id(fact: PodShapeSeen) -> str:
     return blake2b(content, digest_size=12).hexdigest()
 
 
-def _owner_name(kind: str, name: str) -> str:
-    """A mirror pod is owned by its node, whose name says nothing of its shape."""
-    return "" if kind == "Node" else name
+def _controlling(references: Sequence[OwnerReference]) -> ControllingOwner | None:
+    """The owner that controls an object. A mirror pod is owned by its node, whose name says nothing of its shape."""
+    owner = next((one for one in references if one.controller), None)
+    return None if owner is None else ControllingOwner(owner.kind, "" if owner.kind == "Node" else owner.name, owner.api_version)
 
 
 def requests(found: ScheduledPodObject) -> dict[str, int]:

@@ -21,7 +21,19 @@ from schemas.names import PodName
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from tests.support.cluster_events import GIB, START, turn, when
-from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape, topic
+from tests.support.node_scene import (
+    CLUSTER,
+    ScalerRun,
+    controller,
+    group,
+    instance,
+    joined,
+    node,
+    pod,
+    replicas_planned,
+    shape,
+    topic,
+)
 
 QUICK = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
 
@@ -342,13 +354,18 @@ EVENTS: Sequence[Event] = (
     NodeInstanceGone(when(START), CLUSTER, "a", "n2"),
     ScalingActivityFailed(when(START), CLUSTER, "a", "x", "InsufficientInstanceCapacity", "", "m5.xlarge", "zone-a"),
     ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.5),  # type: ignore[arg-type]  # a unit
+    controller("web", deployment="shop-web"),
+    replicas_planned(6),
+    replicas_planned(2, expires=when(START + 3000)),
+    replicas_planned(9, kind="ReplicaSet", name="big"),
     SourceReported(when(START), CLUSTER, "kube", ("scheduling-changes",), 1e9),  # type: ignore[arg-type]  # a unit
     SourceReported(when(START), CLUSTER, "asg", ("node-group-changes",), 1e9),  # type: ignore[arg-type]  # a unit
 )
 
 
 def _open() -> Scaler:
-    return Scaler(ScalerSettings(interval=1.0, unneeded_time=2.0, delay_after_add=1.0), 0, lambda _cluster: True)  # type: ignore[arg-type]  # units
+    quick = ScalerSettings(interval=1.0, unneeded_time=2.0, delay_after_add=1.0, planned_replicas=True)  # type: ignore[arg-type]  # units
+    return Scaler(quick, 0, lambda _cluster: True)
 
 
 def _resumed(stage: Scaler) -> Scaler:

@@ -1,5 +1,6 @@
 """The forecaster: load in, forecasts and plans out."""
 
+import math
 from dataclasses import replace
 from datetime import timedelta
 
@@ -89,6 +90,55 @@ def test_a_plan_is_not_said_again_while_nothing_changed() -> None:
     scene = ForecasterScene()
     assert len(plans(busy(scene, seconds=120))) == 1
     assert [plan.current for plan in plans(scene.run(NOW + 5 * MINUTE, 30, scale(NOW + 5 * MINUTE, 9)))] == [9]
+
+
+def test_a_plan_says_what_will_be_asked_for_later_where_that_is_more() -> None:
+    # The day's peak is at six: between the next hour and that and half an hour more the load rises by some 0.2 cores.
+    scene = ForecasterScene(ForecasterSettings(ahead=Seconds(1800.0)))
+    [plan] = plans(busy(scene))
+    assert plan.upcoming is not None
+    highest = max(load_at(NOW + timedelta(minutes=n)) for n in range(91))
+    assert plan.replicas < plan.upcoming.replicas <= math.ceil(highest * 1.05 / 0.5)
+    assert plan.upcoming.by == plan.at + timedelta(minutes=30)
+    assert plans(scene.run(NOW + MINUTE, 60)) == []  # and is said once
+    [without] = plans(busy(ForecasterScene()))
+    assert (without.upcoming, without.replicas) == (None, plan.replicas)
+
+
+def test_a_cron_that_begins_soon_is_upcoming_and_bounded_by_the_maximum() -> None:
+    soon = CronTrigger("noon", "10 2 * * *", "0 8 * * *", 500)
+    scene = ForecasterScene(ForecasterSettings(ahead=Seconds(900.0)))
+    [plan] = plans(busy(scene, policy=ehpa(crons=(soon,))))
+    assert plan.upcoming is not None
+    assert (plan.upcoming.replicas, plan.most) == (20, 20)
+    assert plan.replicas < 20
+    scene = ForecasterScene(ForecasterSettings(ahead=Seconds(300.0)))
+    [plan] = plans(busy(scene, policy=ehpa(crons=(soon,))))
+    assert plan.upcoming is None or plan.upcoming.replicas < 20
+
+
+def test_a_forecast_that_does_not_reach_so_far_says_nothing_of_later() -> None:
+    [plan] = plans(busy(ForecasterScene(ForecasterSettings(ahead=Seconds(6 * 3600.0)))))
+    assert plan.upcoming is None
+    assert plan.replicas in (9, 10)
+
+
+def test_a_preview_says_nothing_of_later() -> None:
+    [plan] = plans(busy(ForecasterScene(ForecasterSettings(ahead=Seconds(1800.0))), policy=ehpa(strategy=ScaleStrategy.PREVIEW)))
+    assert plan.upcoming is None
+
+
+def test_each_plan_and_each_refusal_is_copied_for_the_stage_that_scales_nodes() -> None:
+    scene = ForecasterScene()
+    busy(scene)
+    paused = ControlChanged(NOW, "prod", Mode.APPLY, paused=True)
+    later = NOW + 5 * MINUTE
+    decided = [*scene.run(later, 30, scale(later, 9)), *scene.run(later + MINUTE, 30, paused)]
+    told = [each.event for each in decided if each.topic == "replica-plans"]
+    copies = [each for each in decided if each.topic == "replica-plans-by-cluster"]
+    assert {type(event).__name__ for event in told} == {"ReplicasPlanned", "ReplicasRefused"}
+    assert [each.event for each in copies] == told
+    assert {each.key for each in copies} == {"prod"}
 
 
 def test_without_new_values_the_forecast_ends_with_its_cause_and_live_metrics_rule() -> None:

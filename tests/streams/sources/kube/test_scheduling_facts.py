@@ -9,6 +9,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisr
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import (
+    ControllingOwner,
     LabelDemand,
     LabelQuery,
     NodeQuery,
@@ -201,6 +202,13 @@ def test_controllers_that_want_no_pods_are_not_told() -> None:
     scene.see("replicasets", replica_set("web-1", 0))
     told = [(type(one), one.name) for one in facts(scene)]
     assert told == [(ReplicaControllerChanged, "web-1"), (ReplicaControllerRemoved, "web-1")]
+
+
+def test_a_controller_is_told_with_the_one_that_controls_it() -> None:
+    scene = listed()
+    scene.see("replicasets", controller("web-1", owner("Deployment", "web")), controller("bare"))
+    told = {one.name: one.owner for one in facts(scene) if isinstance(one, ReplicaControllerChanged)}
+    assert told == {"web-1": ControllingOwner("Deployment", "web", "apps/v1"), "bare": None}
 
 
 def test_a_budget_is_told_with_what_it_allows_and_when_it_is_gone() -> None:
