@@ -16,6 +16,7 @@ from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.catalogue import Event
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.sources import SourceReported
+from schemas.ids import DecisionId
 from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from tests.support.cluster_events import turn
@@ -208,11 +209,14 @@ def test_a_resumed_snapshot_is_as_if_it_had_never_stopped(turns: list[list[Event
 def test_the_order_of_recommendations_decides_nothing(turns: list[list[Event]], data: st.DataObject) -> None:
     """A worker that recovers publishes some again, and one that is believed dead may still write an old one.
 
-    All of these say how many pods there are: where one does not, what was decided about pods before stays.
+    All of these say how many pods there are, and none is withdrawn, by the newest one, as long overdue: where nobody knows how
+    many pods there are, what was decided about them before stays, and that depends on what came before.
     """
     objects = [event for batch in turns for event in batch if topic(event) != "recommendations-by-cluster"]
     recommended = {event.id: event for batch in turns for event in batch if topic(event) == "recommendations-by-cluster"}  # type: ignore[union-attr]  # it has one
-    in_order = [event for event in recommended.values() if event.pods is not None]  # type: ignore[union-attr]  # it has them
+    turns_of = {name: DecisionId.turn_of(name) for name in recommended}
+    since = max(turns_of.values(), default=0) - HOUR
+    in_order = [event for name, event in recommended.items() if event.pods is not None and turns_of[name] >= since]  # type: ignore[union-attr]  # it has them
     shuffled = data.draw(st.permutations([*in_order, *in_order[:2]]))
 
     def last(events: Sequence[Event]) -> dict[str, Any]:
