@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agents import stage_topics
 from agents.logic.forecast import percentile_predictor
 from agents.logic.nodes import cluster_facts, drain_rules, rule_bounds
 from agents.settings.tree import Settings
@@ -62,3 +63,19 @@ def test_the_table_tells_the_bounds_that_hold(what: str, are: list[float]) -> No
 def test_a_tick_may_be_so_far_ahead_as_the_page_says() -> None:
     assert "A tick that lies more than five minutes ahead" in (DOCS / "security.md").read_text(encoding="utf-8")
     assert headers.MOST_TICK_AHEAD == 5 * 60 * 1000
+
+
+def _rights(user: str) -> tuple[set[str], set[str]]:
+    """The topics that a process may read and write by docs/security.md."""
+    lines = (DOCS / "security.md").read_text(encoding="utf-8").splitlines()
+    [row] = [line.split("|") for line in lines if line.startswith(f"| `user: {user}` |")]
+    read, write = (set(re.findall(r"`([^`]+)`", cell)) for cell in row[3:5])
+    return read, write
+
+
+def test_the_rights_told_of_worker_and_clock_reach_every_input_and_every_decision() -> None:
+    read, write = _rights("worker")
+    assert read >= {topic for stage in stage_topics.ALL for topic in stage.reads}
+    assert write >= {topic for stage in stage_topics.ALL for topic in stage.writes}
+    for user in ("clock", "traces"):
+        assert _rights(user)[1] >= set(stage_topics.ticked_topics())

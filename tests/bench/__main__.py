@@ -80,7 +80,7 @@ async def throughput(results: Results, site: Site, size: Size, profile: str | No
     first = site.worker()
     await site.marked(first)
     await site.tick(site.turn + measure.TICK_MS)  # the updater takes what the recommender said a turn later
-    await site.marked(first, "updater")
+    await site.marked(first, stage="updater")
     first.stop(30)
     label = f"{site.containers // 1000}k containers"
     await site.backlog(size.dense, size.cadence)
@@ -105,6 +105,12 @@ async def throughput(results: Results, site: Site, size: Size, profile: str | No
         "x",
         ">= 40" * largest_fleet,
     )
+    if largest_fleet:
+        site.workers[-1].stop(30)
+        await site.backlog(size.late)
+        done = await measure.catch_up(site, site.worker(turns=True), site.worker(turns=True))
+        times = size.late * measure.SCRAPE_MS / 1000 / done.wall
+        put(results, f"{label}: catching up with two workers, times real time", times, "x")
 
 
 async def largest(results: Results, site: Site) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,15 +86,15 @@ class Site:
         self.workers.append(process)
         return process
 
-    async def marked(self, worker: Process, stage: str = "recommender", patience: float = 180.0) -> None:
-        """Wait until the worker has written a mark of what is the last turn now, or of a later one, for every partition."""
+    async def marked(self, *workers: Process, stage: str = "recommender", patience: float = 180.0) -> None:
+        """Wait until these workers have written a mark of what is the last turn now, or of a later one, for every partition."""
         until, turn = time.monotonic() + patience, self.turn
-        while time.monotonic() < until and not worker.dead:
-            done = {n["partition"] for n in notes(worker, "checkpoint", stage) if n["turn"] >= turn}
+        while time.monotonic() < until and not any(worker.dead for worker in workers):
+            done = {n["partition"] for n in of_all(workers, "checkpoint", stage) if n["turn"] >= turn}
             if len(done) == self.partitions:
                 return
             await asyncio.sleep(0.2)
-        raise AssertionError(f"no mark of turn {turn} after {patience} s; see {worker.log}")
+        raise AssertionError(f"no mark of turn {turn} after {patience} s; see {workers[0].log}")
 
     async def ticks(self) -> None:
         """The clock as it goes on from the last tick, until cancelled."""
@@ -107,6 +108,11 @@ def notes(worker: Process, event: str, stage: str | None = None) -> list[dict]:
     lines = worker.log.read_text(errors="replace").splitlines()
     found = [json.loads(line) for line in lines if line.startswith(f'{{"event": "{event}"')]
     return [n for n in found if stage in (None, n["stage"])]
+
+
+def of_all(workers: Sequence[Process], event: str, stage: str | None = None) -> list[dict]:
+    """What these workers noted."""
+    return [note for worker in workers for note in notes(worker, event, stage)]
 
 
 @dataclass(frozen=True)
@@ -128,33 +134,40 @@ async def folded(site: Site, worker: Process) -> CaughtUp:
     return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
 
 
-async def catch_up(site: Site, worker: Process, patience: float = 180.0) -> CaughtUp:
-    """From the moment the worker opens its partitions until each stage has the backlog, and what was decided from it, in marks.
+async def catch_up(site: Site, *workers: Process, patience: float = 180.0) -> CaughtUp:
+    """From the first partition that is opened until each stage has the backlog, and what was decided from it, in marks.
 
     The clock goes on meanwhile, as it does after an outage, up to the first tick after the recommender's marks of the backlog:
-    before it stand all decisions. `worker` notes its turns.
+    before it stand all decisions. `workers`, which share the partitions, note their turns.
     """
     clock = asyncio.create_task(site.ticks())
     try:
-        await site.marked(worker, patience=patience)
+        await site.marked(*workers, patience=patience)
     finally:
         clock.cancel()
     await site.tick(site.turn + TICK_MS)
     until = time.monotonic() + patience
-    while not (last := settled(site, worker)):
-        if worker.dead or time.monotonic() > until:
-            raise AssertionError(f"turn {site.turn} is not in all marks after {patience} s; see {worker.log}")
+    while not (last := settled(site, workers)):
+        if any(worker.dead for worker in workers) or time.monotonic() > until:
+            raise AssertionError(f"turn {site.turn} is not in all marks after {patience} s; see {workers[0].log}")
         await asyncio.sleep(0.2)
-    first, marks = min(notes(worker, "opened"), key=lambda n: n["at"]), notes(worker, "checkpoint")
-    return CaughtUp(site.samples, last["at"] - first["at"], last["cpu"] - first["cpu"], sum(n["size"] for n in marks))
+    first, marks = min(of_all(workers, "opened"), key=lambda n: n["at"]), of_all(workers, "checkpoint")
+    cpu = sum(_cpu(worker, last["at"]) for worker in workers)
+    return CaughtUp(site.samples, last["at"] - first["at"], cpu, sum(n["size"] for n in marks))
 
 
-def settled(site: Site, worker: Process) -> dict | None:
+def _cpu(worker: Process, until: float) -> float:
+    """Seconds of CPU of a worker from the first partition that it opened to a moment."""
+    noted = [n for event in ("opened", "turn", "checkpoint") for n in notes(worker, event) if n["at"] <= until]
+    return max((n["cpu"] for n in noted), default=0.0) - min((n["cpu"] for n in noted), default=0.0)
+
+
+def settled(site: Site, workers: Sequence[Process]) -> dict | None:
     """What completed the last turn in all stages and partitions: that turn, or the mark of their last one with records.
 
     None while something is missing.
     """
-    turns, marks = notes(worker, "turn"), notes(worker, "checkpoint")
+    turns, marks = of_all(workers, "turn"), of_all(workers, "checkpoint")
     ends = []
     for task in [(stage, p) for stage in stage_names() for p in range(site.partitions)]:
         taken = [n for n in turns if (n["stage"], n["partition"]) == task]
