@@ -39,6 +39,14 @@ class PrometheusOptions:
         tuple[str, ...],
         Parameter(name=("--prometheus-headers", "-H"), help="A header, as `'X-Scope-OrgID: shop'`.", consume_multiple=False),
     ] = ()
+    label: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=("--prometheus-cluster-label", "-l"),
+            help="What tells the cluster from others on that server: the label `cluster`, as `prod`, or another, as `env=prod`.",
+            consume_multiple=False,
+        ),
+    ] = ()
     history: Annotated[str | None, Parameter(name="--history", help="How far back to ask it, as `8d`.")] = None
     step: Annotated[str | None, Parameter(name="--step", help="What lies between two samples, as `1h`.")] = None
 
@@ -53,6 +61,7 @@ class PrometheusOptions:
         return {
             "prometheus__url": self.url,
             "prometheus__headers": "\n".join(self.header) or None,
+            "prometheus__labels": tuple(one if "=" in one else f"cluster={one}" for one in self.label) or None,
             "history__length_seconds": length,
             "history__resolution_seconds": step,
         }

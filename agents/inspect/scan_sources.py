@@ -19,7 +19,7 @@ from agents.pipeline import stages
 from agents.processes import component_rights
 from agents.processes.output import note
 from agents.processes.source_clock import event_time
-from agents.processes.source_usage import history_period, metric_names, prometheus
+from agents.processes.source_usage import history_period, metrics_store
 from agents.settings import cluster_factory
 from agents.settings.tree import Settings
 from agents.stage_topics import ticked_topics
@@ -38,7 +38,7 @@ from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.sources.traces import Trace, TraceMoments
 from streams.sources.usage.history.exported_pods import ExportedPods
-from streams.sources.usage.history.history_source import HistorySource, MetricsStore
+from streams.sources.usage.history.history_source import HistorySource
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.usage_source import UsageOptions, UsageSource
 from streams.topics import TOPICS, Topics
@@ -98,14 +98,13 @@ def _built(found: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRe
 
 def of_prometheus(settings: Settings, *, from_cluster: bool) -> Scanned:
     """From what a Prometheus server remembers; pods from the cluster's API server or, without one, from kube-state-metrics."""
-    context, server = _context(settings), prometheus(settings.prometheus)
-    period = history_period(settings)
+    context, store, period = _context(settings), metrics_store(settings), history_period(settings)
     if from_cluster:
         _list_cluster(settings, context)
     else:
-        exported = ExportedPods(server, settings.cluster.name, period.end, period.length)
+        exported = ExportedPods(store.server, settings.cluster.name, period.end, period.length, settings.prometheus.labels)
         _publish_exported(context, exported, period.start)
-    source = HistorySource(MetricsStore(server, metric_names(settings)), context, period)
+    source = HistorySource(store, context, period)
     for progress in source.publish(source.begin()):
         note(f"{progress.rows:,} samples of {len(progress.containers):,} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
     return _recommended(settings, context, period.end)

@@ -19,6 +19,7 @@ from streams.errors import EdgeError, LogUnavailable
 from streams.log_context import LogContext
 from streams.sources.load.load_queries import LoadQueries
 from streams.sources.load.load_source import NAME, LoadOptions, LoadSource, LoadWish
+from streams.sources.usage.promql import matchers
 
 
 class LoadWishesOfObjects:
@@ -33,7 +34,7 @@ class LoadWishesOfObjects:
 
     def series(self) -> Sequence[LoadWish]:
         """Every series that some query gives, each once."""
-        return [LoadWish(each.workload, each.series, each.query, each.scraped) for each in self._wanted.series()]
+        return [LoadWish(each.workload, each.series, each.asked, each.scraped) for each in self._wanted.series()]
 
 
 def run(settings: Settings) -> None:
@@ -45,7 +46,8 @@ def run(settings: Settings) -> None:
     with until_stopped(), telemetry_for(NAME, settings, sight.reasons) as telemetry, log_factory.log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
-        wanted = WantedLoads(context.cluster, topics.partition_of, settings.replicas.most_metrics)
+        labels = matchers(settings.prometheus.labels)
+        wanted = WantedLoads(context.cluster, topics.partition_of, settings.replicas.most_metrics, labels)
         options = LoadOptions(Seconds(ours.interval_seconds), Seconds(ours.history_seconds), ours.histories, ours.concurrency)
         source = LoadSource(LoadQueries(server), context, LoadWishesOfObjects(wanted), options)
         note(f"asking {server.url} for the loads of cluster '{context.cluster}' every {ours.interval_seconds:g} s")

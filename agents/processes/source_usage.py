@@ -99,6 +99,7 @@ def metric_names(settings: Settings) -> MetricNames:
         namespace_label=ours.namespace_label,
         pod_label=ours.pod_label,
         container_label=ours.container_label,
+        labels=ours.labels,
     )
 
 
@@ -139,21 +140,24 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
     """Publish what the Prometheus server remembers of the time before `until`, and end."""
     if until is not None and until.tzinfo is None:
         raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
-    topics, server, period = log_factory.topics(settings), prometheus(settings.prometheus), history_period(settings, until)
+    topics, store, period = log_factory.topics(settings), metrics_store(settings), history_period(settings, until)
     with until_stopped(), telemetry_for("history", settings) as telemetry, log_factory.log(settings) as log:
         observed = telemetry.observe(log, SourceMetrics(telemetry.registry, topics, "history"))
         context = LogContext.of(observed, topics, settings.cluster.name)
-        source = HistorySource(MetricsStore(server, metric_names(settings), _labels(settings.prometheus)), context, period)
+        source = HistorySource(store, context, period)
         begin = source.begin(force=force)
-        note(f"asking {server.url} what cluster '{context.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
+        note(f"asking {store.server.url} what cluster '{context.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
         progress = HistoryProgress(begin)
         for progress in source.publish(begin):
             note(f"{progress.rows} samples of {len(progress.containers)} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
         note(_ended(progress))
 
 
-def _labels(ours: PrometheusSettings) -> PodLabelQuery:
-    return PodLabelQuery(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod)
+def metrics_store(settings: Settings) -> MetricsStore:
+    """The server that the settings name, and what usage and pods' labels are called there. Raises BadInput."""
+    ours = settings.prometheus
+    labels = PodLabelQuery(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod, ours.labels)
+    return MetricsStore(prometheus(ours), metric_names(settings), labels)
 
 
 def _ended(progress: HistoryProgress) -> str:

@@ -49,6 +49,9 @@ class PrometheusSettings(SettingsGroup):
     """Whether to take any certificate; upstream's prometheus-insecure."""
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
     """Seconds that an answer may take; upstream's prometheus-query-timeout."""
+    labels: tuple[Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*=.*$", max_length=1000)], ...] = ()
+    """Labels, `name=value`, that every question asks for, where one server holds several clusters (`cluster=prod`). Queries that
+    annotations or rules of prometheus-adapter give stay as they are; upstream's extension-labels."""
     job: str = "kubernetes-cadvisor"
     """The job that scrapes containers, upstream's prometheus-cadvisor-job-name (`kubelet` with kube-prometheus); empty: any."""
     cpu_metric: Metric = "container_cpu_usage_seconds_total"

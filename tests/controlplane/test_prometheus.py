@@ -56,12 +56,12 @@ def _exposition() -> Iterator[str]:
         yield f"# TYPE {metric.removesuffix('_total')} {kind}"
         for namespace, pod, first, last in SERIES.values():
             for container in ("main", "POD", ""):
-                labels = f'job="kubernetes-cadvisor",namespace="{namespace}",pod="{pod}",container="{container}",id="/{pod}"'
+                labels = f'job="kubernetes-cadvisor",namespace="{namespace}",pod="{pod}",container="{container}",cluster="here"'
                 hours = ((at, (at - begin) / 3600) for at in moments)
                 yield from (f"{metric}{{{labels}}} {number(h):.3f} {at:.0f}" for at, h in hours if first <= h <= last)
     yield "# TYPE kube_pod_labels gauge"
     for pod, app, last in (("web-old", "web", 30.0), ("stray", "none", 10.0)):
-        labels = f'namespace="shop",pod="{pod}",label_app_kubernetes_io_name="{app}"'
+        labels = f'namespace="shop",pod="{pod}",label_app_kubernetes_io_name="{app}",cluster="here"'
         yield from (f"kube_pod_labels{{{labels}}} 1 {at:.0f}" for at in moments if (at - begin) / 3600 <= last)
     yield from _exported(begin)
     yield from _killed(begin, moments)
@@ -70,7 +70,7 @@ def _exposition() -> Iterator[str]:
 
 def _killed(begin: float, moments: list[float]) -> Iterator[str]:
     """The web's container ran out of memory after 30 hours, and started again."""
-    labels = 'namespace="shop",pod="web-1",container="main"'
+    labels = 'namespace="shop",pod="web-1",container="main",cluster="here"'
     yield "# TYPE kube_pod_container_status_restarts counter"
     for at in moments:
         yield f"kube_pod_container_status_restarts_total{{{labels}}} {int(at - begin >= 30 * 3600)} {at:.0f}"
@@ -90,7 +90,7 @@ def _exported(begin: float) -> Iterator[str]:
         ("kube_pod_container_resource_requests", f'{one},container="main",resource="cpu",unit="core"', 2),
     ):
         yield f"# TYPE {metric} gauge"
-        yield from (f"{metric}{{{labels}}} {value} {at:.0f}" for at in moments)
+        yield from (f'{metric}{{{labels},cluster="here"}} {value} {at:.0f}' for at in moments)
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +199,10 @@ def test_a_scan_of_the_server_and_of_a_file_with_its_samples_give_the_same_table
     assert cli.run([*scan, "--set", f"clock.anchor_ms={_ms(datetime.now(UTC))}"]) == 0
     [row] = json.loads(capsys.readouterr().out)
     assert (row["kind"], row["name"], row["requests_cpu"]) == ("Deployment", "web", 2.0)
+    assert cli.run([*scan, "-l", "here", "--set", f"clock.anchor_ms={_ms(datetime.now(UTC))}"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["recommended_requests_cpu"] == row["recommended_requests_cpu"]
+    assert cli.run([*scan, "-l", "elsewhere", "--set", f"clock.anchor_ms={_ms(datetime.now(UTC))}"]) == 2
+    assert "has no 'kube_pod_owner'" in capsys.readouterr().err
     trace = tmp_path / "usage.csv"
     with trace.open("w", newline="") as file:
         table = csv.writer(file)
@@ -243,6 +247,9 @@ def test_a_backtest_of_what_is_stored_is_that_of_the_trace_it_keeps(
     of_server = json.loads(capsys.readouterr().out)
     assert cli.run(["backtest", str(kept), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == of_server
+    labelled = ["backtest", "-p", server.url, "-l", "cluster=here", "--history", "50h", "--step", "10m", "-o", "json"]
+    assert cli.run(labelled) == 0
+    assert json.loads(capsys.readouterr().out)["kills"] == of_server["kills"]
     assert of_server["kills"]["recorded"] == 1
     rows = duckdb.read_parquet(str(kept))
     web = rows.filter("pod = 'web-1'")

@@ -5,6 +5,7 @@ workload, its queries for one container give a series a pod, and names and value
 """
 
 import re
+from collections.abc import Sequence
 
 from agents.logic.replicas.ehpa_manifest import Ehpa
 from agents.logic.replicas.hpa_metrics import HpaMetric
@@ -18,22 +19,22 @@ _PODS = {
 _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
 
 
-def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False) -> str | None:
+def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False, more: Sequence[str] = ()) -> str | None:
     """The query of a metric: the one that an annotation gives, or the default; None if there is neither.
 
-    `as_upstream` gives Crane v0.11.0's text.
+    `as_upstream` gives Crane v0.11.0's text. `more`: matchers that every default has besides.
     Source: `pkg/controller/ehpa/predict.go` and `pkg/utils/expression_prom_default.go` of Crane.
     """
     if as_upstream and metric.kind == "ContainerResource":
         return None
-    return ehpa.queries.get(metric.identifier) or _default(ehpa, metric, as_upstream)
+    return ehpa.queries.get(metric.identifier) or _default(ehpa, metric, more, as_upstream=as_upstream)
 
 
-def _default(ehpa: Ehpa, metric: HpaMetric, as_upstream: bool) -> str | None:
+def _default(ehpa: Ehpa, metric: HpaMetric, more: Sequence[str], *, as_upstream: bool) -> str | None:
     where = [f'namespace="{ehpa.namespace}"', f'pod=~"{pods(ehpa, as_upstream=as_upstream)}"']
     if metric.kind in ("Resource", "ContainerResource"):
         container = 'container!=""' if metric.kind == "Resource" else f'container="{escaped(metric.container)}"'
-        selected = "{" + ",".join([*where, container]) + "}"
+        selected = "{" + ",".join([*where, container, *more]) + "}"
         if metric.name == "cpu":
             return f"sum(irate({_CPU}{selected}[3m]))"
         return f"sum({_MEMORY}{selected})" if metric.name == "memory" else None
@@ -41,7 +42,7 @@ def _default(ehpa: Ehpa, metric: HpaMetric, as_upstream: bool) -> str | None:
         return None
     labels = [f'{key}="{value if as_upstream else escaped(value)}"' for key, value in metric.selector]
     limits = where if metric.kind == "Pods" and not as_upstream else []
-    return f"sum({metric.name}{{{','.join([*labels, *limits])}}})"
+    return f"sum({metric.name}{{{','.join([*labels, *limits, *more])}}})"
 
 
 def pods(ehpa: Ehpa, *, as_upstream: bool = False) -> str:

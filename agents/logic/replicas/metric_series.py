@@ -3,6 +3,7 @@
 The source of loads and the forecaster both ask here, so that what one reads is what the other waits for.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.logic.replicas import metric_queries
@@ -21,7 +22,8 @@ class WantedSeries:
     """One series of a workload. `query` gives it, "" if nothing does.
 
     `scraped`: the forecaster adds it up from what pods use, so the query is asked for its history alone.
-    `options` are how it is to be forecast; None for a value that is only looked at.
+    `options` are how it is to be forecast; None for a value that is only looked at. `asked` is the query as one server needs it,
+    which may hold several clusters.
     """
 
     identifier: str
@@ -30,10 +32,11 @@ class WantedSeries:
     query: str
     scraped: bool = False
     options: AlgorithmOptions | None = None
+    asked: str = ""
 
 
-def of_ehpa(event: EhpaChanged) -> list[WantedSeries]:
-    """What an EHPA wants to know; nothing if it cannot be carried out."""
+def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeries]:
+    """What an EHPA wants to know; nothing if it cannot be carried out. `matchers` are added where a default query is asked."""
     try:
         ehpa = ehpa_of(event)
         metrics = ehpa.metrics
@@ -49,7 +52,10 @@ def of_ehpa(event: EhpaChanged) -> list[WantedSeries]:
         scraped = not told and metric.kind == "Resource" and metric.name in _RESOURCES
         series = series_id(metric.identifier, "" if scraped else query)
         forecast = options if metric.kind in PREDICTED else None
-        found.setdefault(metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast))
+        asked = query if told or not matchers else metric_queries.query(ehpa, metric, more=matchers) or ""
+        found.setdefault(
+            metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast, asked)
+        )
     return list(found.values())
 
 
@@ -66,4 +72,4 @@ def _of_metric(event: TimeSeriesPredictionChanged, metric: PredictionMetric) -> 
     query = metric.expression if metric.type == "ExpressionQuery" else ""
     options = metric.algorithm or AlgorithmOptions()
     series = series_id(identifier, "" if scraped else query)
-    return WantedSeries(metric.identifier, event.target, series, query, scraped, options)
+    return WantedSeries(metric.identifier, event.target, series, query, scraped, options, query)

@@ -3,7 +3,7 @@
 Both go by the same shares of the namespaces, so what the forecaster would not look at is not asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agents.engine.turn import Event
 from agents.logic.replicas import metric_series
@@ -17,11 +17,12 @@ from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged,
 class WantedLoads:
     """The EHPAs and TimeSeriesPredictions of one cluster. Objects with more than `most` metrics ask for nothing.
 
-    `partition_of` gives the partition of a key, because the forecaster shares within each of its partitions.
+    `partition_of` gives the partition of a key, because the forecaster shares within each of its partitions. `matchers` tell the
+    cluster from others on the server that is asked.
     """
 
-    def __init__(self, cluster: str, partition_of: Callable[[str], int], most: int) -> None:
-        self._cluster, self._partition_of, self._most = cluster, partition_of, most
+    def __init__(self, cluster: str, partition_of: Callable[[str], int], most: int, matchers: Sequence[str] = ()) -> None:
+        self._cluster, self._partition_of, self._most, self._matchers = cluster, partition_of, most, matchers
         self._objects: dict[str, EhpaChanged | TimeSeriesPredictionChanged] = {}
         self._wanted: dict[str, list[WantedSeries]] = {}
         self._shares: dict[int, NamespaceShares] = {}
@@ -51,7 +52,9 @@ class WantedLoads:
         return list(found.values())
 
     def _wishes(self, event: EhpaChanged | TimeSeriesPredictionChanged) -> list[WantedSeries]:
-        of = metric_series.of_ehpa(event) if isinstance(event, EhpaChanged) else metric_series.of_prediction(event)
+        of = (
+            metric_series.of_ehpa(event, self._matchers) if isinstance(event, EhpaChanged) else metric_series.of_prediction(event)
+        )
         return [each for each in of if each.query] if len(of) <= self._most and event.target else []
 
     def _forget(self, key: str) -> None:

@@ -5,7 +5,7 @@ and memory the largest. Pause containers and totals of whole pods are left out, 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from schemas.units import Seconds
@@ -17,7 +17,10 @@ Container = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class MetricNames:
-    """What metrics and labels are called on this server. An empty `job` means any, and no `namespaces` means all of them."""
+    """What metrics and labels are called on this server. An empty `job` means any, and no `namespaces` means all of them.
+
+    `labels`, as `name=value`, tell the cluster from others on the same server.
+    """
 
     cpu_metric: str = "container_cpu_usage_seconds_total"
     memory_metric: str = "container_memory_working_set_bytes"
@@ -26,6 +29,7 @@ class MetricNames:
     namespace_label: str = "namespace"
     pod_label: str = "pod"
     container_label: str = "container"
+    labels: tuple[str, ...] = ()
 
     def cpu(self, window: Seconds) -> str:
         """The query for cores, on average over the window that ends at the moment of the query."""
@@ -67,16 +71,28 @@ class MetricNames:
         job = f"job={json.dumps(self.job)}, " if self.job else ""
         namespace = f", {self.namespace_label}=~{json.dumps('|'.join(self.namespaces))}" if self.namespaces else ""
         containers = f'{self.pod_label}=~".+", {self.container_label}!="POD", {self.container_label}!=""'
-        return "{" + job + containers + namespace + "}"
+        more = "".join(f", {one}" for one in matchers(self.labels))
+        return "{" + job + containers + namespace + more + "}"
 
 
-def oom_restarts(window: Seconds) -> str:
+def matchers(labels: Iterable[str]) -> list[str]:
+    """What selects series with these labels, given as `name=value`."""
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, _, value in (label.partition("=") for label in labels)]
+
+
+def selector(wanted: Sequence[str]) -> str:
+    """Matchers behind the name of a metric; nothing where there are none."""
+    return "{" + ", ".join(wanted) + "}" if wanted else ""
+
+
+def oom_restarts(window: Seconds, labels: Iterable[str] = ()) -> str:
     """The query for how often a container started in the window, if it was out of memory when it last ended.
 
     Kube-state-metrics counts starts and says why a container last ended, by labels of its own. Two counts are compared, because
     PromQL's functions over a window miss a start between the last sample before it and the first in it.
     """
-    by, started = "namespace, pod, container", "kube_pod_container_status_restarts_total"
-    killed = 'kube_pod_container_status_last_terminated_reason{reason="OOMKilled"}'
-    more = f"max by ({by}) ({started}) - max by ({by}) ({started} offset {duration(window)})"
-    return f"clamp_min({more}, 0) * on ({by}) max by ({by}) ({killed})"
+    more = matchers(labels)
+    by, started = "namespace, pod, container", "kube_pod_container_status_restarts_total" + selector(more)
+    killed = "kube_pod_container_status_last_terminated_reason" + selector(['reason="OOMKilled"', *more])
+    times = f"max by ({by}) ({started}) - max by ({by}) ({started} offset {duration(window)})"
+    return f"clamp_min({times}, 0) * on ({by}) max by ({by}) ({killed})"

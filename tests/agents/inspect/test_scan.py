@@ -41,9 +41,11 @@ class Store:
 
     moments: list[float] = field(default_factory=list)
     exports: bool = True
+    queries: list[str] = field(default_factory=list)
 
     def __call__(self, asked: Asked) -> tuple[int, bytes]:
         query = asked.fields["query"]
+        self.queries.append(query)
         if "start" in asked.fields:
             first, last, step = (float(asked.fields[name]) for name in ("start", "end", "step"))
             self.moments = [first + step * i for i in range(int((last - first) / step) + 1)]
@@ -84,6 +86,18 @@ def _one(labels: dict[str, str], value: float) -> dict[str, object]:
 
 def _said(result: list[Any]) -> tuple[int, bytes]:
     return 200, json.dumps({"status": "success", "data": {"resultType": "any", "result": result}}).encode()
+
+
+@pytest.mark.parametrize(("flag", "matcher"), [("east", 'cluster="east"'), ("env=prod", 'env="prod"')])
+def test_one_cluster_of_a_server_that_holds_several_is_told_by_a_label(
+    store: Store, server: Answering, flag: str, matcher: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = rows(capsys, "-p", server.url, "--history", "2d")
+    assert not [query for query in store.queries if matcher in query]
+    store.queries.clear()
+    assert rows(capsys, "-p", server.url, "--history", "2d", "-l", flag) == everything
+    assert store.queries
+    assert [query for query in store.queries if matcher not in query] == []
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ TOGETHER: Mapping[str, Mapping[str, object]] = {
     "metrics_api.key": {"metrics_api.certificate": "our.pem"},
 }
 """Settings that make sense only with others."""
-LISTS = [name for name, default in DEFAULTS.items() if isinstance(default, tuple) and name != "cluster.adapter_labels"]
-"""Lists of names; the other one is of `name=value`."""
+PAIRS = ("cluster.adapter_labels", "prometheus.labels")
+LISTS = [name for name, default in DEFAULTS.items() if isinstance(default, tuple) and name not in PAIRS]
+"""Lists of names; the others are of `name=value`."""
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.errors import BadInput
+from streams.sources.usage.promql import matchers, selector
 
 Name = tuple[str, str]
 """Namespace and pod."""
@@ -32,12 +33,13 @@ class ExportedPod:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPods:
-    """The pods of one cluster in one server, from `length` before `at` on."""
+    """The pods of one cluster in one server, from `length` before `at` on; `labels` tell it from other clusters there."""
 
     server: Prometheus
     cluster: str
     at: datetime
     length: Seconds
+    labels: tuple[str, ...] = ()
 
     def read(self) -> list[ExportedPod]:
         """All pods, by name. Raises TryAgain, GiveUp, and BadInput for a server without metrics of kube-state-metrics."""
@@ -50,7 +52,7 @@ class ExportedPods:
             )
         amounts = {what: self._amounts(f"kube_pod_container_resource_{what}") for what in _AMOUNTS}
         labels = {_pod(series): _labels(series) for series in self._ask("kube_pod_labels")}
-        alive = {_pod(series) for series in self.server.query("kube_pod_owner", self.at)}
+        alive = {_pod(series) for series in self.server.query(f"kube_pod_owner{self._selector}", self.at)}
         found = []
         for name, (kind, owner) in sorted(owners.items()):
             workload = self._topmost(name, kind, owner, above)
@@ -62,7 +64,11 @@ class ExportedPods:
 
     def _ask(self, metric: str) -> list[Series]:
         """The last value that each series had."""
-        return self.server.query(f"last_over_time({metric}[{duration(self.length)}])", self.at)
+        return self.server.query(f"last_over_time({metric}{self._selector}[{duration(self.length)}])", self.at)
+
+    @property
+    def _selector(self) -> str:
+        return selector(matchers(self.labels))
 
     def _owners(self, metric: str, label: str) -> dict[Name, tuple[str, str]]:
         """Kind and name of the owner of each object, by its namespace and name; empty for one without an owner."""

@@ -17,6 +17,7 @@ from streams import compacted_copy
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.log_context import LogContext
 from streams.sources.usage.pod_workloads import Name, PodWorkloads
+from streams.sources.usage.promql import matchers, selector
 
 _ODD = re.compile(r"[^a-zA-Z0-9_]")
 Labels = Mapping[str, str]
@@ -26,20 +27,23 @@ Labels = Mapping[str, str]
 class PodLabelQuery:
     """The metric that has pods' labels, and what its own labels are called. An empty `metric` means that there is none.
 
-    `metric` may be a range selector, as upstream has it. Then the query is that selector.
+    `metric` may be a range selector, as upstream has it. Then the query is that selector. Otherwise `labels` tell the cluster
+    from others on the same server.
     """
 
     metric: str = "kube_pod_labels"
     prefix: str = "label_"
     namespace_label: str = "namespace"
     pod_label: str = "pod"
+    labels: tuple[str, ...] = ()
 
     def ask(self, server: Prometheus, at: datetime, length: Seconds, step: Seconds) -> dict[Name, Labels]:
         """The labels that each pod had last in the `length` before `at`. Raises TryAgain and GiveUp."""
         if not self.metric:
             return {}
         is_range = self.metric.rstrip().endswith("]")
-        query = self.metric if is_range else f"max_over_time(timestamp({self.metric})[{duration(length)}:{duration(step)}])"
+        chosen = self.metric if "{" in self.metric else self.metric + selector(matchers(self.labels))
+        query = self.metric if is_range else f"max_over_time(timestamp({chosen})[{duration(length)}:{duration(step)}])"
         newest: dict[Name, tuple[float, Labels]] = {}
         for series in server.query(query, at):
             name = series.metric.get(self.namespace_label, ""), series.metric.get(self.pod_label, "")

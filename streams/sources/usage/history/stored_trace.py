@@ -38,7 +38,7 @@ class StoredTrace:
         """Asks nothing yet."""
         self._names, self._period = names, period
         self._history, self._kills = UsageHistory(server, names, period.step), UsageHistory(server, MetricNames(), period.step)
-        self._exported = ExportedPods(server, "stored", period.end, Seconds(period.length + period.step))
+        self._exported = ExportedPods(server, "stored", period.end, Seconds(period.length + period.step), names.labels)
 
     def write(self, to: Path) -> Iterator[int]:
         """Write the file; yields again and again how many rows there are by then.
@@ -75,7 +75,7 @@ class StoredTrace:
         container, moment = np.nonzero(there)
         who = np.array([numbers.setdefault(name, len(numbers)) for name in matrix.containers], dtype=np.int32)
         peaks = self._history.aligned(self._names.memory_peak(self._period.step), matrix.containers, matrix.moments)
-        kills = self._kills.aligned(oom_restarts(self._period.step), matrix.containers, matrix.moments)
+        kills = self._kills.aligned(oom_restarts(self._period.step, self._names.labels), matrix.containers, matrix.moments)
         return {
             "who": who[container],
             "timestamp_s": np.array(matrix.moments)[moment],

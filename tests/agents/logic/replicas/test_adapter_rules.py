@@ -99,6 +99,17 @@ def test_an_annotation_goes_before_a_rule_and_a_rule_before_the_default() -> Non
     assert metric_series.of_ehpa(told)[0].query == "by annotation"
 
 
+def test_default_queries_are_asked_with_the_labels_of_the_cluster_and_known_by_the_same_name() -> None:
+    name = "pods.http_requests"
+    plain = metric_series.of_ehpa(ehpa(metrics=(RATE, CPU)))
+    labelled = metric_series.of_ehpa(ehpa(metrics=(RATE, CPU)), ('cluster="prod"',))
+    assert [(each.series, each.query) for each in labelled] == [(each.series, each.query) for each in plain]
+    assert [each.asked for each in plain] == [each.query for each in plain]
+    assert [each.asked.count('cluster="prod"') for each in labelled] == [1, 1]
+    [ruled] = metric_series.of_ehpa(ehpa(metrics=(RATE,), queries={name: "by rule"}), ('cluster="prod"',))
+    assert ruled.asked == "by rule"
+
+
 def test_a_rule_for_cpu_takes_its_value_from_the_metrics_store() -> None:
     [wanted] = metric_series.of_ehpa(ehpa(queries={"resource.cpu": "by rule"}))
     assert (wanted.query, wanted.scraped) == ("by rule", False)

@@ -10,7 +10,7 @@ from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.errors import Unreachable
 from streams.sources.usage.prometheus_usage import PrometheusUsage
-from streams.sources.usage.promql import MetricNames
+from streams.sources.usage.promql import MetricNames, oom_restarts
 from tests.support.answering import Answer, Answering, Asked, answering
 from tests.support.usage_scene import START, WEB, UsageScene, at
 
@@ -48,6 +48,15 @@ def test_every_name_can_be_another() -> None:
         .memory()
         .startswith('max by (namespace, pod, container) (container_memory_working_set_bytes{job="odd\\"one"')
     )
+
+
+def test_labels_tell_a_cluster_from_others_on_the_same_server() -> None:
+    words = MetricNames(labels=("cluster=prod", 'env=a"b'))
+    for query in (words.memory(), words.cpu(Seconds(60.0)), words.memory_peak(Seconds(60.0))):
+        assert query.count('container!="", cluster="prod", env="a\\"b"}') == 1
+    assert words.ends().count('cluster="prod"') == 2
+    assert oom_restarts(Seconds(60.0), words.labels).count('cluster="prod"') == 3
+    assert "{}" not in oom_restarts(Seconds(60.0))
 
 
 def answer(cpu: dict[str, str], memory: dict[str, str], ends: dict[str, float]) -> Answer:
