@@ -1,24 +1,27 @@
 """All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart.
 
-Which topics they read and write stands in `stage_topics`.
+Which topics they read and write stands in `stage_topics`. The scaler's and the forecaster's code is loaded when a partition of
+theirs is opened first: it takes an eighth of a second, and most commands need neither.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 
 from agents import stage_topics
 from agents.engine.stage import Stage
+from agents.engine.turn import State
 from agents.logic.conditions import conditions_stage
-from agents.logic.nodes import scaler_stage
+from agents.logic.nodes import scaler_settings
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.replicas import forecaster
+from agents.logic.replicas import forecaster_settings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import updater
+from agents.logic.updates import update_settings, updater
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical import recommender_stage, vertical_checks
+from agents.logic.vertical import recommender_stage, vertical_checks, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings import policy_sources
 from agents.settings.tree import Settings
@@ -41,7 +44,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             refuse=refuse,
             ahead=ahead,
             vouches=vertical_checks.is_surely_good,
-            program=recommender_stage.PROGRAM,
+            program=vertical_settings.PROGRAM,
             rules=asdict(vertical),
             defaults=asdict(VerticalSettings()),
         ),
@@ -57,32 +60,47 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=lambda partition: updater.Updater(settings.updates, partition, settings.vertical.recommender),
             refuse=refuse,
             ahead=ahead,
-            program=updater.PROGRAM,
+            program=update_settings.PROGRAM,
             rules=asdict(update_rules),
             defaults=asdict(UpdateRules()),
         ),
         Stage(
             *stage_topics.SCALER,
-            open=lambda partition: scaler_stage.Scaler(settings.nodes, partition, lambda cluster: place(cluster) == partition),
+            open=_scaler(settings, place),
             refuse=refuse,
-            program=scaler_stage.PROGRAM,
+            program=scaler_settings.PROGRAM,
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),
         ),
-        _forecaster(settings),
-    )
-
-
-def _forecaster(settings: Settings) -> Stage:
-    """The stage that says what load will be, and how many replicas there should be for it."""
-    return Stage(
-        *stage_topics.FORECASTER,
-        open=lambda partition: forecaster.Forecaster(
-            settings.replicas, partition, lambda key: partition_of(key, settings.topics.partitions)
+        Stage(
+            *stage_topics.FORECASTER,
+            open=_forecaster(settings, place),
+            refuse=refuse,
+            ahead=ahead,
+            program=forecaster_settings.PROGRAM,
+            rules=asdict(settings.replicas),
+            defaults=asdict(ForecasterSettings()),
         ),
-        refuse=refuse,
-        ahead=ahead,
-        program=forecaster.PROGRAM,
-        rules=asdict(settings.replicas),
-        defaults=asdict(ForecasterSettings()),
     )
+
+
+def _scaler(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:
+    """How to open a partition of the stage that scales groups of nodes."""
+
+    def opened(partition: int) -> State:
+        from agents.logic.nodes.scaler_stage import Scaler
+
+        return Scaler(settings.nodes, partition, lambda cluster: place(cluster) == partition)
+
+    return opened
+
+
+def _forecaster(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:
+    """How to open a partition of the stage that says what load will be, and how many replicas there should be for it."""
+
+    def opened(partition: int) -> State:
+        from agents.logic.replicas.forecaster import Forecaster
+
+        return Forecaster(settings.replicas, partition, place)
+
+    return opened

@@ -41,6 +41,23 @@ _STRETCH = 64
 """Frames of a trace after which a caller may look."""
 
 
+class LastAnswer:
+    """A check of events that remembers its last answer: the score asks first, and then the stage about the same event."""
+
+    __slots__ = ("_answer", "_check", "_event")
+
+    def __init__(self, check: Callable[[Event], str | None]) -> None:
+        self._check = check
+        self._event: Event | None = None
+        self._answer: str | None = None
+
+    def __call__(self, event: Event) -> str | None:
+        """Why the event must not be taken in; None if it may be."""
+        if event is not self._event:
+            self._event, self._answer = event, self._check(event)
+        return self._answer
+
+
 @dataclass(slots=True)
 class Backtest:
     """Stages and the score. `updates` are the thresholds by which recommendations come into force."""
@@ -58,9 +75,11 @@ class Backtest:
 
     def __post_init__(self) -> None:
         """Open every partition of every stage."""
-        self._refuse = list(dict.fromkeys(stage.refuse for stage in self.stages))
+        checks = {stage.refuse: LastAnswer(stage.refuse) for stage in self.stages}
+        self._refuse = list(checks.values())
         if self.in_columns:
-            self._runner = RecommenderRunner(self.stages, self.topics)
+            stages = [replace(stage, refuse=checks[stage.refuse]) for stage in self.stages]
+            self._runner = RecommenderRunner(stages, self.topics)
         else:
             self._runner = EventRunner(self.stages, self.topics, ticked_topics())
         self._updates = SimulatedUpdates(self.score.containers, self.updates)

@@ -59,27 +59,28 @@ class SimulatedUpdates:
 
         Requests and targets are summed over the pod's containers first (pkg/updater/priority, GetUpdatePriority).
         """
-        pods, pod = self._containers.pods, self._containers.pod[rows]
-        outside, share = np.zeros(pods, bool), np.zeros(pods)
-        columns = np.ascontiguousarray(advice.T)
-        for i, resource in enumerate(_RESOURCES):
-            lower, target, upper = columns[3 * i : 3 * i + 3]
-            request = self.requests(rows, resource)
-            wanted, missing = ~np.isnan(target), np.isnan(request)
-            off = wanted & (missing | (request < lower) | (request > upper))
-            outside[pod[off]] = True
-            requested = np.maximum(self._by_pod(pod, np.where(wanted & ~missing, request, 0.0)), _LEAST)
-            recommended = self._by_pod(pod, np.where(wanted, target, 0.0))
-            share += np.where(recommended > 0, np.abs(requested - recommended) / requested, 0.0)
-        return outside, share
+        pod, columns = self._containers.pod[rows], np.ascontiguousarray(advice.T).reshape(len(_RESOURCES), 3, len(rows))
+        lower, target, upper = columns[:, 0], columns[:, 1], columns[:, 2]
+        request = np.array([self.requests(rows, resource) for resource in _RESOURCES])
+        unwanted, missing = np.isnan(target), np.isnan(request)
+        off = missing | (request < lower) | (request > upper)
+        off &= ~unwanted
+        outside = np.zeros(self._containers.pods, bool)
+        outside[pod[off[0] | off[1]]] = True
+        request[unwanted | missing] = 0.0
+        requested = np.maximum(self._by_pod(pod, request), _LEAST)
+        recommended = self._by_pod(pod, np.where(unwanted, 0.0, target))
+        cpu, memory = np.where(recommended > 0, np.abs(requested - recommended) / requested, 0.0)
+        return outside, cpu + memory
 
     def _by_pod(self, pod: Rows, values: Floats) -> Floats:
-        """(pods,) The sum of the values of each pod's rows; where no pod has two, they need not be added."""
-        sums = np.zeros(self._containers.pods)
+        """(2, pods) The sum of the values of each pod's rows; where no pod has two, they need not be added."""
+        sums = np.zeros((len(_RESOURCES), self._containers.pods))
         if self._containers.shares_pods:
-            np.add.at(sums, pod, values)
+            for total, column in zip(sums, values, strict=True):
+                np.add.at(total, pod, column)
         else:
-            sums[pod] = values
+            sums[:, pod] = values
         return sums
 
     def requests(self, rows: Rows, resource: str) -> Floats:

@@ -17,8 +17,8 @@ from agents.inspect import output_table
 from agents.inspect.output_table import OutputForm, Row
 from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
-from agents.logic.vertical.recommender_stage import NAME, Recommender
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.recommender_stage import Recommender
+from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from agents.newest_checkpoint import newest_checkpoint
 from agents.pipeline import stages
 from agents.processes.output import data, note

@@ -9,7 +9,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry
 
 from agents import rules_in_log
-from agents.logic.vertical.recommender_stage import NAME as RECOMMENDER
+from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.processes import dependencies
 from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers

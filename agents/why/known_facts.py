@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from agents.logic.vertical.recommender_stage import NAME as RECOMMENDER
+from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.why.node_decisions import Decode, Mentioning
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.names import Workload

@@ -10,6 +10,10 @@ from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.expanders import Expander, ExpanderError
 from schemas.units import Fraction, Seconds
 
+NAME = "scaler"
+PROGRAM = 9
+"""Counts changes of this capability's code that change what is decided."""
+
 GIB = 2**30
 MOST_PRIORITY = 2**31
 

@@ -32,9 +32,9 @@ from agents.logic.nodes.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
-from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scaler_settings import NAME, ScalerProfile, ScalerSettings
 from agents.logic.nodes.scaler_state import GROWTH, SOFT, ScalerState
-from agents.logic.nodes.scaling_plans import NAME, PlanContext
+from agents.logic.nodes.scaling_plans import PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason
 from agents.logic.stage_rules import StageRules
 from schemas import times
@@ -43,8 +43,6 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.subjects import Subject, SubjectKind
 
-PROGRAM = 9
-"""Counts changes of this capability's code that change what is decided."""
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
 MOST_EXPLAINED = 20

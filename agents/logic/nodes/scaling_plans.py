@@ -17,7 +17,7 @@ from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
 from agents.logic.nodes.scaler_records import StartedReplacement
-from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.nodes.scaler_settings import NAME, ScalerSettings
 from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
 from schemas import times
 from schemas.decisions import NodeUpdate
@@ -29,7 +29,6 @@ from schemas.names import Place, PodName
 from schemas.subjects import Subject
 from schemas.units import Seconds
 
-NAME = "scaler"
 POSTPONED = "pods that wait have more rules between pods than one decision goes through; the oldest are looked at first"
 COOLING = "no node goes so soon after a group grew, another node went, or a removal failed"
 TOPIC = "node-updates"

@@ -16,12 +16,12 @@ from agents.logic.guards import shared_guards
 from agents.logic.replicas import load_models, plan_decisions
 from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.due_queue import DueQueue, next_round
-from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
 from agents.logic.replicas.load_models import FitTask, LoadModel
 from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import model_key, ring_key
-from agents.logic.replicas.plan_decisions import NAME, PlanMemory, PlanRequest
+from agents.logic.replicas.plan_decisions import PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
 from agents.logic.stage_rules import StageRules
 from schemas import times
@@ -33,9 +33,6 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.units import Seconds
-
-PROGRAM = 6
-"""Counts changes of this capability's code that change what is decided."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from schemas.units import Fraction, Seconds
 
+NAME = "forecaster"
+PROGRAM = 6
+"""Counts changes of this capability's code that change what is decided."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForecasterSettings:

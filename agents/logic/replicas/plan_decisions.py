@@ -7,7 +7,7 @@ from datetime import timedelta
 from agents.engine.turn import Decided, Turn
 from agents.logic.replicas import replica_planning
 from agents.logic.replicas.ehpa_objects import ehpa_of
-from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
 from agents.logic.replicas.hpa_algorithm import HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
@@ -18,7 +18,6 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.vpa import TargetRef
 
-NAME = "forecaster"
 SCALING = "ullage/scaling"
 """The annotation by which an EHPA is carried out without an HPA: `direct`."""
 

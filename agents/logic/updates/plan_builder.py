@@ -10,6 +10,7 @@ from agents.logic.updates.candidate import Candidate, PodSituation, changes
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_refusals import Refusal
+from agents.logic.updates.update_settings import NAME
 from agents.logic.updates.updater_state import NewestRecommendation
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -19,8 +20,6 @@ from schemas.outcomes import Action
 from schemas.policies.vpa import VpaChanged
 from schemas.subjects import Subject
 from schemas.units import Seconds
-
-NAME = "updater"
 
 
 def plan(candidate: Candidate, cluster: ClusterSituation, turn: Turn, partition: int) -> ResizePlanned | EvictionPlanned:

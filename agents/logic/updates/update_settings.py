@@ -17,6 +17,10 @@ from schemas.policies.guard_overrides import NO_OVERRIDES, UPSTREAM_PROFILE, Gua
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
+NAME = "updater"
+PROGRAM = 10
+"""Counts changes of this capability's code that change what is decided."""
+
 
 class UpdaterProfile(StrEnum):
     """UPSTREAM holds back what the VPA's updater holds back and nothing else; ULLAGE has guards of its own."""

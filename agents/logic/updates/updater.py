@@ -22,7 +22,7 @@ from agents.logic.updates.disruption import ReplicaCounts
 from agents.logic.updates.eviction_budgets import BudgetRecord
 from agents.logic.updates.update_guards import ClusterSituation, first_objection, serves_nobody
 from agents.logic.updates.update_refusals import IntervalRefusals
-from agents.logic.updates.update_settings import SettingsCache, UpdateRules, UpdateSettings
+from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState, WorkloadEviction
 from agents.logic.updates.workload_candidates import CandidateSearch
 from schemas import times
@@ -31,9 +31,6 @@ from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
-
-PROGRAM = 10
-"""Counts changes of this capability's code that change what is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +116,7 @@ class Updater(PartedState):
     def _build(self, settings: UpdateRules) -> None:
         """Make the empty state that decides by these settings."""
         self.settings = settings
-        self.rules = StageRules(plan_builder.NAME, self._own)
+        self.rules = StageRules(NAME, self._own)
         self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)

@@ -77,12 +77,22 @@ def memory_buckets(growth: float) -> ExponentialBuckets:
     return ExponentialBuckets(maximum=1e12, first=1e7, ratio=1.0 + growth)
 
 
+_LOWER = -2
+"""Upstream's exponent of the lower bound, which every recommendation needs."""
+_FINE = 1e-290
+"""Squares above it keep all their bits."""
+
+
 def power(base: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     """base^exponent, element by element, for positive bases (infinity included) and whole exponents."""
     if exponent == 0:
         return np.ones_like(base)
     if exponent == 1:
         return base
+    if exponent == _LOWER and base.size:
+        square = base * base
+        if square.min() > _FINE and square.max() < np.inf:
+            return 1.0 / square  # the same bits: nothing is lost below or above
     finite = np.isfinite(base)
     mantissa, scale = np.frexp(np.where(finite, base, 1.0))
     result, power_of_two = np.ones_like(mantissa), np.zeros_like(scale)

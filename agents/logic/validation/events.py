@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from agents.engine.turn import Event
 from agents.logic.guards import guard_validation
-from agents.logic.nodes import node_checks, scaler_stage, scaling_plans
+from agents.logic.nodes import node_checks, scaler_settings
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.replicas import forecaster, plan_decisions, scaling_checks
+from agents.logic.replicas import forecaster_settings, scaling_checks
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
-from agents.logic.updates import plan_builder, updater
+from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.usage import usage_checks
-from agents.logic.vertical import recommender_stage, vertical_checks
+from agents.logic.vertical import vertical_checks, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.names import Workload
@@ -23,10 +23,10 @@ from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged
 
 _RULES = {
-    (recommender_stage.NAME, recommender_stage.PROGRAM): VerticalSettings,
-    (plan_builder.NAME, updater.PROGRAM): UpdateRules,
-    (scaling_plans.NAME, scaler_stage.PROGRAM): ScalerSettings,
-    (plan_decisions.NAME, forecaster.PROGRAM): ForecasterSettings,
+    (vertical_settings.NAME, vertical_settings.PROGRAM): VerticalSettings,
+    (update_settings.NAME, update_settings.PROGRAM): UpdateRules,
+    (scaler_settings.NAME, scaler_settings.PROGRAM): ScalerSettings,
+    (forecaster_settings.NAME, forecaster_settings.PROGRAM): ForecasterSettings,
 }
 """The settings that each stage of this program has. What rules of other programs may hold is not known here."""
 

@@ -19,7 +19,7 @@ from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.told_rules import own_rules
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from schemas import times
 from schemas.decisions.recommendations import (
     Because,
@@ -33,8 +33,6 @@ from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
-
-NAME = "recommender"
 
 A = TypeVar("A", Cores, Bytes)
 

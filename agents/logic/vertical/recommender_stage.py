@@ -22,7 +22,6 @@ from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.decision_builder import (
-    NAME,
     DecisionBuilder,
     Grounds,
     IngestedOomKill,
@@ -36,17 +35,12 @@ from agents.logic.vertical.recommended_amounts import EstimationRules, Recommend
 from agents.logic.vertical.shadow_comparison import ShadowComparison
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
 from agents.logic.vertical.usage_ingest import UsageIngest
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from schemas.decisions.recommendations import OomSource
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Place, cluster_of
-
-__all__ = ["NAME", "PROGRAM", "Conclusion", "Recommender"]
-
-PROGRAM = 1
-"""Counts changes of this capability's code that change what is decided."""
 
 _HOUR = 3_600_000
 _MOST_CAUSES = 100

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.engine.turn import Decided
-from agents.logic.vertical.decision_builder import NAME, Numbers, RecommendationBatch
+from agents.logic.vertical.decision_builder import Numbers, RecommendationBatch
 from agents.logic.vertical.recommended_amounts import Recommendation
-from agents.logic.vertical.vertical_settings import BUILT_IN
+from agents.logic.vertical.vertical_settings import BUILT_IN, NAME
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.ids import DecisionId

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
+NAME = "recommender"
+PROGRAM = 1
+"""Counts changes of this capability's code that change what is decided."""
+
 DAY = 86_400.0
 BUILT_IN = "built-in"
 """The name of the estimator that needs no code of an operator's."""

@@ -8,8 +8,8 @@ import pytest
 from agents.logic.stage_rules import fault
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
 from agents.logic.updates.updater import Updater
-from agents.logic.vertical.recommender_stage import PROGRAM, Recommender
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.recommender_stage import Recommender
+from agents.logic.vertical.vertical_settings import PROGRAM, VerticalSettings
 from schemas.decisions.recommendations import CitedRules
 from schemas.names import Place
 from schemas.policies.rules import StageRulesChanged, rules_version

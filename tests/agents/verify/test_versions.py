@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from agents.log_runner import Runner
-from agents.logic.updates.updater import PROGRAM
+from agents.logic.updates.update_settings import PROGRAM
 from agents.pipeline import stages as pipeline
 from agents.settings import loading
 from agents.verify.verification import verify

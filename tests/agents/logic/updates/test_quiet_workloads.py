@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agents.engine.turn import DeferredRecords, RecordsInParts, Turn
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.updater import PROGRAM, Updater
+from agents.logic.updates.update_settings import PROGRAM, UpdateSettings
+from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved

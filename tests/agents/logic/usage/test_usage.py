@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.logic.usage.buckets import cpu_buckets, memory_buckets, power
 from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
@@ -52,6 +54,13 @@ def test_powers_are_whole_exponents_of_positive_numbers() -> None:
     assert power(base, 0).tolist() == [1, 1, 1, 1]
     assert power(base, 3) == pytest.approx([1.157625, 8, 0.125, math.inf])
     assert power(base, -2) == pytest.approx([1 / 1.1025, 0.25, 4, 0])
+
+
+@given(st.lists(st.floats(min_value=1e-300, max_value=1e300) | st.floats(min_value=0.5, max_value=4.0), min_size=1, max_size=8))
+def test_the_short_way_to_the_lower_bounds_power_gives_the_same_bits(base: list[float]) -> None:
+    numbers = np.array(base)
+    way = power(np.append(numbers, np.inf), -2)[:-1]  # infinity takes the long way for all of them
+    assert power(numbers, -2).tobytes() == way.tobytes()
 
 
 def test_what_is_absent_is_not_zero() -> None:

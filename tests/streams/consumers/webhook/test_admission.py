@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from agents.logic.admission.admission_settings import AdmissionSettings
-from agents.logic.updates import updater
+from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.names import Amounts, Workload
@@ -385,7 +385,7 @@ def test_the_rules_of_the_log_win_over_the_settings_of_the_webhook_as_with_the_u
     scene.view.catch_up()
     assert scene.requests()["cpu"] == "100m"
     for settings, cpu in ((rules, "250m"), ({}, "100m")):
-        event = StageRulesChanged(START, "updater", updater.PROGRAM, {**asdict(UpdateRules()), **settings}, "v")
+        event = StageRulesChanged(START, "updater", update_settings.PROGRAM, {**asdict(UpdateRules()), **settings}, "v")
         scene.policy(event, event.key)
         scene.view.catch_up()
         assert scene.requests()["cpu"] == cpu
@@ -397,7 +397,7 @@ def test_the_webhook_serves_the_vpas_of_the_recommender_that_the_log_names() -> 
     scene.recommend(cpu=0.25)
     scene.view.catch_up()
     assert scene.requests() == ASKED
-    event = StageRulesChanged(START, "updater", updater.PROGRAM, {**asdict(UpdateRules()), "recommender": "ours"}, "v")
+    event = StageRulesChanged(START, "updater", update_settings.PROGRAM, {**asdict(UpdateRules()), "recommender": "ours"}, "v")
     scene.policy(event, event.key)
     scene.view.catch_up()
     assert scene.requests() == GIVEN
