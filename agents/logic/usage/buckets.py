@@ -90,7 +90,8 @@ def power(base: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     if exponent == 1:
         return base
     if exponent == _LOWER and base.size:
-        square = base * base
+        with np.errstate(over="ignore", under="ignore"):
+            square = base * base
         if square.min() > _FINE and square.max() < np.inf:
             return 1.0 / square  # the same bits: nothing is lost below or above
     finite = np.isfinite(base)
