@@ -10,6 +10,7 @@ answer the decisions of that time.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
+from operator import sub
 
 from agents.backtest.container_rows import Advice
 from agents.backtest.event_runner import EventRunner, RoutedEvent
@@ -156,8 +157,7 @@ class Backtest:
             if isinstance(event, RequestsRecommended):
                 if decided.topic == "recommendations":
                     self.score.recommendations += 1
-                    if not event.containers:
-                        self.score.containers.withdraw(event.workload.key)
+                    self.score.containers.restate([event.workload.key], [len(event.containers)])
                     advice = [_advice(each) for each in event.containers]
                     self.score.containers.advise([(event.workload.key, each.container) for each in event.containers], advice)
             else:
@@ -174,6 +174,7 @@ class Backtest:
 
     def _advise(self, batch: RecommendationBatch) -> None:
         self.score.recommendations += len(batch.subjects)
+        self.score.containers.restate(batch.subjects, map(sub, batch.begins[1:], batch.begins))
         self.score.containers.advise_members(batch.done.of, batch.places, batch.amounts())
 
 

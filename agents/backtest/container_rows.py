@@ -4,7 +4,7 @@ A row stands for one container name in one pod name of a workload, also when the
 seconds since 1970; NaN is "not set".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +55,8 @@ class ContainerRows:
     _names: list[PodName] = field(default_factory=list)
     _subjects: dict[tuple[str, ...], int] = field(default_factory=dict)
     """Numbers of workload and container name together, of which one thing is recommended."""
+    _of_workload: dict[str, list[int]] = field(default_factory=dict)
+    """The numbers of each workload's containers."""
     _subject: Rows = field(default_factory=lambda: np.zeros(_FIRST_ROWS, np.int64))
     """(rows,)"""
     _advice: Floats = field(default_factory=lambda: np.full((_FIRST_ROWS, len(AMOUNTS)), np.nan))
@@ -126,6 +128,13 @@ class ContainerRows:
         self.columns["reached"][rows] = np.nan
         self.started[pod], self.killed[pod] = at, np.nan
 
+    def restate(self, workloads: Sequence[str], counts: Iterable[int]) -> None:
+        """So many containers of each of these workloads are advised next; what was recommended for others of it is taken back."""
+        for workload, count in zip(workloads, counts, strict=True):
+            known = self._of_workload.get(workload, ())
+            if len(known) > count:
+                self._advice[known] = np.nan
+
     def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[Advice] | Floats) -> None:
         """From the next update on, for every container of these workloads and names that runs or is yet to come."""
         if len(containers):
@@ -140,7 +149,7 @@ class ContainerRows:
 
     def withdraw(self, workload: str) -> None:
         """Nothing is recommended for this workload any more; what is in force for its running containers stays."""
-        self._advice[[number for (key, *_), number in self._subjects.items() if key == workload]] = np.nan
+        self._advice[self._of_workload.get(workload, [])] = np.nan
 
     def advice(self, rows: Rows | Sequence[int]) -> Floats:
         """(rows, 6) What is recommended now for these rows."""
@@ -152,6 +161,7 @@ class ContainerRows:
         number = self._subjects.get(subject)
         if number is None:
             number = self._subjects[subject] = len(self._subjects)
+            self._of_workload.setdefault(subject[0], []).append(number)
             if number == len(self._advice):
                 self._advice = _doubled(self._advice)
         return number

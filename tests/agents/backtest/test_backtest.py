@@ -144,6 +144,22 @@ def test_a_pod_that_begins_after_a_recommendation_was_taken_back_has_its_own_req
     np.testing.assert_array_equal(containers["memory"][later], [np.nan, 20.0])
 
 
+def test_a_container_that_a_decision_leaves_out_is_no_longer_advised_while_its_workload_is() -> None:
+    containers = ContainerRows()
+    key, names = "a/b/Deployment/c", ("main", "sidecar")
+    rows = [containers.row((key, "c-1", name), 0.0) for name in names]
+    advice = [1.0, 2.0, 3.0, 10.0, 20.0, 30.0]
+    containers.restate([key], [2])
+    containers.advise([(key, name) for name in names], [advice, advice])
+    containers.admit(0, 1.0)
+    containers.restate([key, "a/b/Deployment/unseen"], [1, 4])
+    containers.advise([(key, "main")], [advice])
+    np.testing.assert_array_equal(containers.advice(rows), [advice, [np.nan] * 6])
+    assert containers["cpu"][rows].tolist() == [2.0, 2.0]  # what runs, runs on
+    later = [containers.row((key, "c-2", name), 2.0) for name in names]
+    np.testing.assert_array_equal(containers["cpu"][later], [2.0, np.nan])
+
+
 def test_a_log_that_was_run_live_gives_the_card_of_its_facts_alone(bench: PipelineLog) -> None:
     facts_alone = backtest.over_log(bench.log, stages(), bench.topics)
     Runner(stages(factor=3.0), LogContext(bench.log, bench.topics, bench.codec)).run()
