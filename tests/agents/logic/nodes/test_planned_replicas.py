@@ -157,6 +157,26 @@ def test_new_pods_are_like_those_of_the_newest_rollout() -> None:
     assert (plan.pods, plan.after) == (2, 3)  # one pod of three cores a node
 
 
+def test_new_pods_are_not_like_those_of_a_rollout_that_is_taken_back() -> None:
+    run = shop()
+    newer = replace(shape("newer", cpu=3000), at=when(START + 1000))
+    run.step(newer, controller("newer", deployment="shop-web"), pod("new", "newer", "n1", deleted=when(START)))
+    run.step(replicas_planned(5))
+    run.run(2.0)
+    [plan] = run.of(ScaleUpPlanned)
+    assert (plan.pods, plan.after) == (3, 2)  # one core each: all on one node
+
+
+def test_workloads_that_miss_the_fewest_come_first_and_all_share_the_bound() -> None:
+    run = shop(most_planned=5)
+    db = shape("db", cpu=4000, owner=ControllingOwner("StatefulSet", "db", "apps/v1"))
+    run.step(db, pod("db-0", "db", "n1"), replicas_planned(100), replicas_planned(3, name="db", kind="StatefulSet"))
+    run.run(2.0)
+    [plan] = run.of(ScaleUpPlanned)
+    assert plan.because["planned replicas"] == {"shop/db": 2, "shop/shop-web": 3}
+    assert [name for name in plan.examples if "db" in name] == ["shop/db (planned 1)", "shop/db (planned 2)"]
+
+
 def test_pods_of_another_workload_or_of_none_are_not_taken_for_it() -> None:
     run = shop()
     run.step(replicas_planned(10, name="unseen"), replicas_planned(10, kind="StatefulSet"))
