@@ -62,6 +62,14 @@ _NUMPY: Mapping[str, str] = {
     **dict.fromkeys(("flags", "setflags"), "arrays that others read, to write into them"),
 }
 """Attributes that no array and no module of a policy may be asked for."""
+_BY_TEXT = "what a text names, which nobody can look at"
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("attrgetter", "methodcaller"), _BY_TEXT),
+    "NormalDist": _CHANCE,
+}
+"""Names of allowed modules, `operator` and `statistics`, that reach what a policy may not have."""
+_IN_ORDER = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map"})
+_NO_ORDER = "the order of a set differs between processes; sorted(...) has one"
 _SHOWN = frozenset({"__name__", "__doc__", "__future__", "__annotations__", "__init__", "__post_init__", "__len__"})
 ALLOWED_BUILTINS = frozenset(
     {
@@ -144,9 +152,14 @@ class Impurity:
 
 def impurities(tree: ast.Module) -> list[Impurity]:
     """Everything that is refused, by line."""
-    found = {Impurity(getattr(node, "lineno", 1), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
+    found = {Impurity(_line(node), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
     kept = {Impurity(node.lineno, sentence) for node in tree.body for sentence in _kept(node)}
     return sorted(found | kept)
+
+
+def _line(node: ast.AST) -> int:
+    """The line of a node; of a comprehension's `for` that of what it goes through."""
+    return int(getattr(node.iter if isinstance(node, ast.comprehension) else node, "lineno", 1))
 
 
 def _kept(node: ast.stmt) -> Iterator[str]:
@@ -199,20 +212,40 @@ def _refused(node: ast.AST) -> Iterator[str]:
             yield from (sentence for alias in names for sentence in import_faults(alias.name))
         case ast.ImportFrom(module=module, names=names, level=level):
             yield from ["a relative import reaches other files"] if level else _from(module or "", [each.name for each in names])
-        case ast.Attribute(attr=name) if name in _NUMPY:
-            yield f"'.{name}' reaches {_NUMPY[name]}"
-        case ast.Attribute(attr=name) if name.startswith("__") and name not in _SHOWN:
-            yield f"'.{name}' reaches {_INNARDS}"
-        case ast.Name(id=name) if name in _BUILTINS:
-            yield f"'{name}' reaches {_BUILTINS[name]}"
-        case ast.Name(id=name) if name.startswith("__") and name not in _SHOWN:
-            yield f"'{name}' reaches {_INNARDS}"
+        case ast.Attribute() | ast.Name():
+            yield from _named(node)
+        case ast.Call(func=ast.Attribute(attr="ndarray") | ast.Name(id="ndarray")):
+            yield f"'ndarray(...)' reaches {_NUMPY['empty']}; np.zeros and np.full say what is in an array"
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _IN_ORDER and any(map(_is_set, args)):
+            yield _NO_ORDER
+        case ast.For(iter=once) | ast.comprehension(iter=once) if _is_set(once):
+            yield _NO_ORDER
         case ast.Global() | ast.Nonlocal():
             yield f"'{'global' if isinstance(node, ast.Global) else 'nonlocal'}' keeps something from one call to the next"
         case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
             yield f"'async' waits, and reaches {_PROCESSES}"
         case ast.Try() | ast.TryStar():
             yield from (_TAKES_ALL for handler in node.handlers if _takes_all(handler))
+
+
+def _named(node: ast.Attribute | ast.Name) -> Iterator[str]:
+    """What a name or an attribute reaches that a policy may not have."""
+    match node:
+        case ast.Attribute(attr=name) if name in _NUMPY:
+            yield f"'.{name}' reaches {_NUMPY[name]}"
+        case ast.Attribute(attr=name) if name in _ELSEWHERE:
+            yield f"'.{name}' reaches {_ELSEWHERE[name]}"
+        case ast.Attribute(attr=name) if name.startswith("__") and name not in _SHOWN:
+            yield f"'.{name}' reaches {_INNARDS}"
+        case ast.Name(id=name) if name in _BUILTINS:
+            yield f"'{name}' reaches {_BUILTINS[name]}"
+        case ast.Name(id=name) if name.startswith("__") and name not in _SHOWN:
+            yield f"'{name}' reaches {_INNARDS}"
+
+
+def _is_set(node: ast.expr) -> bool:
+    made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return made or isinstance(node, ast.Set | ast.SetComp)
 
 
 def import_faults(name: str) -> Iterator[str]:
@@ -226,6 +259,7 @@ def import_faults(name: str) -> Iterator[str]:
 
 def _from(module: str, names: list[str]) -> Iterator[str]:
     yield from import_faults(module)
+    yield from (f"'from {module} import {name}' reaches {_ELSEWHERE[name]}" for name in names if name in _ELSEWHERE)
     if module == "numpy":
         yield from (f"'from numpy import {name}' reaches {_NUMPY[name]}" for name in names if name in _NUMPY)
     if "*" in names:
