@@ -11,7 +11,7 @@ def why_not(
     what: Annotated[
         str,
         Parameter(
-            help="A pod: its name, NAMESPACE/NAME, or its uid; or a workload: NAMESPACE/KIND/NAME, or shorter. "
+            help="A pod: its name, NAMESPACE/NAME, or its uid; or a workload: NAMESPACE/KIND/NAME, or shorter; or a node. "
             "Or `pod`, `workload` or `node`, and then NAME."
         ),
     ],

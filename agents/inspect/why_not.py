@@ -51,6 +51,9 @@ def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
     if workload is not None:
         yield from _workload_lines(updater, settings.cluster.name, workload)
         return
+    if f"{settings.cluster.name}/{asked}" in scaler.clusters.nodes:  # no pod is called like a node of its cluster, or hardly
+        yield from _node_lines(scaler, turn, settings.cluster.name, asked)
+        return
     pod = _named(updater, settings.cluster.name, asked)
     yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
     known = updater.clusters.pods.get(pod.uid)
@@ -65,11 +68,15 @@ def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
 
 def _about_node(settings: Settings, name: str) -> Iterator[str]:
     scaler, turn = _newest_scaler(settings)
-    found = None if turn < 0 else scaling_outlook.node_stays(scaler, settings.cluster.name, name, turn)
-    if found is None and not _scales_nodes(scaler, settings.cluster.name):
-        raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(settings.cluster.name)}")
+    yield from _node_lines(scaler, turn, settings.cluster.name, name)
+
+
+def _node_lines(scaler: Scaler, turn: int, cluster: str, name: str) -> Iterator[str]:
+    found = None if turn < 0 else scaling_outlook.node_stays(scaler, cluster, name, turn)
+    if found is None and not _scales_nodes(scaler, cluster):
+        raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(cluster)}")
     if found is None:
-        raise BadInput(f"no source has published a node '{name}' of cluster '{settings.cluster.name}', or it is gone")
+        raise BadInput(f"no source has published a node '{name}' of cluster '{cluster}', or it is gone")
     yield f"node {name} is there"
     yield from _objections(found, otherwise="nothing holds it: the next look plans its removal")
 

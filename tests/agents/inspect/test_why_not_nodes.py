@@ -50,6 +50,7 @@ def test_a_node_that_is_used_says_how_much_of_it_and_what_would_let_it_go(
     assert "no: NotUnderutilized: enough of it is asked for" in found
     assert "utilization: 1.0" in found
     assert "threshold: 0.5" in found
+    assert says(log, capsys, "n1") == found  # its name is enough
 
 
 def test_a_node_that_waits_for_its_time_and_one_that_must_stay(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
