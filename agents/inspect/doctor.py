@@ -138,7 +138,7 @@ def _broker(settings: Settings) -> DoctorCheck:
     from streams.log.connection_check import find_fault
 
     try:
-        fault = find_fault(log_factory.connection(settings))
+        fault = find_fault(log_factory.connection(settings), log_factory.PATIENCE)
     except UllageError as error:
         return DoctorCheck("fail", "broker", str(error), "look at log.security")
     if fault is None:

@@ -4,7 +4,7 @@ The updater's own state and guards say it, so it agrees with what agents would d
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agents.inspect import output_table
@@ -99,20 +99,45 @@ def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
     for each in pods:
         groups.setdefault(each.candidate.situation.workload, []).append(each)
     for workload, members in sorted(groups.items()):
-        first = members[0].candidate.situation
-        requests, _ = candidates.changes(first)
-        before = {seen.name: seen.requests for seen in first.pod.fact.containers}
-        changes = "; ".join(f"{name} {_change(before[name], wanted)}" for name, wanted in requests.items())
+        changes = "; ".join(f"{name} {_change(amounts)}" for name, amounts in _by_container(members).items())
         yield f"    {workload.split('/', 1)[1]}  {_count(len(members), 'pod')}: {changes}"
 
 
-def _change(before: Amounts, after: Amounts) -> str:
-    parts = []
-    if after.cpu is not None:
-        parts.append(f"cpu {amount(cpu=before.cpu)} to {amount(cpu=after.cpu)}")
-    if after.memory is not None:
-        parts.append(f"memory {amount(memory=before.memory)} to {amount(memory=after.memory)}")
-    return ", ".join(parts)
+def _by_container(pods: Iterable[PodOutlook]) -> Mapping[str, Sequence[tuple[Amounts, Amounts]]]:
+    """What each container requests in each of these pods, and what it would request."""
+    found: dict[str, list[tuple[Amounts, Amounts]]] = {}
+    for each in pods:
+        requests, _ = candidates.changes(each.candidate.situation)
+        before = {seen.name: seen.requests for seen in each.candidate.situation.pod.fact.containers}
+        for name, wanted in requests.items():
+            found.setdefault(name, []).append((before[name], wanted))
+    return found
+
+
+def _change(amounts: Sequence[tuple[Amounts, Amounts]]) -> str:
+    """In words. Pods of one workload may request different amounts, after a change that only some of them got."""
+    cpu = [(before.cpu, after.cpu) for before, after in amounts if after.cpu is not None]
+    memory = [(before.memory, after.memory) for before, after in amounts if after.memory is not None]
+    return ", ".join(
+        f"{name} {_span(changes, 0, text)} to {_span(changes, 1, text)}"
+        for name, changes, text in (("cpu", cpu, _cpu), ("memory", memory, _memory))
+        if changes
+    )
+
+
+def _cpu(cores: float | None) -> str:
+    return amount(cpu=cores)
+
+
+def _memory(size: float | None) -> str:
+    return amount(memory=size)
+
+
+def _span(changes: Sequence[tuple[float | None, float | None]], side: int, text: Callable[[float | None], str]) -> str:
+    """The least and the most of one side of some changes; what is not set counts as least."""
+    amounts = sorted((change[side] for change in changes), key=lambda each: -1.0 if each is None else each)
+    least, most = text(amounts[0]), text(amounts[-1])
+    return least if least == most else f"{least}..{most}"
 
 
 def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:

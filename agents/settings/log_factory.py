@@ -13,7 +13,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import Topics
 
-_PATIENCE = Seconds(2.0)
+PATIENCE = Seconds(2.0)
 """Seconds that a person waits for brokers that do not answer at all."""
 
 if TYPE_CHECKING:
@@ -64,18 +64,18 @@ def _file(path: Path) -> Log:
 
 
 def answering_log(settings: Settings) -> Log:
-    """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker listens."""
+    """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker answers."""
     if settings.log.kind == "kafka":
         answering_connection(settings)
     return log(settings)
 
 
 def answering_connection(settings: Settings) -> "KafkaConnection":
-    """As `connection`, and raises LogUnavailable within seconds when no broker listens."""
-    from streams.log.connection_check import require_listener
+    """As `connection`, and raises LogUnavailable within seconds when no broker answers."""
+    from streams.log.connection_check import require_answer
 
     where = connection(settings)
-    require_listener(where, within=_PATIENCE)
+    require_answer(where, within=PATIENCE)
     return where
 
 

@@ -9,8 +9,10 @@ from functools import singledispatch
 from agents.engine.turn import Event
 from agents.why import node_texts, scaling_texts
 from schemas import times
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -59,11 +61,25 @@ _WHAT: Mapping[type, str] = {
     **node_texts.WHAT,
     **scaling_texts.WHAT,
 }
+_CARRIED_OUT = (
+    ResizePlanned,
+    EvictionPlanned,
+    ScaleUpPlanned,
+    NodeRemovalPlanned,
+    SoftTaintPlanned,
+    ReplicasPlanned,
+    VpaConditionsDecided,
+)
 
 
 def what(event: Event) -> str:
     """The event's name in plain words."""
     return _WHAT[type(event)]
+
+
+def awaits_outcome(event: Event | None) -> bool:
+    """Whether a consumer is to carry it out: nobody carries out a recommendation, a refusal or a fact."""
+    return isinstance(event, _CARRIED_OUT)
 
 
 def workload_of(event: Event) -> str | None:

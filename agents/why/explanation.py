@@ -70,13 +70,13 @@ class ExplainedRecord:
 class Explanation:
     """What was asked, the decision with all it rests on, and the outcomes that answer it.
 
-    At a place in the log any record may stand; `is_decision` says whether consumers answer it at all.
+    `awaits_outcome` says whether a consumer is to carry the decision out.
     """
 
     asked: str
     decision: ExplainedRecord
     outcomes: tuple[ExplainedRecord, ...]
-    is_decision: bool = True
+    awaits_outcome: bool = False
     scaling: tuple[ExplainedRecord, ...] = ()
     """Of a workload: the newest decision about its replicas, and the forecasts of its load."""
 
@@ -127,7 +127,7 @@ class _Search:
         scaling = tuple(self._explained(each.place, None, DEEPEST) for each in self._by_scaled(asked))
         found = self._by_workload(asked)
         if found is None and scaling:
-            return Explanation(asked, scaling[0], (), is_decision=False, scaling=scaling[1:])
+            return Explanation(asked, scaling[0], (), scaling=scaling[1:])
         if found is None:
             known = known_facts.sentence(asked, self._mentioning, self.codec.decode_or_none)
             nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'{self._deleted()}"
@@ -152,8 +152,9 @@ class _Search:
         workload = None if event is None else describe.workload_of(event)
         explained = self._explained(found.place, workload, DEEPEST)
         if self.topics.short(found.topic) not in _decision_topics():
-            return Explanation(asked, explained, (), is_decision=False)
-        return Explanation(asked, explained, tuple(self._outcomes(event_codec.header(found, "ce_id") or "")))
+            return Explanation(asked, explained, ())
+        outcomes = tuple(self._outcomes(event_codec.header(found, "ce_id") or ""))
+        return Explanation(asked, explained, outcomes, awaits_outcome=describe.awaits_outcome(event))
 
     def _at_place(self, asked: str) -> Explanation:
         """The record at a place; the topic may be named in short."""

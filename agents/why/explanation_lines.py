@@ -12,7 +12,7 @@ def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
     `full` writes every number as the record has it, in cores and bytes, and bounds; otherwise sentences with units.
     """
     yield from _lines(explanation.decision, "", "", full=full)
-    if not explanation.outcomes and explanation.is_decision:
+    if not explanation.outcomes and explanation.awaits_outcome:
         yield "no outcome yet: no consumer has finished with it"
     for outcome in explanation.outcomes:
         yield f"then: {_line(outcome)}"

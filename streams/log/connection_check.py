@@ -7,8 +7,11 @@ mechanism, password) and puts what stopped it into a sentence that names the set
 import socket
 import ssl
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
 
 from kafka.net.sasl import get_sasl_mechanism
 
@@ -18,6 +21,8 @@ from streams.log.kafka_connection import KafkaConnection, split_address
 
 PATIENCE = Seconds(5.0)
 """Seconds for each step."""
+_GRACE = 0.25
+"""Seconds for which a broker's own sentence is waited for when its time is over."""
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _UNSUPPORTED_MECHANISM, _NO_SASL_HERE = 33, 34
 _HOST_NAME, _ADDRESS = 62, 64
@@ -39,7 +44,7 @@ class _Stopped(Exception):  # it ends a walk; `ConnectionFault` is what is told
         self.fault = ConnectionFault(sentence, refused)
 
 
-def find_fault(where: KafkaConnection) -> ConnectionFault | None:
+def find_fault(where: KafkaConnection, patience: Seconds = PATIENCE) -> ConnectionFault | None:
     """Why none of the brokers can be used; None when one of them lets us in. A refusal is told before silence.
 
     Raises BadInput for files of the settings that cannot be used.
@@ -47,7 +52,7 @@ def find_fault(where: KafkaConnection) -> ConnectionFault | None:
     faults = []
     for broker in where.addresses:
         try:
-            _enter(where, broker)
+            _enter(where, broker, patience)
         except _Stopped as stopped:
             faults.append(stopped.fault)
         else:
@@ -69,30 +74,47 @@ def refuse_at_once(where: KafkaConnection) -> None:
         raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {fault.sentence}")
 
 
-def require_listener(where: KafkaConnection, *, within: Seconds) -> None:
-    """Raises LogUnavailable with what was tried when nothing listens at any of the brokers' addresses.
+def require_answer(where: KafkaConnection, *, within: Seconds) -> None:
+    """Raises LogUnavailable with what was tried when none of the brokers answers as Kafka does.
 
-    For commands that a person waits for. What listens may still be slow or say no; that is for others to find out.
+    For commands that a person waits for. All brokers are asked at once, up to the login, which is left to the client. Raises
+    BadInput for files of the settings that cannot be used.
     """
-    tried = []
-    for broker in where.addresses:
-        try:
-            _dial(broker, Seconds(within / len(where.addresses))).close()
-        except _Stopped as stopped:
-            tried.append(stopped.fault.sentence)
-        else:
-            return
-    raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {'; '.join(tried)}")
+    found: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
+    for broker in where.addresses:  # in threads, as looking up a name has no limit of time
+        Thread(target=_try_to_enter, args=(where, broker, within, found), daemon=True).start()
+    silent = {broker: _silence(broker, within) for broker in where.addresses}
+    until = monotonic() + within + _GRACE
+    with suppress(Empty):
+        for _ in where.addresses:
+            broker, error = found.get(timeout=max(0.0, until - monotonic()))
+            if error is None:
+                return
+            if not isinstance(error, _Stopped):
+                raise error
+            silent[broker] = error.fault.sentence
+    raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {'; '.join(silent.values())}")
 
 
-def _enter(where: KafkaConnection, broker: str) -> None:
-    with closing(_connect(where, broker)) as wire:
+def _try_to_enter(
+    where: KafkaConnection, broker: str, patience: Seconds, found: "SimpleQueue[tuple[str, Exception | None]]"
+) -> None:
+    try:
+        _enter(where, broker, patience, log_in=False)
+    except Exception as error:  # noqa: BLE001  # it is raised where it is waited for
+        found.put((broker, error))
+    else:
+        found.put((broker, None))
+
+
+def _enter(where: KafkaConnection, broker: str, patience: Seconds, *, log_in: bool = True) -> None:
+    with closing(_connect(where, broker, patience)) as wire:
         try:
-            _authenticate(where, broker, wire)
+            _authenticate(where, broker, wire, log_in=log_in)
         except ssl.SSLError as error:  # TLS 1.3 says so only when something is read
             raise _Stopped(f"'{broker}' refuses our TLS ({error.reason}): {_CLIENT_CERTIFICATE}") from error
         except TimeoutError as error:
-            raise _Stopped(f"'{broker}' takes the connection and does not answer as Kafka does", refused=False) from error
+            raise _Stopped(_muteness(broker), refused=False) from error
         except OSError as error:
             raise _Stopped(f"'{broker}' breaks the connection off ({error}): {_tls_hint(where)}", refused=False) from error
 
@@ -100,8 +122,8 @@ def _enter(where: KafkaConnection, broker: str) -> None:
 _CLIENT_CERTIFICATE = "it may want a certificate of ours: log.security.certificate and log.security.key"
 
 
-def _connect(where: KafkaConnection, broker: str) -> socket.socket:
-    plain = _dial(broker, PATIENCE)
+def _connect(where: KafkaConnection, broker: str, patience: Seconds) -> socket.socket:
+    plain = _dial(broker, patience)
     context = where.ssl_context()
     return plain if context is None else _shake_hands(where, broker, plain, context)
 
@@ -113,10 +135,18 @@ def _dial(broker: str, patience: Seconds) -> socket.socket:
     except socket.gaierror as error:
         raise _Stopped(f"the name '{host}' of log.brokers cannot be found ({error.strerror})", refused=False) from error
     except TimeoutError as error:
-        raise _Stopped(f"'{broker}' does not answer within {patience:g} s; is it running?", refused=False) from error
+        raise _Stopped(_silence(broker, patience), refused=False) from error
     except OSError as error:
         sentence = f"nobody answers at '{broker}' ({error.strerror}): is Kafka running, and is log.brokers right?"
         raise _Stopped(f"{sentence} Start one with `ullage broker`", refused=False) from error
+
+
+def _silence(broker: str, patience: Seconds) -> str:
+    return f"'{broker}' does not answer within {patience:g} s; is it running?"
+
+
+def _muteness(broker: str) -> str:
+    return f"'{broker}' takes the connection and does not answer as Kafka does; is it overloaded, or frozen?"
 
 
 def _shake_hands(where: KafkaConnection, broker: str, plain: socket.socket, context: ssl.SSLContext) -> socket.socket:
@@ -130,6 +160,8 @@ def _shake_hands(where: KafkaConnection, broker: str, plain: socket.socket, cont
             f"'{broker}' does not speak TLS with us ({error.reason}), and log.security.protocol is '{where.security_protocol}'"
         )
         raise _Stopped(sentence) from error
+    except TimeoutError as error:
+        raise _Stopped(_muteness(broker), refused=False) from error
     except OSError as error:
         raise _Stopped(f"'{broker}' breaks the connection off in the TLS handshake ({error})", refused=False) from error
     finally:
@@ -148,7 +180,7 @@ def _bad_certificate(where: KafkaConnection, broker: str, error: ssl.SSLCertVeri
     return f"the certificate of '{broker}' is not signed by an authority {authorities} ({why}): look at log.security.ca"
 
 
-def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket) -> None:
+def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket, *, log_in: bool) -> None:
     """Ask for the mechanism; a port without SASL says so, and to a client without SASL that answer is the right one."""
     wanted = str(where.options()["sasl_mechanism"] or "PLAIN") if where.security_protocol.startswith("SASL") else ""
     answer = _Answer(_ask(wire, _HANDSHAKE, _text(wanted)))
@@ -160,7 +192,8 @@ def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket) -> N
         raise _Stopped(f"'{broker}' {asks}, and log.security.protocol is '{where.security_protocol}'")
     if code == _UNSUPPORTED_MECHANISM:
         raise _Stopped(f"'{broker}' does not take log.security.mechanism '{wanted}', but {', '.join(offered)}")
-    _log_in(where, broker, wire, wanted)
+    if log_in:
+        _log_in(where, broker, wire, wanted)
 
 
 def _log_in(where: KafkaConnection, broker: str, wire: socket.socket, wanted: str) -> None:

@@ -38,6 +38,8 @@ DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
 QUESTION_SECONDS = 5.0
 """For how long a question is asked again that found no connection."""
+CLOSE_SECONDS = 1.0
+"""For how long a producer's thread is waited for that was told to end, whatever it has not sent."""
 OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
 ALONE = 512 << 10
@@ -113,11 +115,13 @@ class KafkaLog:
                 errors.append(error)
             else:
                 sent.append((n, future))
+        until = monotonic() + DELIVERY_MS / 1000  # for all of them: a broker that is frozen would take so long for each
         with suppress(KafkaError):  # it gives up on a batch that is split; each record says itself what came of it
             producer.flush(DELIVERY_MS / 1000)
         for n, future in sent:
             try:
-                places[n] = Place(batch[n].topic, batch[n].partition, future.get(DELIVERY_MS / 1000).offset)
+                found = future.get(max(0.0, until - monotonic()))
+                places[n] = Place(batch[n].topic, batch[n].partition, found.offset)
             except KafkaError as error:
                 errors.append(error)
         never = next((error for error in errors if isinstance(error, NEVER)), None)
@@ -233,7 +237,12 @@ class KafkaLog:
         """A producer that failed once may refuse everything afterwards, so the next append gets a new one."""
         with self._opening:
             producer, self._producer = self._producer, None
-        if producer is not None:
+        if producer is None:
+            return
+        sender = producer._sender  # noqa: SLF001  # `close` alone waits in vain for records that cannot be sent, and lets it run on
+        sender.force_close()
+        sender.join(CLOSE_SECONDS)
+        with suppress(KafkaError):
             producer.close(timeout=0)
 
     def close(self) -> None:

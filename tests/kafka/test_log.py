@@ -1,6 +1,8 @@
 """The log in a real Kafka is a log; and what is said when Kafka is not there or refuses."""
 
+import os
 import random
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -8,9 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
+from kafka.producer.future import FutureRecordMetadata
 
 from streams.broker import Broker
 from streams.errors import LogUnavailable
+from streams.log import kafka_log
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import Log, NewRecord, Record, RecordsRefused
@@ -157,3 +161,33 @@ def test_an_append_and_a_poll_live_through_the_death_of_the_broker(broker: str, 
         starter.join()
         assert [r.value for r in found][:1] == [b"after"]
         assert {r.value for r in read_all(log, topic, 0)} == {b"before", b"after"}
+
+
+def test_an_append_to_a_frozen_broker_ends_in_its_time_and_leaves_no_producer_behind(
+    embedded: Broker, prefix: str, admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "DELIVERY_MS", 500)
+    waited: list[float] = []
+    get = FutureRecordMetadata.get
+
+    def noted(future: FutureRecordMetadata, timeout: float) -> object:
+        waited.append(timeout)
+        return get(future, timeout)
+
+    monkeypatch.setattr(FutureRecordMetadata, "get", noted)
+    topic = f"{prefix}.frozen"
+    admin.create_topics([NewTopic(topic, 4, 1)], wait_for_metadata=True)
+    records = [NewRecord(topic, partition, b"k", b"v") for partition in range(4)]
+    with KafkaLog(KafkaConnection(embedded.bootstrap)) as log:
+        log.append(records)
+        before = threading.active_count()
+        waited.clear()
+        os.kill(embedded.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(LogUnavailable):
+                log.append(records)
+            assert sum(waited) <= 0.5  # of all records together, not of each
+            assert threading.active_count() < before  # its thread would go on trying, and send them when nobody waits any more
+        finally:
+            os.kill(embedded.pid, signal.SIGCONT)
+        assert len(log.append(records)) == 4

@@ -66,6 +66,18 @@ def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and
     assert shop.ends() == before
 
 
+def test_pods_of_a_workload_that_request_different_amounts_are_listed_with_the_least_and_the_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    unlike = [*pods_of(API, 1, 1.0), *pods_of(API, 2, 2.0)[1:], *pods_of(API, 3, 0.5)[2:]]
+    log.turn(START, VerticalPolicyChanged(when(START), "*", "1", UpdateMode.IN_PLACE_OR_RECREATE), *unlike)
+    log.turn(NOW, recommended(NOW, API))
+    assert log.run("plan") == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "Deployment/api" in line]
+    assert line == "    web/Deployment/api  3 pods: app cpu 500m..2000m to 200m, memory 1.00 GiB to 1.00 GiB"
+
+
 def test_the_plan_as_json_agrees_and_names_every_pod(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(shop, capsys)
     assert found["summary"] == {

@@ -10,6 +10,7 @@ from agents.engine.turn import Event
 from agents.log_runner import Runner
 from agents.why.explanation import Explanation, explain
 from agents.why.explanation_lines import lines
+from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Place, PodName
@@ -174,7 +175,7 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
     assert [step.place.offset for step in chain.decision.causes] == [1, 4, 5, 6, 7, 8, 9]
     assert chain.decision.causes[0].what == "container OOM-killed"
     assert chain.decision.more == 4
-    assert list(lines(chain))[-2] == "└─ and 4 more records"
+    assert list(lines(chain))[-1] == "└─ and 4 more records"
 
 
 def test_nothing_found_is_a_sentence_that_names_what_was_asked_and_what_is_kept(bench: PipelineLog) -> None:
@@ -193,6 +194,18 @@ def test_a_workload_is_explained_by_its_newest_recommendation(bench: PipelineLog
     chain = ask(bench, asked)
     assert (chain.decision.what, chain.decision.at) == ("requests recommended", START + timedelta(minutes=3))
     assert chain.decision.numbers["workload"] == WEB.key
+
+
+def test_what_nobody_carries_out_is_not_said_to_wait_for_an_outcome(bench: PipelineLog) -> None:
+    (record, *_) = (r for r in bench.all_records("pod-updates") if event_codec.tick_number(r) is None)
+    plan = bench.codec.decode(record)
+    assert isinstance(plan, EvictionPlanned)
+    refusal = UpdateRefused("evictor/1/1/refuse-budget/x", plan.at, plan.workload, plan.pod, "budget", "it is used up", {})
+    bench.log.append([bench.codec.encode(refusal, topic="pod-updates", key="demo", partition=1, source="/s")])
+    waiting = "no outcome yet: no consumer has finished with it"
+    assert waiting in list(lines(ask(bench, plan.id)))
+    assert waiting not in list(lines(ask(bench, refusal.id)))
+    assert waiting not in list(lines(ask(bench, "shop/web")))  # a recommendation
 
 
 def test_a_name_that_two_workloads_have_is_asked_back(bench: PipelineLog) -> None:
