@@ -59,8 +59,9 @@ def test_powers_are_whole_exponents_of_positive_numbers() -> None:
 @given(st.lists(st.floats(min_value=1e-300, max_value=1e300) | st.floats(min_value=0.5, max_value=4.0), min_size=1, max_size=8))
 def test_the_short_way_to_the_lower_bounds_power_gives_the_same_bits(base: list[float]) -> None:
     numbers = np.array(base)
-    way = power(np.append(numbers, np.inf), -2)[:-1]  # infinity takes the long way for all of them
-    assert power(numbers, -2).tobytes() == way.tobytes()
+    with np.errstate(over="ignore"):
+        way = power(np.append(numbers, np.inf), -2)[:-1]  # infinity takes the long way for all of them
+        assert power(numbers, -2).tobytes() == way.tobytes()
 
 
 def test_what_is_absent_is_not_zero() -> None:
