@@ -116,6 +116,7 @@ async def throughput(results: Results, site: Site, size: Size, profile: str | No
         done = await measure.catch_up(site, site.worker(turns=True), site.worker(turns=True))
         times = size.late * measure.SCRAPE_MS / 1000 / done.wall
         put(results, f"{label}: catching up with two workers, times real time", times, "x")
+        site.workers[-2].stop(30)
 
 
 async def largest(results: Results, site: Site) -> None:
