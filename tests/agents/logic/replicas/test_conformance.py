@@ -1,7 +1,7 @@
 """Where each of ehpa.md's conformance numbers (section 11) that is not about a predictor alone is shown: 3, 21, 22 and 27 to 63.
 
-Those of the predictors stand in order in tests/agents/logic/forecast/test_conformance.py, those of passes over an EHPA (38 to 44) in
-tests/streams/consumers/replicas/test_ehpa_passes.py. The others are worked numbers beside what they are about.
+Those of the predictors stand in order in tests/agents/logic/forecast/test_conformance.py, those of passes over an EHPA (38 to 44)
+in tests/streams/consumers/replicas/test_ehpa_passes.py. The others are worked numbers beside what they are about.
 """
 
 import re
