@@ -164,7 +164,7 @@ def test_an_append_and_a_poll_live_through_the_death_of_the_broker(broker: str, 
 
 
 def test_an_append_to_a_frozen_broker_ends_in_its_time_and_leaves_no_producer_behind(
-    embedded: Broker, prefix: str, admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
+    embedded: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_log, "DELIVERY_MS", 500)
     waited: list[float] = []
@@ -176,18 +176,20 @@ def test_an_append_to_a_frozen_broker_ends_in_its_time_and_leaves_no_producer_be
 
     monkeypatch.setattr(FutureRecordMetadata, "get", noted)
     topic = f"{prefix}.frozen"
-    admin.create_topics([NewTopic(topic, 4, 1)], wait_for_metadata=True)
+    with KafkaAdminClient(bootstrap_servers=embedded.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 4, 1)], wait_for_metadata=True)
     records = [NewRecord(topic, partition, b"k", b"v") for partition in range(4)]
     with KafkaLog(KafkaConnection(embedded.bootstrap)) as log:
         log.append(records)
-        before = threading.active_count()
+        producer = log._producer
+        assert producer is not None
         waited.clear()
         os.kill(embedded.pid, signal.SIGSTOP)
         try:
             with pytest.raises(LogUnavailable):
                 log.append(records)
             assert sum(waited) <= 0.5  # of all records together, not of each
-            assert threading.active_count() < before  # its thread would go on trying, and send them when nobody waits any more
+            assert not producer._sender.is_alive()  # it would go on trying, and send them when nobody waits any more
         finally:
             os.kill(embedded.pid, signal.SIGCONT)
         assert len(log.append(records)) == 4
