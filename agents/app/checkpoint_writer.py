@@ -1,9 +1,10 @@
 """Writes checkpoints: consistent cuts at a turn boundary, paced by bytes, so that decisions do not wait for them.
 
 It writes one checkpoint at a time. The cut is taken synchronously; then the writer waits until all decisions are durable, and
-writes the chunks one by one with a pause between them, because they share the event loop and the broker with decisions. The mark
-follows, then the tombstones of older families, then the group's offsets. When a rebalance overtakes a checkpoint, the writer
-abandons it together with its family. A failed write ends the process: nobody may go on writing to slots of uncertain content.
+writes the chunks, little at a time and with a pause in between, because they share the event loop and the broker with decisions.
+The mark follows, then the tombstones of older families; a round ends with the group's offsets. When a rebalance overtakes a
+checkpoint, the writer abandons it together with its family. A failed write ends the process: nobody may go on writing to slots of
+uncertain content.
 """
 
 import asyncio
@@ -25,14 +26,16 @@ from agents.engine.checkpoint_selection import PART, CheckpointPlan
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import NewRecord, size_of
 
+TOGETHER = 64 << 10
+"""Bytes of chunks that are written at once, in one request, or one chunk that has more. Most chunks are small."""
 BETWEEN = 0.002
-"""Seconds between two chunks."""
-QUIET_ROUNDS = 10
-"""Where nothing but ticks came, a checkpoint is due ten times more rarely than where records did."""
+"""Seconds between two such writes."""
+QUIET_ROUNDS = 30
+"""Where nothing but ticks and few records came, a checkpoint is due so many times more rarely than where many did."""
 
 
 class ChangelogProducer:
-    """The producer of checkpoints: one record in flight."""
+    """The producer of checkpoints."""
 
     def __init__(self, where: KafkaConnection) -> None:
         """Does not connect."""
@@ -43,7 +46,11 @@ class ChangelogProducer:
         """Connect, once."""
         if self._producer is None:
             self._producer = AIOKafkaProducer(
-                **kafka_client_options.options(self.where), acks="all", enable_idempotence=True, max_request_size=8 << 20
+                **kafka_client_options.options(self.where),
+                acks="all",
+                enable_idempotence=True,
+                max_request_size=8 << 20,
+                max_batch_size=2 * TOGETHER,
             )
             await self._producer.start()
 
@@ -105,16 +112,28 @@ class CheckpointWriter:
     async def write_round(self, *, quiet: bool = True) -> int:
         """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written.
 
-        Without `quiet`, only of those in which a turn took records in.
+        Without `quiet`, only of those in which turns took usage or many records in.
         """
-        written = 0
+        written, marked = 0, set[int]()
         for host in self.hosts:
             for partition in [p for p, owned in sorted(host.owned.items()) if (owned.due if quiet else owned.urgent)]:
                 async with self.generation.busy:
                     owned = host.owned.get(partition)
                     if owned is not None and owned.due:
                         written += await self._write(host, owned)
+                        marked.add(partition)
+        if marked:
+            async with self.generation.busy:
+                await self._commit(marked)
         return written
+
+    async def _commit(self, partitions: Iterable[int]) -> None:
+        """Tell the group, in one request, from where on these partitions are wanted. It is a hint, so it may come late."""
+        with supervision.guarded("committing offsets"):
+            wanted: dict[tuple[str, int], int] = {}
+            for partition in partitions:
+                wanted |= committable(self.hosts, partition)
+            await self.consumer.commit(wanted)
 
     async def finish(self) -> None:
         """Write the last checkpoints, then close every partition, for good: neither messages nor a rebalance reopen them."""
@@ -138,7 +157,6 @@ class CheckpointWriter:
                 owned.abandon([*plan.tombstones, *(key for key, _ in plan.records)])
                 return 0
             owned.marked = positions
-            await self.consumer.commit(committable(self.hosts, owned.task.partition))
         self.observer.checkpoint(owned, plan.size, monotonic() - began)
         return plan.size
 
@@ -157,8 +175,8 @@ class CheckpointWriter:
     async def _write_records(self, host: StageHost, owned: OwnedPartition, plan: CheckpointPlan, generation: int) -> bool:
         """Write chunks, mark and tombstones. False: a rebalance came in between, and the mark was not written."""
         topic, partition = host.plan.changelog(host.stage), owned.task.partition
-        for record in plan.records:
-            await self.changelog.write(topic, partition, record)
+        for records in in_parts(plan.records):
+            await asyncio.gather(*(self.changelog.write(topic, partition, record) for record in records))
             await asyncio.sleep(BETWEEN)
             if generation != self.generation.number:
                 return False
@@ -171,9 +189,24 @@ class CheckpointWriter:
         return True
 
 
+def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """These records in their order, so many together as `TOGETHER` allows, and at least one."""
+    together: list[tuple[bytes, bytes]] = []
+    held = 0
+    for record in records:
+        size = len(record[0]) + len(record[1])
+        if together and held + size > TOGETHER:
+            yield together
+            together, held = [], 0
+        together.append(record)
+        held += size
+    if together:
+        yield together
+
+
 def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
     """The checkpoint of the turn just taken. Nothing awaits in here, so all chunks are of the same turn."""
-    owned.ledger.part, owned.eventful = part, False
+    owned.ledger.part, owned.eventful, owned.taken = part, False, 0
     state = owned.task.state
     dirty = state.take_dirty()
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)

@@ -25,9 +25,10 @@ from streams.log.log_port import Record
 
 WAIT_MS = 100
 """Milliseconds that a fetch waits at the broker for data, if it leaves out a partition of which something is prefetched."""
-WHOLE_WAIT_MS = 500
+WHOLE_WAIT_MS = 1000
 """The same for one that asks for all inputs: it delays nothing, and most of an idle worker's work is to write and read fetches.
-What is to go over its connection after a rebalance, or a seek, may wait that long."""
+What is to go over its connection after a rebalance, or a seek, may wait that long, though at most up to the next tick. So it is
+more than the time between two ticks, or a fetch ends in vain just before each."""
 BUNDLE_BYTES = 128 << 10
 """Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
 

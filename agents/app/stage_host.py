@@ -112,7 +112,8 @@ class StageHost:
             return False
         self._refuse_other_rules(owned, result)
         records = [*result.decisions, *result.dead]
-        owned.eventful |= result.records > 0 or bool(result.dead)
+        owned.taken += result.records
+        owned.eventful |= result.samples > 0 or bool(result.dead)
         if records:
             owned.unacked.append(self.producer.send_soon(records))
         self.observer.turn(owned, result, perf_counter() - began)

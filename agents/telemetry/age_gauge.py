@@ -11,13 +11,17 @@ class AgeGauge:
     def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
         """The arguments are those of prometheus_client's own metrics."""
         self._gauge = Gauge(name, text, labels, registry=registry)
+        self._since: dict[tuple[str, ...], float] = {}
 
     def happened(self, *labels: str) -> None:
         """Count from now on."""
-        at = time.monotonic()
-        gauge = self._gauge.labels(*labels) if labels else self._gauge
-        gauge.set_function(lambda: time.monotonic() - at)
+        new = labels not in self._since
+        self._since[labels] = time.monotonic()
+        if new:
+            gauge = self._gauge.labels(*labels) if labels else self._gauge
+            gauge.set_function(lambda: time.monotonic() - self._since.get(labels, time.monotonic()))
 
     def forget(self, *labels: str) -> None:
         """Stop showing this label set."""
         self._gauge.remove(*labels)
+        self._since.pop(labels, None)

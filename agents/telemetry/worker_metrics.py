@@ -5,6 +5,7 @@ The worker reports what happened; the same calls update `readiness`.
 
 import collections
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -19,6 +20,16 @@ LAG_BOUND = Seconds(10.0)
 _TASK = ("stage", "partition")
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnSeries:
+    """The series that each turn of a task moves; to look them up by their labels costs more than to move them."""
+
+    took: Histogram
+    records: Counter
+    samples: Counter
+    dead: Counter
 
 
 class WorkerMetrics:
@@ -39,6 +50,8 @@ class WorkerMetrics:
         self._samples = Counter("ullage_samples", "Usage samples folded into state", _TASK, registry=to)
         self._decisions = Counter("ullage_decisions", "Decisions published", ("stage", "kind"), registry=to)
         self._tick_age = AgeGauge("ullage_tick_age_seconds", "Real time since a tick came in", _TASK, to)
+        self._turns: dict[StagePartition, _TurnSeries] = {}
+        self._lags: dict[StagePartition, Gauge] = {}
         self._open = Gauge("ullage_partitions_open", "Partitions that take turns here", ("stage",), registry=to)
 
     def _make_checkpoints(self, to: CollectorRegistry) -> None:
@@ -98,7 +111,10 @@ class WorkerMetrics:
 
         `wait` is what the next turn waits for, when that takes too long.
         """
-        self._lag.labels(stage, str(partition)).set(seconds)
+        shown = self._lags.get((stage, partition))
+        if shown is None:
+            shown = self._lags[stage, partition] = self._lag.labels(stage, str(partition))
+        shown.set(seconds)
         opened = self.readiness.lag(stage, partition, seconds, wait=wait)
         self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
         if opened:
@@ -106,15 +122,25 @@ class WorkerMetrics:
 
     def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
         """A turn was taken: its result, how long it took in real time, and how far behind it is in event time."""
-        labels = (stage, str(partition))
-        self._took.labels(stage).observe(seconds)
-        self._records.labels(*labels).inc(taken.records)
-        self._samples.labels(*labels).inc(taken.samples)
-        self._dead.labels(stage).inc(len(taken.dead))
+        series = self._turns.get((stage, partition)) or self._series_of(stage, partition)
+        series.took.observe(seconds)
+        if taken.records:
+            series.records.inc(taken.records)
+            series.samples.inc(taken.samples)
+        if taken.dead:
+            series.dead.inc(len(taken.dead))
         kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in taken.decisions)
         for kind, count in kinds.items():
             self._decisions.labels(stage, kind).inc(count)
         self.lag(stage, partition, lag)
+
+    def _series_of(self, stage: str, partition: int) -> _TurnSeries:
+        labels = (stage, str(partition))
+        found = _TurnSeries(
+            self._took.labels(stage), self._records.labels(*labels), self._samples.labels(*labels), self._dead.labels(stage)
+        )
+        self._turns[stage, partition] = found
+        return found
 
     def checkpoint_written(self, stage: str, partition: int, *, size: Bytes, seconds: Seconds) -> None:
         """A checkpoint's mark is acknowledged."""
@@ -153,6 +179,7 @@ class WorkerMetrics:
         self.readiness.closed(stage, partition)
         self._count_open(stage)
         self._lag.remove(stage, str(partition))
+        self._lags.pop((stage, partition), None)
         self._show_wait((stage, str(partition)), set())
         self._tick_age.forget(stage, str(partition))
         self._checkpoint_age.forget(stage, str(partition))

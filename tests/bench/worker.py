@@ -33,7 +33,7 @@ def noting(turns: bool) -> None:
 
     def note_turn(self: WorkerObserver, owned: OwnedPartition, taken: Any, seconds: float) -> None:
         if turns:
-            note("turn", owned, seconds=seconds, eventful=bool(taken.records or taken.dead))
+            note("turn", owned, seconds=seconds, eventful=owned.urgent)
         turn(self, owned, taken, seconds)
 
     def note_checkpoint(self: WorkerObserver, owned: OwnedPartition, size: int, seconds: float) -> None:

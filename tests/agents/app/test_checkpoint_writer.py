@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 
 from agents import pipeline
-from agents.app.checkpoint_writer import CheckpointWriter, Generation
-from agents.app.owned_partition import OwnedPartition, new_ledger
+from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, in_parts
+from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.settings.tree import Settings
+from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import MetricsScraped
+from schemas.names import PodName, Workload
 from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import Record
 from streams.topics import Topics
 
-T = Topics("ullage", 1)
+T = Topics("ullage", 2)
+WEB = Workload("prod", "shop", "Deployment", "web")
 
 
 class Producer:
@@ -56,6 +59,7 @@ class Worker:
     def __init__(self) -> None:
         plan = WorkerPlan(KafkaConnection("nowhere"), T, pipeline.stages(Settings())[:1])
         consumer, self.producer, self.changelog = SimpleNamespace(commit=self._commit), Producer(), Changelog()
+        self.committed: list[dict[tuple[str, int], int]] = []
         wired: Any = {"consumer": consumer, "producer": self.producer, "observer": WorkerObserver(plan)}
         self.host = StageHost(plan.stages[0], plan, **wired)
         self.stage = plan.stages[0]
@@ -64,16 +68,24 @@ class Worker:
         generation, changelog = Generation(0, asyncio.Lock()), self.changelog
         self.writer = CheckpointWriter([self.host], changelog=changelog, generation=generation, **wired)
 
-    async def _commit(self, _offsets: object) -> None:
-        """There is a group."""
+    async def _commit(self, offsets: dict[tuple[str, int], int]) -> None:
+        self.committed.append(offsets)
 
-    def turn(self, number: int, *records: Record) -> None:
+    def turn(self, number: int, *records: Record, partition: int = 0) -> None:
+        owned = self.host.owned[partition]
         for record in records:
-            self.host.feed(self.owned, T.topic(record.topic).name, record)
+            self.host.feed(owned, T.topic(record.topic).name, record)
         for name in self.stage.reads:
-            new = tick(T.wire(name), 0, number)
-            offset = self.owned.task.aligner.inputs[name].next
-            self.host.feed(self.owned, name, Record(new.topic, 0, offset, new.key, new.value, new.headers))
+            new = tick(T.wire(name), partition, number)
+            offset = owned.task.aligner.inputs[name].next
+            self.host.feed(owned, name, Record(new.topic, partition, offset, new.key, new.value, new.headers))
+
+    def facts(self, count: int) -> list[Record]:
+        """So many records that say something, and neither usage nor nonsense."""
+        first = self.owned.task.aligner.inputs["pod-changes"].next
+        event = PodDeleted(datetime.fromtimestamp(60, UTC), WEB, PodName("shop", "web-1", "uid"))
+        new = Codec(T).encode(event, topic="pod-changes", key=WEB.key, partition=0, source="/ullage/source/test")
+        return [Record(new.topic, 0, first + n, new.key, new.value, new.headers) for n in range(count)]
 
     async def wrote(self, *, quiet: bool) -> bool:
         self.changelog.written.clear()
@@ -96,6 +108,44 @@ def test_where_nothing_but_ticks_came_a_checkpoint_waits_for_a_quiet_round() -> 
         assert not await worker.wrote(quiet=False)
 
     asyncio.run(run())
+
+
+def test_few_records_wait_for_a_quiet_round_and_many_do_not() -> None:
+    async def run() -> None:
+        worker = Worker()
+        worker.turn(500)
+        assert await worker.wrote(quiet=False)
+        worker.turn(1000, *worker.facts(FEW))
+        assert not await worker.wrote(quiet=False)
+        worker.turn(1500, *worker.facts(1))
+        assert await worker.wrote(quiet=False), "together with those before they are many"
+        worker.turn(2000, *worker.facts(1))
+        assert not await worker.wrote(quiet=False)
+        assert await worker.wrote(quiet=True)
+
+    asyncio.run(run())
+
+
+def test_the_group_hears_once_a_round_from_where_on_partitions_are_wanted() -> None:
+    async def run() -> None:
+        worker = Worker()
+        other = worker.host.task(1, positions=dict.fromkeys(worker.stage.reads, 0))
+        worker.host.owned[1] = OwnedPartition(other, new_ledger([]), {}, open=True)
+        worker.turn(500)
+        worker.turn(500, partition=1)
+        assert await worker.wrote(quiet=False)
+        assert worker.committed == [{(T.wire(name), partition): 1 for name in worker.stage.reads for partition in (0, 1)}]
+        await worker.writer.write_round()
+        assert len(worker.committed) == 1, "nothing was marked"
+
+    asyncio.run(run())
+
+
+def test_small_chunks_are_written_together_and_large_ones_alone() -> None:
+    small, large = (b"k", bytes(TOGETHER // 3)), (b"l", bytes(TOGETHER))
+    parts = list(in_parts([small, small, small, large, small]))
+    assert parts == [[small, small], [small], [large], [small]]
+    assert list(in_parts([])) == []
 
 
 def test_decisions_that_follow_from_the_clock_alone_wait_for_a_quiet_round() -> None:
