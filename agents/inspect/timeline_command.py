@@ -73,6 +73,8 @@ def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogCont
             None if text is None else event_times.moment(text, tick.at, flag)
             for text, flag in ((flags.begin, "--from"), (flags.end, "--to"))
         )
+        if since is not None and until is not None and until <= since:
+            raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         yield context, since, until
 
 

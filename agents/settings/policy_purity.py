@@ -5,11 +5,16 @@ its line and the reason. It is no prison: it stops slips and habits, and a polic
 """
 
 import ast
+import importlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
+
+from agents.settings import policy_memory
 
 API = "agents.logic.vertical.policy_code"
-_ALLOWED = frozenset(
+ALLOWED_MODULES = frozenset(
     {
         "__future__",
         "bisect",
@@ -30,6 +35,8 @@ _ALLOWED = frozenset(
     }
 )
 """Modules that give the same answer to the same question anywhere."""
+_PARTS_OF_NUMPY = frozenset(f"numpy.{name}" for name in ("exceptions", "fft", "linalg", "ma", "polynomial", "strings"))
+"""Modules that a policy may reach through numpy, as in `np.linalg.norm`."""
 _CLOCK, _CHANCE, _NETWORK, _FILES = "the clock", "chance", "the network", "files"
 _PROCESSES, _ENVIRONMENT, _INNARDS = "threads and processes", "the environment", "the interpreter itself"
 _TOLD: Mapping[str, str] = {
@@ -51,23 +58,25 @@ _BUILTINS: Mapping[str, str] = {
     **dict.fromkeys(("getattr", "setattr", "delattr", "memoryview", "help"), _INNARDS),
     **dict.fromkeys(("id", "hash"), "an address or a seed that differs between processes"),
 }
-_NUMPY: Mapping[str, str] = {
+_REACHING: Mapping[str, str] = {
     "random": _CHANCE,
     **dict.fromkeys(("load", "save", "savez", "savez_compressed", "savetxt", "loadtxt", "genfromtxt"), _FILES),
     **dict.fromkeys(("fromfile", "tofile", "dump", "dumps", "memmap", "DataSource", "fromregex"), _FILES),
-    **dict.fromkeys(("datetime64",), _CLOCK),
+    **dict.fromkeys(("datetime64", "DateTime64DType", "is_busday", "busday_offset", "busday_count"), _CLOCK),
     **dict.fromkeys(("empty", "empty_like"), "whatever was in memory before"),
     **dict.fromkeys(("lib", "ctypeslib", "f2py", "testing", "core", "_core", "show_config", "seterr", "setbufsize"), _INNARDS),
+    **dict.fromkeys(("show_runtime", "get_include", "ctypes", "attrgetter", "methodcaller"), _INNARDS),
+    **dict.fromkeys(("get_type_hints", "ForwardRef", "f_back", "f_globals", "f_locals", "f_builtins"), _INNARDS),
     **dict.fromkeys(("seterrcall", "set_printoptions", "frompyfunc"), _INNARDS),
     **dict.fromkeys(("flags", "setflags"), "arrays that others read, to write into them"),
 }
-"""Attributes that no array and no module of a policy may be asked for."""
-_BY_TEXT = "what a text names, which nobody can look at"
-_ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("attrgetter", "methodcaller"), _BY_TEXT),
-    "NormalDist": _CHANCE,
-}
-"""Names of allowed modules, `operator` and `statistics`, that reach what a policy may not have."""
+"""Attributes that nothing may be asked for in a policy."""
+_CALLED: Mapping[str, str] = {"samples": _CHANCE, "ndarray": "whatever was in memory before"}
+"""Attributes that may be read but not called: `statistics.NormalDist.samples` draws, `numpy.ndarray` clears nothing."""
+_FRAMES = ("gi_", "cr_", "ag_", "tb_")
+"""How attributes begin that lead from a generator or an error to the frames of its callers."""
+_MOMENTS = re.compile(r"now|today|[<>=|]?(M8|datetime64)(\[[^\]]*\])?")
+"""Texts of which numpy makes the present moment, and the types that do so."""
 _IN_ORDER = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map"})
 _NO_ORDER = "the order of a set differs between processes; sorted(...) has one"
 _SHOWN = frozenset({"__name__", "__doc__", "__future__", "__annotations__", "__init__", "__post_init__", "__len__"})
@@ -153,8 +162,15 @@ class Impurity:
 def impurities(tree: ast.Module) -> list[Impurity]:
     """Everything that is refused, by line."""
     found = {Impurity(_line(node), sentence) for node in ast.walk(tree) for sentence in _refused(node)}
-    kept = {Impurity(node.lineno, sentence) for node in tree.body for sentence in _kept(node)}
-    return sorted(found | kept)
+    modules = _imported(tree)
+    reached = {
+        Impurity(node.lineno, sentence)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        for sentence in _reached(node, modules)
+    }
+    kept = {Impurity(line, sentence) for line, sentence in policy_memory.kept(tree)}
+    return sorted(found | reached | kept)
 
 
 def _line(node: ast.AST) -> int:
@@ -162,14 +178,46 @@ def _line(node: ast.AST) -> int:
     return int(getattr(node.iter if isinstance(node, ast.comprehension) else node, "lineno", 1))
 
 
-def _kept(node: ast.stmt) -> Iterator[str]:
-    """What a file keeps at its top level from one call to the next."""
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        match node.value:
-            case ast.List() | ast.Dict() | ast.Set() | ast.ListComp() | ast.DictComp() | ast.SetComp() | ast.GeneratorExp():
-                yield "a list, dict, set or generator outside of functions can keep something; make it a tuple"
-            case ast.Call(func=ast.Name(id="list" | "dict" | "set" | "iter" | "defaultdict" | "Counter" | "deque" | "count")):
-                yield "what this call makes can keep something from one call to the next; make it a tuple"
+def _imported(tree: ast.Module) -> Mapping[str, str]:
+    """The module of each name that an import binds to one that is allowed."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in ALLOWED_MODULES:
+                    found[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
+    return found
+
+
+def _reached(node: ast.Attribute, modules: Mapping[str, str]) -> Iterator[str]:
+    """Modules that a dotted name comes to through a module that is allowed, as `dataclasses.sys` does."""
+    inner, between = node.value, ""
+    while isinstance(inner, ast.Attribute):
+        between = f".{inner.attr}{between}"
+        inner = inner.value
+    if isinstance(inner, ast.Name) and inner.id in modules:
+        yield from _member_faults(f"{modules[inner.id]}{between}", node.attr, f"'{ast.unparse(node)}'")
+
+
+def _member_faults(module: str, name: str, said: str) -> Iterator[str]:
+    """Why a policy may not have this of a module that it may import; nothing if it may, or if there is no such module."""
+    if name in _REACHING:  # said wherever the name stands
+        return
+    try:
+        member = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return
+    if name.startswith("_") and not name.startswith("__"):
+        yield f"{said} reaches {_INNARDS}"
+    elif isinstance(member, ModuleType) and not is_open(member.__name__):
+        yield f"{said} reaches {_TOLD.get(member.__name__.partition('.')[0], _INNARDS)}"
+
+
+def is_open(name: str) -> bool:
+    """Whether a policy may reach a module, or something below it."""
+    return name in _PARTS_OF_NUMPY or any(each == name or each.startswith(f"{name}.") for each in ALLOWED_MODULES)
 
 
 def signature_faults(tree: ast.Module) -> list[Impurity]:
@@ -212,35 +260,35 @@ def _refused(node: ast.AST) -> Iterator[str]:
             yield from (sentence for alias in names for sentence in import_faults(alias.name))
         case ast.ImportFrom(module=module, names=names, level=level):
             yield from ["a relative import reaches other files"] if level else _from(module or "", [each.name for each in names])
-        case ast.Attribute() | ast.Name():
-            yield from _named(node)
-        case ast.Call(func=ast.Attribute(attr="ndarray") | ast.Name(id="ndarray")):
-            yield f"'ndarray(...)' reaches {_NUMPY['empty']}; np.zeros and np.full say what is in an array"
-        case ast.Call(func=ast.Name(id=name), args=args) if name in _IN_ORDER and any(map(_is_set, args)):
-            yield _NO_ORDER
-        case ast.For(iter=once) | ast.comprehension(iter=once) if _is_set(once):
-            yield _NO_ORDER
+        case ast.Name(id=name) if name in _BUILTINS:
+            yield f"'{name}' reaches {_BUILTINS[name]}"
+        case ast.Name(id=name) if name.startswith("__") and name not in _SHOWN:
+            yield f"'{name}' reaches {_INNARDS}"
         case ast.Global() | ast.Nonlocal():
             yield f"'{'global' if isinstance(node, ast.Global) else 'nonlocal'}' keeps something from one call to the next"
         case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
             yield f"'async' waits, and reaches {_PROCESSES}"
         case ast.Try() | ast.TryStar():
             yield from (_TAKES_ALL for handler in node.handlers if _takes_all(handler))
+        case _:
+            yield from _asked(node)
 
 
-def _named(node: ast.Attribute | ast.Name) -> Iterator[str]:
-    """What a name or an attribute reaches that a policy may not have."""
+def _asked(node: ast.AST) -> Iterator[str]:
+    """What values are asked for: attributes, also by a pattern or a call, and moments."""
     match node:
-        case ast.Attribute(attr=name) if name in _NUMPY:
-            yield f"'.{name}' reaches {_NUMPY[name]}"
-        case ast.Attribute(attr=name) if name in _ELSEWHERE:
-            yield f"'.{name}' reaches {_ELSEWHERE[name]}"
-        case ast.Attribute(attr=name) if name.startswith("__") and name not in _SHOWN:
-            yield f"'.{name}' reaches {_INNARDS}"
-        case ast.Name(id=name) if name in _BUILTINS:
-            yield f"'{name}' reaches {_BUILTINS[name]}"
-        case ast.Name(id=name) if name.startswith("__") and name not in _SHOWN:
-            yield f"'{name}' reaches {_INNARDS}"
+        case ast.Attribute(attr=name):
+            yield from _attribute_faults(name)
+        case ast.MatchClass(kwd_attrs=names):
+            yield from (sentence for name in names for sentence in _attribute_faults(name))
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _CALLED:
+            yield f"'.{name}()' reaches {_CALLED[name]}"
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _IN_ORDER and any(map(_is_set, args)):
+            yield _NO_ORDER
+        case ast.For(iter=once) | ast.comprehension(iter=once) if _is_set(once):
+            yield _NO_ORDER
+        case ast.Constant(value=str() as text) if _MOMENTS.fullmatch(text):
+            yield f"'{text}' reaches {_CLOCK} when numpy makes a time of it"
 
 
 def _is_set(node: ast.expr) -> bool:
@@ -248,23 +296,32 @@ def _is_set(node: ast.expr) -> bool:
     return made or isinstance(node, ast.Set | ast.SetComp)
 
 
+def _attribute_faults(name: str) -> Iterator[str]:
+    if name in _REACHING:
+        yield f"'.{name}' reaches {_REACHING[name]}"
+    elif name.startswith(_FRAMES) or (name.startswith("__") and name not in _SHOWN):
+        yield f"'.{name}' reaches {_INNARDS}"
+
+
 def import_faults(name: str) -> Iterator[str]:
     """Why a policy may not import a module; nothing if it may."""
-    if name not in _ALLOWED:
+    if name not in ALLOWED_MODULES:
         top = name.partition(".")[0]
-        reason = _NUMPY.get(name.partition(".")[2]) if top == "numpy" else _TOLD.get(top)
-        why = f"reaches {reason}" if reason else "is none of those that a policy may use: " + ", ".join(sorted(_ALLOWED))
+        reason = _REACHING.get(name.partition(".")[2]) if top == "numpy" else _TOLD.get(top)
+        why = f"reaches {reason}" if reason else "is none of those that a policy may use: " + ", ".join(sorted(ALLOWED_MODULES))
         yield f"'import {name}' {why}"
 
 
 def _from(module: str, names: list[str]) -> Iterator[str]:
     yield from import_faults(module)
-    yield from (f"'from {module} import {name}' reaches {_ELSEWHERE[name]}" for name in names if name in _ELSEWHERE)
-    if module == "numpy":
-        yield from (f"'from numpy import {name}' reaches {_NUMPY[name]}" for name in names if name in _NUMPY)
+    if module in ALLOWED_MODULES:
+        for name in names:
+            said = f"'from {module} import {name}'"
+            yield from [f"{said} reaches {_REACHING[name]}"] if name in _REACHING else _member_faults(module, name, said)
     if "*" in names:
         yield f"'from {module} import *' hides what is imported"
 
 
 def _takes_all(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id == "BaseException")
+    classes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(each is None or (isinstance(each, ast.Name) and each.id == "BaseException") for each in classes)

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 from agents.logic.vertical.policy_code import CodePolicy, Recommend
@@ -168,5 +168,22 @@ def _import(name: str, globals_: object = None, locals_: object = None, fromlist
     inner = name.startswith("numpy._")  # numpy loads parts of itself when a policy first calls them
     if level or (not inner and any(policy_purity.import_faults(name))):
         raise ImportError(f"a policy may not import '{name}'")
-    module = importlib.import_module(name)
-    return module if fromlist else importlib.import_module(name.partition(".")[0])
+    return _shown(name if fromlist else name.partition(".")[0])
+
+
+def _shown(name: str) -> ModuleType:
+    """A module as a policy sees it: numpy itself, of others what is public and no module that it may not import."""
+    if name.partition(".")[0] == "numpy":
+        return importlib.import_module(name)
+    shown = ModuleType(name)
+    if name in policy_purity.ALLOWED_MODULES:
+        for key, member in vars(importlib.import_module(name)).items():
+            if not key.startswith("_") and (
+                not isinstance(member, ModuleType) or member.__name__ in policy_purity.ALLOWED_MODULES
+            ):
+                setattr(shown, key, member)
+    for other in policy_purity.ALLOWED_MODULES:
+        if other.startswith(f"{name}."):
+            part = other.removeprefix(f"{name}.").partition(".")[0]
+            setattr(shown, part, _shown(f"{name}.{part}"))
+    return shown

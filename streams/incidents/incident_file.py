@@ -123,9 +123,13 @@ class IncidentFile:
         found = self._db.execute(f"select value from parquet_kv_metadata({self._quoted}) where key = '{KEY}'").fetchall()  # noqa: S608  # quoted
         if not found:
             raise BadInput(f"'{self.path}' is Parquet, but no incident file: its metadata has no '{KEY}'")
-        columns = [str(row[0]) for row in self._db.execute(f"describe select * from {self._quoted}").fetchall()]  # noqa: S608  # as above
+        columns = {str(row[0]): str(row[1]) for row in self._db.execute(f"describe select * from {self._quoted}").fetchall()}  # noqa: S608  # as above
         if lacking := [name for name in _COLUMNS if name not in columns]:
             raise BadInput(f"the incident file '{self.path}' lacks the column '{lacking[0]}'")
+        if other := [name for name, kind in _COLUMNS.items() if columns[name] not in _kinds(kind)]:
+            raise BadInput(
+                f"the column '{other[0]}' of the incident file '{self.path}' is {columns[other[0]]}, not {_COLUMNS[other[0]]}"
+            )
         return incident_manifest.decode(bytes(found[0][0]), str(self.path))
 
     def check(self) -> IncidentFaults:
@@ -264,6 +268,11 @@ def _row(record: Record) -> dict[str, object]:
         "value_bytes": value["base64"] if isinstance(value, dict) else None,
         "headers": orjson.dumps([[name, file_format.pack(data)] for name, data in record.headers]).decode(),
     }
+
+
+def _kinds(kind: str) -> tuple[str, ...]:
+    """Types of a column that can be read as this one."""
+    return (kind,) if kind in ("VARCHAR", "BLOB") else ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 
 def _record(row: tuple[Any, ...]) -> Record | None:

@@ -99,3 +99,12 @@ def test_every_form_has_the_same_lines(form: str, log: Path, capsys: pytest.Capt
 def test_wrong_usage_exits_with_2(words: tuple[str, ...], says: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*words, "--log", str(log)]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("timeline",), ("history", "search")], ids=lambda words: words[0])
+def test_a_stretch_that_ends_before_it_begins_is_refused(
+    words: tuple[str, ...], log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not said(capsys, *words, "--log", str(log), "--from", "00:30", "--to", "00:20", code=2)
+    assert cli.run([*words, "--log", str(log), "--from", "00:30", "--to", "00:20"]) == 2
+    assert capsys.readouterr().err == "ullage: --to 00:20 is not after --from 00:30\n"

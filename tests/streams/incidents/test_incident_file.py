@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
+import orjson
 import pytest
 
 from streams.codec import event_codec
 from streams.errors import BadInput
-from streams.incidents import incident_copy
+from streams.incidents import incident_copy, incident_manifest
 from streams.incidents.incident_copy import IncidentLog, Stretch
 from streams.incidents.incident_file import IncidentFile
 from streams.incidents.incident_manifest import KEY
@@ -178,6 +179,29 @@ def newer(file: Path) -> None:
         copy = "copy (select * from 'FILE') to 'FILE.2' (format parquet, kv_metadata {'KEY': '{\"version\":2}'})"
         db.execute(copy.replace("FILE", str(file)).replace("KEY", KEY))
     Path(f"{file}.2").rename(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("partitions", "two", "'partitions' is 'two', not 1 to 1000"),
+        ("partitions", -1, "'partitions' is -1, not 1 to 1000"),
+        ("clusters", "prod", "'clusters' is no list"),
+        ("made_by", 5, "a text of it is no text"),
+        ("events", [], "'events' is no count of events"),
+        ("topics", {"a": [{"begin": 5, "end": 1, "records": 0, "sha256": ""}]}, "a partition from 5 to 1 with 0 records"),
+    ],
+)
+def test_a_manifest_that_makes_no_sense_is_refused_and_says_where(file: Path, name: str, value: object, says: str) -> None:
+    with IncidentFile(file) as incident:
+        body = orjson.loads(incident_manifest.encode(incident.manifest))
+    with pytest.raises(BadInput, match=f"the manifest of 'a.parquet' cannot be read: .*{says}"):
+        incident_manifest.decode(orjson.dumps({**body, name: value}), "a.parquet")
+
+
+def test_a_column_of_another_type_is_refused_and_named(file: Path) -> None:
+    with pytest.raises(BadInput, match=r"the column 'offset' of the incident file '.*' is VARCHAR, not BIGINT"):
+        IncidentFile(rewritten(file, 'select * replace ("offset" || \'x\' as "offset") from file'))
 
 
 @pytest.mark.parametrize(
