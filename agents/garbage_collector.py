@@ -7,9 +7,17 @@ and again: it took almost half of a worker's time while it caught up.
 
 import gc
 
+from schemas.units import Seconds
+
 _YOUNG = 50_000
 """New objects after which the young ones are looked through; Python's default is 700."""
+_OLDER = (20, 100)
+"""How many looks at younger objects come before one at older ones."""
 
+_MANY = 1_000_000
+"""... while decisions are far behind: a pause of half a second delays nothing then, and looking took a fifth of the CPU."""
+BEHIND = Seconds(30.0)
+"""Seconds of event time from which on decisions count as far behind."""
 
 _FEW = 2_000
 """... in a process that somebody waits for."""
@@ -20,7 +28,14 @@ def relax() -> None:
 
     A process that is started in another way, such as one of several that share a backtest, has to do it itself.
     """
-    gc.set_threshold(_YOUNG, 20, 100)
+    gc.set_threshold(_YOUNG, *_OLDER)
+
+
+def follow(lag: Seconds) -> None:
+    """Look even more rarely while the decisions of a worker are this far behind, and as `relax` has it otherwise."""
+    young = _MANY if lag > BEHIND else _YOUNG
+    if gc.get_threshold()[0] != young:
+        gc.set_threshold(young, *_OLDER)
 
 
 def pause_briefly() -> None:

@@ -8,6 +8,7 @@ import asyncio
 from functools import partial
 from time import perf_counter
 
+from agents import garbage_collector
 from agents.app import log_reader, supervision
 from agents.app.backpressure import Backpressure
 from agents.app.decision_producer import DecisionProducer
@@ -116,6 +117,7 @@ class StageHost:
         owned.eventful |= result.samples > 0 or bool(result.dead)
         if records:
             owned.unacked.append(self.producer.send_soon(records))
+            garbage_collector.follow(owned.lag)
         self.observer.turn(owned, result, perf_counter() - began)
         return True
 

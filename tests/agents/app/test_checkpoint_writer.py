@@ -1,6 +1,7 @@
-"""When a partition's checkpoint is written."""
+"""When a partition's checkpoint is written, and what else a host does after a turn."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agents import pipeline
+from agents import garbage_collector, pipeline
 from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, in_parts
 from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
@@ -93,6 +94,14 @@ class Worker:
         return bool(self.changelog.written) and self.owned.ledger.marked == self.owned.task.turn
 
 
+def scrape() -> Record:
+    """Usage of one container, from which something is recommended in a later turn."""
+    usage = (WEB.key,), ("web-1",), ("main",), np.array([0.5]), np.array([1e8])
+    event = MetricsScraped(datetime.fromtimestamp(60, UTC), "prod", *usage)
+    new = Codec(T).encode(event, topic="pod-metrics", key=WEB.key, partition=0, source="/ullage/source/test")
+    return Record(new.topic, 0, 0, new.key, new.value, new.headers)
+
+
 def test_where_nothing_but_ticks_came_a_checkpoint_waits_for_a_quiet_round() -> None:
     async def run() -> None:
         worker = Worker()
@@ -151,10 +160,7 @@ def test_small_chunks_are_written_together_and_large_ones_alone() -> None:
 def test_decisions_that_follow_from_the_clock_alone_wait_for_a_quiet_round() -> None:
     async def run() -> None:
         worker = Worker()
-        usage = ("prod/shop/Deployment/web",), ("web-1",), ("main",), np.array([0.5]), np.array([1e8])
-        event = MetricsScraped(datetime.fromtimestamp(60, UTC), "prod", *usage)
-        new = Codec(T).encode(event, topic="pod-metrics", key=usage[0][0], partition=0, source="/ullage/source/test")
-        worker.turn(60_000, Record(new.topic, 0, 0, new.key, new.value, new.headers))
+        worker.turn(60_000, scrape())
         assert await worker.wrote(quiet=False)
         before = worker.producer.sent
         worker.turn(7_200_000)
@@ -163,3 +169,24 @@ def test_decisions_that_follow_from_the_clock_alone_wait_for_a_quiet_round() -> 
         assert await worker.wrote(quiet=True)
 
     asyncio.run(run())
+
+
+def test_garbage_is_looked_for_more_rarely_after_decisions_far_behind_the_newest_tick() -> None:
+    async def run() -> tuple[int, int]:
+        worker, first = Worker(), "pod-metrics"
+        source = worker.owned.task.aligner.inputs[first]
+        worker.host.feed(worker.owned, first, scrape())
+        for number in (60_000, 3_600_000, 7_200_000):
+            new = tick(T.wire(first), 0, number)
+            worker.host.feed(worker.owned, first, Record(new.topic, 0, source.next, new.key, new.value, new.headers))
+        worker.turn(60_000)
+        worker.turn(3_600_000)
+        behind = gc.get_threshold()[0]
+        worker.turn(7_200_000)
+        return behind, gc.get_threshold()[0]
+
+    before = gc.get_threshold()
+    garbage_collector.relax()
+    behind, near = asyncio.run(run())
+    relaxed, _ = gc.get_threshold()[0], gc.set_threshold(*before)
+    assert behind > near == relaxed
