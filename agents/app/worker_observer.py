@@ -41,8 +41,8 @@ class WorkerObserver:
         self._waits: dict[tuple[str, int], Wait | None] = {}
         self._looked: dict[tuple[str, int], float] = {}
         self._reach, self._silence = Reach(logging_setup.client_chatter()), TickSilence(clock)
-        self._last_turns: dict[tuple[str, int], tuple[int, float]] = {}
-        """The last turn of each task, and since when it is the last."""
+        self._lacking: dict[tuple[str, int], tuple[int, float]] = {}
+        """The last turn of each task that lacks a tick of some input for the next one, and since when."""
 
     def listen(self) -> None:
         """Serve metrics and health, if the plan asks for it, and look whether Kafka is there from now on."""
@@ -145,18 +145,22 @@ class WorkerObserver:
     def _update_readiness(self, owned: OwnedPartition) -> None:
         stage, partition = owned.task.stage.name, owned.task.partition
         if owned.caught_up:
-            waited = self._waited(stage, partition, owned.task.turn)
-            wait = owned.task.aligner.waits() if owned.lag > self.plan.behind and waited >= WAITED else None
+            wait = owned.task.aligner.waits()
+            waited = self._waited(stage, partition, owned.task.turn, lacks=wait is not None)
+            wait = wait if owned.lag > self.plan.behind and waited >= WAITED else None
             self.metrics.lag(stage, partition, owned.lag, wait=wait)
             self._report_wait(stage, partition, wait)
         else:
             self.metrics.closed(stage, partition)
 
-    def _waited(self, stage: str, partition: int, turn: int) -> Seconds:
-        """For how long no turn has been taken after this one."""
+    def _waited(self, stage: str, partition: int, turn: int, *, lacks: bool) -> Seconds:
+        """For how long one input has been ahead of another since this turn. While no ticks come at all, no input is."""
+        if not lacks:
+            self._lacking.pop((stage, partition), None)
+            return Seconds(0.0)
         now = self._clock()
-        last, since = self._last_turns.get((stage, partition), (turn, now))
-        self._last_turns[stage, partition] = last, since = (turn, now if last != turn else since)
+        last, since = self._lacking.get((stage, partition), (turn, now))
+        self._lacking[stage, partition] = last, since = (turn, now if last != turn else since)
         return Seconds(now - since)
 
     def _report_wait(self, stage: str, partition: int, wait: Wait | None) -> None:

@@ -52,6 +52,14 @@ def test_the_schema_knows_every_value_and_takes_the_defaults_once_the_cluster_ha
         jsonschema.validate({**values(), "clusterName": "prod", "mode": "on"}, schema)
 
 
+def test_what_the_page_of_metrics_calls_an_alarm_is_an_alert() -> None:
+    rows = (ROOT / "docs/observability.md").read_text(encoding="utf-8").splitlines()
+    named = {row.split("`")[1] for row in rows if row.startswith("| `ullage_") and "**alarm " in row}
+    rules = (CHART / "files/alerts.yaml").read_text(encoding="utf-8")
+    assert len(named) > 5
+    assert {name for name in named if name not in rules} == set()
+
+
 def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
     known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/observability.md").read_text(encoding="utf-8"), re.MULTILINE))
     known |= {f"{name}_bucket" for name in known}

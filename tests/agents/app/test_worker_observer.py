@@ -90,15 +90,30 @@ def test_an_input_that_gets_no_ticks_lets_the_lag_grow_and_the_worker_is_not_rea
     for name in host.wires:
         ticked(host, owned, name, 0, 1_000)
     assert observer.metrics.readiness.reasons() == []
-    ticked(host, owned, "pod-metrics", 1, 8_000)
+    for offset, number in enumerate((8_000, 8_500), 1):
+        clock.now += 0.5
+        ticked(host, owned, "pod-metrics", offset, number)
     clock.now += WAITED
-    ticked(host, owned, "pod-metrics", 2, 16_000)
+    ticked(host, owned, "pod-metrics", 3, 16_000)
     assert observer.registry.get_sample_value("ullage_turn_lag_seconds", TASK) == 15.0
     (reason,) = observer.metrics.readiness.reasons()
     assert reason == (
         "recommender/0 is 15.0 s of event time behind, more than 10.0 s: the turn waits for a tick of "
         "1970-01-01 00:00:08 UTC in 'policies', 'cluster-changes', 'pod-changes', 'oom-events', because 'pod-metrics' has one"
     )
+
+
+def test_ticks_that_come_again_after_a_pause_of_the_clock_are_no_turn_that_waits() -> None:
+    clock = Clock()
+    host, owned, observer = hosted(clock)
+    for name in host.wires:
+        ticked(host, owned, name, 0, 1_000)
+    clock.now += 100
+    with capture_logs() as logs:
+        for name in host.wires:  # the first of them is ahead of the others until the last one is in
+            ticked(host, owned, name, 1, 101_000)
+    assert logs == []
+    assert observer.metrics.readiness.reasons() == []
 
 
 def test_a_worker_is_not_ready_while_its_partitions_are_taken_from_it() -> None:
