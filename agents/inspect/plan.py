@@ -1,6 +1,6 @@
-"""Runs `ullage plan`: what would be done to the pods of a cluster if its mode were apply, from the log alone.
+"""Runs `ullage plan`: what would be done to a cluster's pods and nodes if its mode were apply, from the log alone.
 
-The updater's own state and guards say it, so it agrees with what agents would decide. Nothing is written anywhere.
+The states of updater and scaler say it, with their guards, so it agrees with what agents would decide. Nothing is written.
 """
 
 from collections import Counter
@@ -9,6 +9,9 @@ from typing import Literal
 
 from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
+from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes.scaler_stage import Scaler
+from agents.logic.nodes.scaling_outlook import NodeOutlook
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.updater import Updater
@@ -33,10 +36,11 @@ def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     control = None if held is None else held.event
     pods = list(outlook(updater, cluster))
     unchanged = _unchanged(updater, cluster, pods)
-    whole = _object(cluster, control, updater.turn, pods, unchanged)
-    for line in (
-        _lines(cluster, control, updater.turn, pods, unchanged) if form == "table" else output_table.document(form, whole)
-    ):
+    scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
+    nodes = scaling_outlook.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) else None
+    whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
+    table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_node_lines(nodes)]
+    for line in table if form == "table" else output_table.document(form, whole):
         data(line)
 
 
@@ -80,6 +84,40 @@ def _lines(
         yield from (
             f"    {counted(why, number)}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
         )
+
+
+def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:
+    """What becomes of groups and nodes; nothing for a cluster whose nodes nobody scales."""
+    if nodes is None:
+        return
+    yield "Nodes:"
+    yield from (f"  held back: {reason}" for reason in nodes.held)
+    for each in nodes.changes:
+        when = ", planned already" if each.open else f", after 'budget': {each.waits}" if each.waits else ""
+        if each.grows:
+            why = f" for {_count(each.pods, 'pod')}" if each.pods else ""
+            yield f"  group '{each.name}' from {each.before} to {_count(each.after, 'node')}{why}{when}"
+        else:
+            yield f"  node {each.name} goes{'' if each.open else f' ({each.reason})'}{when}"
+    if not nodes.changes:
+        yield "  nothing"
+
+
+def _node_object(nodes: NodeOutlook | None) -> dict[str, object]:
+    """The same for programs."""
+    if nodes is None:
+        return {}
+    grow = [
+        {"group": each.name, "from": each.before, "to": each.after, "pods": each.pods, "open": each.open}
+        for each in nodes.changes
+        if each.grows
+    ]
+    remove = [
+        {"node": each.name, "reason": each.reason, "waits": each.waits or None, "open": each.open}
+        for each in nodes.changes
+        if not each.grows
+    ]
+    return {"nodes": {"grow": grow, "remove": remove, "held": list(nodes.held)}}
 
 
 def _count(number: int, what: str) -> str:

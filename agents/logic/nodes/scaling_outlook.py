@@ -10,6 +10,7 @@ from agents.logic.nodes.cluster_look import ClusterLook
 from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
+from agents.logic.nodes.scaler_records import OpenNodePlan
 from agents.logic.nodes.scaler_stage import Scaler
 from agents.logic.nodes.scaler_state import ScalerState
 from agents.logic.nodes.unneeded_nodes import StayReason
@@ -28,6 +29,65 @@ class ScalingObstacle:
     code: str
     reason: str
     numbers: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingNodeChange:
+    """A group that grows or a node that goes: its name, from how many nodes to how many, why, and what it waits for.
+
+    `open`: it was planned already and nobody said what became of it. `pods` counts those that a group grows for.
+    """
+
+    name: str
+    before: int = 0
+    after: int = 0
+    pods: int = 0
+    reason: str = ""
+    waits: str = ""
+    open: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is a group."""
+        return self.after > 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutlook:
+    """What would become of a cluster's nodes now, and what holds all of it back, as sentences."""
+
+    changes: tuple[PendingNodeChange, ...]
+    held: tuple[str, ...]
+
+
+def pending(scaler: Scaler, cluster: str, turn: int) -> NodeOutlook | None:
+    """What would be planned for groups and nodes at this turn, and what is planned already; None for a cluster without groups."""
+    state = scaler.clusters
+    if turn < 0 or not any(key.startswith(f"{cluster}/") for key in state.groups):
+        return None
+    look = _look(scaler, cluster, turn)
+    found = [_open(key, plan, look) for key, plan in sorted(state.plans.items()) if _is_of(key, cluster) and not plan.done]
+    found += [
+        PendingNodeChange(one.group, one.before, one.after, len(one.pods), "pods wait") for one in look.found.grow if one.after
+    ]
+    for one, objection in look.going():
+        reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
+        found.append(PendingNodeChange(one.node.name, reason=str(reason), waits=objection or ""))
+        look.context.headcount.acting += objection is None and one.node.ready
+    held = (each.reason for each in _general(state, look) if each.code != "mode")
+    return NodeOutlook(tuple(found), tuple(held))
+
+
+def _is_of(key: str, cluster: str) -> bool:
+    return key.startswith((f"{cluster}/group/", f"{cluster}/node/"))
+
+
+def _open(key: str, plan: OpenNodePlan, look: ClusterLook) -> PendingNodeChange:
+    name = key.split("/", 2)[2]
+    known = look.context.view.groups.get(plan.group)
+    if "/group/" in key and known is not None:
+        return PendingNodeChange(name, known.fact.desired, plan.after, reason="planned", open=True)
+    return PendingNodeChange(name, after=plan.after if "/group/" in key else 0, reason="planned", open=True)
 
 
 def node_stays(scaler: Scaler, cluster: str, name: str, turn: int) -> list[ScalingObstacle] | None:

@@ -1,5 +1,6 @@
 """`ullage why-not` of nodes that stay, pods that wait for a node, and workloads, from a log alone."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,43 @@ def test_a_cluster_that_no_source_has_named_is_refused_with_those_that_one_has(
     capsys.readouterr()
     assert log.run("why-not", *asked) == 2
     assert f"no source has named a cluster 'another'; the log has '{CLUSTER}'" in capsys.readouterr().err
+
+
+def test_a_plan_names_what_becomes_of_groups_and_nodes(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    def plan(*flags: str) -> str:
+        capsys.readouterr()
+        assert log.run("plan", *flags) == 0
+        return capsys.readouterr().out
+
+    assert plan().endswith("Nodes:\n  nothing\n")
+    log.turn(START + 40 * SECOND)
+    log.turn(
+        START + 41 * SECOND,
+        *[pod(f"new-{number}") for number in range(9)],
+        SourceReported(when(START), CLUSTER, "kube", ("scheduling-changes",), Seconds(1e6)),
+    )  # four fit on n2, four on n3, one nowhere
+    assert plan().endswith("Nodes:\n  group 'a' from 3 to 4 nodes for 1 pod\n")
+    log.turn(START + 42 * SECOND)
+    assert plan().endswith("Nodes:\n  group 'a' from 3 to 4 nodes, planned already\n")
+    [grown] = json.loads(plan("-o", "json"))["nodes"]["grow"]
+    assert grown == {"group": "a", "from": 3, "to": 4, "pods": 0, "open": True}
+
+
+def test_a_plan_names_nodes_that_go_and_what_holds_them_back() -> None:
+    quick = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
+    run = ScalerRun(group(desired=2), *joined("n1"), *joined("n2"), shape(), settings=quick)
+    run.step(*[pod(f"web-{number}", node="n1") for number in range(4)])
+    run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, paused=True, reason="an incident", budget=Fraction(1.0)))
+    run.run(10.0)
+    found = scaling_outlook.pending(run.stage, CLUSTER, run.now)
+    assert found is not None
+    assert [(one.name, one.reason, one.waits, one.grows, one.open) for one in found.changes] == [
+        ("n2", "empty", "", False, False)
+    ]
+    assert found.held == ("cluster 'demo' is paused: an incident",)
+    run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=Fraction(1.0)))
+    run.run(2.0)
+    after = scaling_outlook.pending(run.stage, CLUSTER, run.now)
+    assert after is not None
+    assert [(one.name, one.open) for one in after.changes] == [("n2", True)]
+    assert scaling_outlook.pending(run.stage, "elsewhere", run.now) is None
