@@ -131,6 +131,8 @@ async def folded(site: Site, worker: Process) -> CaughtUp:
 async def catch_up(site: Site, worker: Process, patience: float = 180.0) -> CaughtUp:
     """From the moment the worker opens its partitions until each stage has the backlog, and what was decided from it, in marks.
 
+    Few records, which a worker leaves for a quiet round, need only be taken.
+
     The clock goes on meanwhile, as it does after an outage, up to the first tick after the recommender's marks of the backlog:
     before it stand all decisions. `worker` notes its turns.
     """
@@ -150,7 +152,7 @@ async def catch_up(site: Site, worker: Process, patience: float = 180.0) -> Caug
 
 
 def settled(site: Site, worker: Process) -> dict | None:
-    """What completed the last turn in all stages and partitions: that turn, or the mark of their last one with records.
+    """What completed the last turn in all stages and partitions: that turn, or the mark of their last urgent one.
 
     None while something is missing.
     """
