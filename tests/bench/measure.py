@@ -137,6 +137,8 @@ async def folded(site: Site, worker: Process) -> CaughtUp:
 async def catch_up(site: Site, *workers: Process, patience: float = 180.0) -> CaughtUp:
     """From the first partition that is opened until each stage has the backlog, and what was decided from it, in marks.
 
+    Few records, which a worker leaves for a quiet round, need only be taken.
+
     The clock goes on meanwhile, as it does after an outage, up to the first tick after the recommender's marks of the backlog:
     before it stand all decisions. `workers`, which share the partitions, note their turns.
     """
@@ -163,7 +165,7 @@ def _cpu(worker: Process, until: float) -> float:
 
 
 def settled(site: Site, workers: Sequence[Process]) -> dict | None:
-    """What completed the last turn in all stages and partitions: that turn, or the mark of their last one with records.
+    """What completed the last turn in all stages and partitions: that turn, or the mark of their last urgent one.
 
     None while something is missing.
     """
