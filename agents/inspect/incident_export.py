@@ -11,7 +11,7 @@ from pathlib import Path
 from agents.pipeline import stages
 from agents.processes.output import note
 from agents.processes.progress_line import ProgressLine
-from agents.processes.signals import until_stopped
+from agents.processes.signals import stoppable, until_stopped
 from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
 from agents.verify import workers_at_work
@@ -42,7 +42,7 @@ class ExportFlags:
 def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
     """Write what the log has now."""
     _require_name(file)
-    with until_stopped(), log_factory.answering_log(settings) as log:
+    with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         since, until = _moment(context, flags.begin, "--from"), _moment(context, flags.end, "--to")
         if since is not None and until is not None and until <= since:

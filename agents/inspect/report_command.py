@@ -47,9 +47,15 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     script, prices = _script(), price_list.read(flags.prices)
     with stoppable(), _stretch(settings, flags) as stretch:
         data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
+    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
     try:
-        to.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
+        part.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
+        if part != to:
+            part.replace(to)
     except OSError as error:
+        if part != to:
+            with suppress(OSError):
+                part.unlink()
         raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
     note(f"{len(data.rows)} containers, {len(data.charts)} charts; open {to} in a browser, no network is needed")
 

@@ -1,5 +1,6 @@
 """What goes wrong for people: each is one sentence that says what to do, no traceback, an exit code, and nothing left behind."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
+from agents.inspect import incident_export
 from tests.support.commands import ROOT
 
 NOWHERE = ("--brokers", "127.0.0.1:1")
@@ -204,6 +206,30 @@ def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "Traceback" not in said
     assert "No space left on device" in said
+
+
+def test_a_disk_that_fills_up_leaves_the_report_of_before_and_no_part_of_a_new_one(
+    desk: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "week.html").write_text("the report of last week")
+
+    def full(path: Path, text: str, **_: object) -> int:
+        path.write_bytes(text[:100].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert cli.run(["report", "week.html", *LOG]) == 2
+    assert "the report 'week.html' cannot be written: No space left on device" in capfd.readouterr().err
+    assert (tmp_path / "week.html").read_text() == "the report of last week"
+    assert {path.name for path in tmp_path.iterdir()} == desk | {"week.html"}
+
+
+def test_an_export_that_is_stopped_does_not_end_as_if_it_had_written_its_file(
+    desk: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incident_export, "_written", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    assert cli.run(["export", "stopped.parquet", *LOG]) == 128 + signal.SIGINT
+    assert {path.name for path in tmp_path.iterdir()} == desk
 
 
 def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
