@@ -185,7 +185,7 @@ def _imported(tree: ast.Module) -> Mapping[str, str]:
 
 
 def _reached(node: ast.Attribute, modules: Mapping[str, str]) -> Iterator[str]:
-    """Modules that a dotted name comes to through a module that is allowed, as `dataclasses.sys` does."""
+    """Modules that a dotted name comes to through a module that is allowed: `dataclasses` imports `sys`."""
     inner, between = node.value, ""
     while isinstance(inner, ast.Attribute):
         between = f".{inner.attr}{between}"
