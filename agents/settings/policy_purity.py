@@ -36,7 +36,7 @@ ALLOWED_MODULES = frozenset(
 )
 """Modules that give the same answer to the same question anywhere."""
 _PARTS_OF_NUMPY = frozenset(f"numpy.{name}" for name in ("exceptions", "fft", "linalg", "ma", "polynomial", "strings"))
-"""Modules that a policy may reach through numpy, as in `np.linalg.norm`."""
+"""Modules that a policy may reach through numpy, such as its linear algebra."""
 _CLOCK, _CHANCE, _NETWORK, _FILES = "the clock", "chance", "the network", "files"
 _PROCESSES, _ENVIRONMENT, _INNARDS = "threads and processes", "the environment", "the interpreter itself"
 _TOLD: Mapping[str, str] = {
@@ -72,7 +72,7 @@ _REACHING: Mapping[str, str] = {
 }
 """Attributes that nothing may be asked for in a policy."""
 _CALLED: Mapping[str, str] = {"samples": _CHANCE, "ndarray": "whatever was in memory before"}
-"""Attributes that may be read but not called: `statistics.NormalDist.samples` draws, `numpy.ndarray` clears nothing."""
+"""Attributes that may be read but not called: a normal distribution draws samples, and an array made so is not cleared."""
 _FRAMES = ("gi_", "cr_", "ag_", "tb_")
 """How attributes begin that lead from a generator or an error to the frames of its callers."""
 _MOMENTS = re.compile(r"now|today|[<>=|]?(M8|datetime64)(\[[^\]]*\])?")
