@@ -15,7 +15,7 @@ def plan(
     at: At = None,
     common: CommonOptions | None = None,
 ) -> None:
-    """Say what would be done now: pods resized in place, restarted, and left alone, and why. Reads the log only, in any mode."""
+    """Say what would be done now: pods resized, restarted and left alone, nodes that come and go, and why. Reads the log only."""
     from agents.inspect import plan as command
 
     command.run(given(common).settings(log__at=at), form=output)

@@ -16,8 +16,8 @@ from agents.why import describe
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Seconds
@@ -28,6 +28,7 @@ POINTS = 400
 _MANY_CORES = 10.0
 _TOPICS = (
     "cluster-changes",
+    "scheduling-changes",
     "pod-changes",
     "oom-events",
     "pod-updates",
@@ -36,6 +37,8 @@ _TOPICS = (
     "recommendations",
     "pod-metrics",
 )
+_STANDING = ("cluster-changes", "scheduling-changes", "pod-changes")
+"""What is told once and holds until it is told otherwise, so that a stretch begins with what came before it."""
 
 Amount = tuple[float, float]
 """Cores and bytes."""
@@ -101,14 +104,17 @@ def collect(context: LogContext, since: datetime, until: datetime, *, top: int, 
         key = f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}"
         data.charts[key, row.container] = ContainerChart(key, row.container)
     reading = _Reading(data, {workload for workload, _ in data.charts})
-    for event in _events(context, since, until):
+    for event in _events(context, _STANDING, None, since):
+        reading.stood(event)
+    reading.begin()
+    for event in _events(context, _TOPICS, since, until):
         reading.take(event)
     reading.settle()
     return data
 
 
-def _events(context: LogContext, since: datetime, until: datetime) -> Iterator[Event]:
-    wires = [wire for name in _TOPICS if has_topic(context.log, wire := context.topics.wire(name))]
+def _events(context: LogContext, topics: Sequence[str], since: datetime | None, until: datetime) -> Iterator[Event]:
+    wires = [wire for name in topics if has_topic(context.log, wire := context.topics.wire(name))]
     broadcast = context.topics.wire("cluster-changes")
     seen: set[bytes] = set()
     for record in read_range(context.log, wires, since=since, until=until, merged=True):
@@ -129,6 +135,8 @@ class _Reading:
         self._data, self._shown = data, shown
         self._pods: dict[str, tuple[str, Amount]] = {}
         """Of each pod by uid, workload and requests."""
+        self._containers: dict[tuple[str, str], ContainerSeen] = {}
+        """What each container was last seen with before the stretch, by workload and name."""
         self._begun: Amount | None = None
         self._nodes: dict[str, Amount] = {}
         self._removable: set[str] = set()
@@ -140,6 +148,23 @@ class _Reading:
         """When each pod began, by uid."""
         self._step = max((data.until - data.since).total_seconds() / POINTS, 1.0)
 
+    def stood(self, event: Event) -> None:
+        """The next event from before the stretch, in order of time."""
+        match event:
+            case PodChanged():
+                self._pods[event.pod.uid] = (event.workload.key, _requested(event))
+                self._created[event.pod.uid] = event.created
+                self._containers.update(((event.workload.key, seen.name), seen) for seen in event.containers)
+            case PodDeleted():
+                self._forget(event)
+            case _:
+                self._about_nodes(event)
+
+    def begin(self) -> None:
+        """Everything from before the stretch went by."""
+        for name, seen in self._containers.items():
+            self._draw(name[0], seen, self._data.since)
+
     def take(self, event: Event) -> None:
         """The next event, in order of time."""
         match event:
@@ -149,8 +174,7 @@ class _Reading:
             case PodChanged():
                 self._pod(event)
             case PodDeleted():
-                self._pods.pop(event.pod.uid, None)
-                self._created.pop(event.pod.uid, None)
+                self._forget(event)
             case ContainerOOMKilled():
                 self._kill(event)
             case ActionFinished():
@@ -163,13 +187,18 @@ class _Reading:
                 self._about_nodes(event)
 
     def _about_nodes(self, event: Event) -> None:
-        """A node counts as removed by us when we planned it: others remove nodes as well."""
+        """A node counts as removed by us when we planned it: others remove nodes as well.
+
+        A source tells of nodes briefly, in detail, or in both ways; a node that is gone twice counts once.
+        """
         match event:
             case NodeRemovalPlanned():
                 self._removable.add(event.node)
             case NodeChanged():
                 self._nodes[event.node] = (event.allocatable.cpu or 0.0, event.allocatable.memory or 0)
-            case NodeRemoved():
+            case NodeDetailsChanged(allocatable=size):
+                self._nodes[event.node] = (size.get("cpu", 0) / 1000.0, float(size.get("memory", 0)))
+            case NodeRemoved() | NodeDetailsRemoved():
                 self._nodes.pop(event.node, None)
                 self._data.removed += event.node in self._removable
                 self._removable.discard(event.node)
@@ -194,15 +223,20 @@ class _Reading:
                 chart.used[number] = (event.at, max(cpu, float(event.cores[i])), max(memory, float(event.memory[i])))
 
     def _pod(self, event: PodChanged) -> None:
-        requests = [seen.requests for seen in event.containers]
-        total = (sum(each.cpu or 0.0 for each in requests), float(sum(each.memory or 0 for each in requests)))
-        self._pods[event.pod.uid] = (event.workload.key, total)
+        self._pods[event.pod.uid] = (event.workload.key, _requested(event))
         self._created[event.pod.uid] = event.created
         for seen in event.containers:
-            chart = self._data.charts.get((event.workload.key, seen.name))
-            if chart is not None:
-                chart.requests.add(event.at, seen.requests.cpu, seen.requests.memory)
-                chart.limits.add(event.at, seen.limits.cpu, seen.limits.memory)
+            self._draw(event.workload.key, seen, event.at)
+
+    def _draw(self, workload: str, seen: ContainerSeen, at: datetime) -> None:
+        chart = self._data.charts.get((workload, seen.name))
+        if chart is not None:
+            chart.requests.add(at, seen.requests.cpu, seen.requests.memory)
+            chart.limits.add(at, seen.limits.cpu, seen.limits.memory)
+
+    def _forget(self, event: PodDeleted) -> None:
+        self._pods.pop(event.pod.uid, None)
+        self._created.pop(event.pod.uid, None)
 
     def _recommended(self, event: RequestsRecommended) -> None:
         for each in event.containers:
@@ -244,6 +278,11 @@ class _Reading:
         sizes = list(self._nodes.values())
         if sizes:
             data.node_size = (sum(cpu for cpu, _ in sizes) / len(sizes), sum(memory for _, memory in sizes) / len(sizes))
+
+
+def _requested(pod: PodChanged) -> Amount:
+    requests = [seen.requests for seen in pod.containers]
+    return sum(each.cpu or 0.0 for each in requests), float(sum(each.memory or 0 for each in requests))
 
 
 def amount_text(amount: Amount) -> str:

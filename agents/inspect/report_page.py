@@ -160,7 +160,7 @@ def _guards(data: ReportData) -> Iterator[str]:
         return
     yield "<h2>Why pods were left alone</h2>"
     rows = [[guard, f"{count:,}"] for guard, count in data.refused.most_common(10)]
-    yield from _table(["guard", "pods it held back, summed over its refusals"], rows)
+    yield from _table(["guard", "pods held back"], rows)
 
 
 def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str]:

@@ -96,10 +96,29 @@ def test_a_chart_has_usage_requests_limits_and_recommendations_of_its_container(
         assert len(used["x"]) == len(used["y"]) > 30
 
 
-def test_freed_requests_removable_nodes_and_removed_nodes_stand_apart_with_their_price(page: str) -> None:
+def test_freed_requests_removable_nodes_and_removed_nodes_stand_apart_with_their_price(
+    page: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "GiB" in tile(page, r"requests freed in this time \([-0-9.,]+ USD a month at list prices\)")
     assert tile(page, "nodes removable, as planned and still there") == "0"
-    assert tile(page, "nodes removed by a plan of ours") == "0"
+    gone = counted(log, capsys, "scheduling-changes", "NodeDetailsRemoved")
+    assert tile(page, "nodes removed by a plan of ours") == str(len(gone)) == "4"
+
+
+def test_a_stretch_begins_with_the_pods_nodes_and_requests_that_there_were(log: Path) -> None:
+    whole, late = log.with_name("report.html"), log.with_name("late.html")
+    assert (
+        cli.run(["report", str(whole), "--log", str(log)])
+        == cli.run(["report", str(late), "--log", str(log), "--from", "5m"])
+        == 0
+    )
+    one, two = whole.read_text(), late.read_text()
+    for says in ("containers with a recommendation, in [0-9]+ pods on [1-9][0-9]* nodes", "requested by running pods at the end"):
+        assert tile(two, says) == tile(one, says)
+    pods = [re.search("in [0-9]+ pods on [1-9][0-9]* nodes", text) for text in (one, two)]
+    assert pods[0] is not None is not pods[1]
+    assert pods[0][0] == pods[1][0]
+    assert all({"used", "requested"} <= {line["name"] for line in chart["lines"]} for chart in charts(two))
 
 
 def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
