@@ -59,6 +59,8 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
     from agents.inspect import scan_command as command
 
     asked, stored = where or ScannedCluster(), stored or PrometheusOptions()
+    if asked.file is not None and stored.url is not None:
+        raise BadInput("give either --from-file or --prometheus-url, and not both")
     shown = command.ScanFlags(namespace, selector, output, fileoutput, limit, sort, fail_on, quiet)
     source = command.ScanSource(asked.file, stored.url is not None, asked.samples)
     return command.run(_clusters(asked, stored, given(common)), source, shown)

@@ -190,6 +190,7 @@ def test_a_gate_exits_with_3_and_the_table_may_go_to_a_file(
     [
         (("--from-file", "none.csv"), "there is no trace"),
         (("-p", "http://127.0.0.1:1"), "127.0.0.1:1"),
+        (("--from-file", "none.csv", "-p", "http://127.0.0.1:1"), "give either --from-file or --prometheus-url"),
         (("--from-file", "none.csv", "-s", "a=b=c"), "is none of app=cart"),
         (("--history", "8"), "--history '8' is no length of time"),
     ],
