@@ -23,6 +23,9 @@ from agents.logic.forecast.seasonal_profiles import ForecastWindow, ProfileStack
 
 Flags = NDArray[np.bool_]
 
+_MATERIAL = 0.1
+"""A difference of so much of the greatest one counts, where origins are counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnsembleSettings:
@@ -82,6 +85,17 @@ class _Trials:
         load = float(np.abs(self.actual[self.seen]).sum())
         off = np.abs(forecasts - self.actual)
         return np.asarray(np.einsum("col,ol->c", off, self.seen) / (load or float(self.seen.sum())))
+
+    def is_mostly_closer(self, one: Floats, other: Floats) -> bool:
+        """Whether one forecast was closer than another at more origins than it was further off, where that makes a difference.
+
+        One that wins by one great hour and is wrong by hundreds at others repeats no period. A tenth of the greatest difference
+        counts, so quiet hours do not speak against a job that comes each night.
+        """
+        off, others = (np.einsum("ol,ol->o", np.abs(each - self.actual), self.seen) for each in (one, other))
+        gain = others - off
+        gain[np.abs(gain) < _MATERIAL * np.abs(gain).max(initial=0.0)] = 0.0
+        return bool((gain > 0.0).sum() > (gain < 0.0).sum())
 
 
 def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleForecast | NoForecast:
@@ -174,7 +188,7 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     periods = np.array(trials.candidates.periods)
     choice = _best(trials, errors, np.flatnonzero(periods == 0), settings.members)
     periodic = _best(trials, errors, np.arange(len(errors)), settings.members)
-    if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error:
+    if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error and trials.is_mostly_closer(periodic.past, choice.past):
         choice = periodic
     accuracy = ForecastAccuracy(choice.error, float(errors[-1]), len(trials.actual))
     if not accuracy.error <= (1.0 - settings.gain) * accuracy.last_value:

@@ -104,6 +104,21 @@ def test_a_day_counts_as_a_period_only_if_it_is_worth_more_than_the_margin(heigh
     assert fitted(at, values, horizon=12 * 3600).period == period
 
 
+def _jobs(at: Any, days: Any) -> Any:
+    """A quiet load with noise, and a job of 900 from ten to sixteen o'clock of some days."""
+    values = 5 + 0.3 * np.random.default_rng(1).standard_normal(len(at))
+    hour, day = (at - MONDAY) % DAY // 3600, (at - MONDAY) // DAY
+    return values + 900.0 * (np.isin(day, days) & (hour >= 10) & (hour < 16))
+
+
+def test_a_job_that_came_twice_is_no_period_and_one_of_every_day_is() -> None:
+    """What wins by one great hour and is wrong at another repeats nothing; quiet hours do not speak against a nightly job."""
+    at = times(7 + 9 / 24)
+    found = ensemble.fit(at, _jobs(at, (5, 6)), EnsembleSettings())
+    assert getattr(found, "period", None) is None
+    assert fitted(at, _jobs(at, range(8))).period == DAY
+
+
 @pytest.mark.parametrize(
     ("values", "cause"),
     [
