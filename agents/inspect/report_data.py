@@ -7,7 +7,7 @@ stretches of time, so that a peak is never lost and a page stays small.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from agents.engine.turn import Event
 from agents.inspect import recommendation_table
@@ -39,6 +39,8 @@ _TOPICS = (
 )
 _STANDING = ("cluster-changes", "scheduling-changes", "pod-changes")
 """What is told once and holds until it is told otherwise, so that a stretch begins with what came before it."""
+_REACH = timedelta(hours=8)
+"""How far before a stretch that is looked for: twice the time after which each is stated again, and more."""
 
 Amount = tuple[float, float]
 """Cores and bytes."""
@@ -104,7 +106,7 @@ def collect(context: LogContext, since: datetime, until: datetime, *, top: int, 
         key = f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}"
         data.charts[key, row.container] = ContainerChart(key, row.container)
     reading = _Reading(data, {workload for workload, _ in data.charts})
-    for event in _events(context, _STANDING, None, since):
+    for event in _events(context, _STANDING, since - _REACH, since):
         reading.stood(event)
     reading.begin()
     for event in _events(context, _TOPICS, since, until):
@@ -113,7 +115,7 @@ def collect(context: LogContext, since: datetime, until: datetime, *, top: int, 
     return data
 
 
-def _events(context: LogContext, topics: Sequence[str], since: datetime | None, until: datetime) -> Iterator[Event]:
+def _events(context: LogContext, topics: Sequence[str], since: datetime, until: datetime) -> Iterator[Event]:
     wires = [wire for name in topics if has_topic(context.log, wire := context.topics.wire(name))]
     broadcast = context.topics.wire("cluster-changes")
     seen: set[bytes] = set()
