@@ -94,6 +94,9 @@ def send(site: Site, broker: str, chance: random.Random, records: list[NewRecord
     return found
 
 
+DECIDED = ("recommendations-by-cluster", "replica-plans-by-cluster")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_record_of_a_fuzz_is_folded_or_set_aside(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
@@ -111,9 +114,9 @@ def test_every_record_of_a_fuzz_is_folded_or_set_aside(broker: str, topics_made:
             site.tick()
 
         def wanted() -> Counter[str]:
-            """Recommendations are an input too, as far as ticks follow them."""
-            recommended = sum(recorded(site, "recommendations-by-cluster", partition) for partition in range(PARTITIONS))
-            counts = Counter(put | Counter({"recommendations-by-cluster": recommended}))
+            """Decisions that stages read are an input too, as far as ticks follow them."""
+            decided = {name: sum(recorded(site, name, each) for each in range(PARTITIONS)) for name in DECIDED}
+            counts = Counter(put | Counter(decided))
             return Counter({stage: sum(counts[name] for name in names) for stage, names in reads.items()})
 
         def accounted() -> Counter[str]:
