@@ -46,7 +46,8 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
 ) -> None:
     """Print requests now and recommended for each container, with bounds, what that saves, the risk, and why.
 
-    The row that saves most comes first; a core counts as much as 8 GiB. `saved` is over all pods, negative where more is needed.
+    The row that saves most comes first; a core counts as much as 8 GiB. Requests now are those of a workload's newest pod, and
+    `saved` is over all pods as if each requested them, negative where more is needed.
     Reads the log only, and changes nothing. Replicas are Crane's: so many that a pod uses half of its requests at the 95th
     percentile of all pods' usage, forecasts among it. For workloads containers get the 99th percentile of what they used in a
     week, 15 % more, and what an OOM kill asks for; by the rules of an EVPA of a day of CPU and two of memory. A node may go that
