@@ -68,6 +68,7 @@ _REACHING: Mapping[str, str] = {
     **dict.fromkeys(("show_runtime", "get_include", "ctypes", "attrgetter", "methodcaller"), _INNARDS),
     **dict.fromkeys(("get_type_hints", "ForwardRef", "f_back", "f_globals", "f_locals", "f_builtins"), _INNARDS),
     **dict.fromkeys(("seterrcall", "set_printoptions", "frompyfunc"), _INNARDS),
+    **dict.fromkeys(("format", "format_map"), "attributes that a text names; an f-string shows which"),
     **dict.fromkeys(("flags", "setflags"), "arrays that others read, to write into them"),
 }
 """Attributes that nothing may be asked for in a policy."""

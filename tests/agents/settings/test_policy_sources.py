@@ -76,6 +76,8 @@ def faults(text: str) -> Sequence[str]:
         ("import itertools; C = itertools.count()", "what this call makes can keep something from one call to the next"),
         ("C = ((), [])", "a list, dict, set or generator outside of functions can keep something"),
         ("def k(kept: list[int] = []) -> None: pass", "a list, dict, set or generator as a default can keep something"),
+        ("x = '{0.__class__}'.format(np)", "'.format' reaches attributes that a text names; an f-string shows which"),
+        ("x = '{n.__class__}'.format_map({'n': np})", "'.format_map' reaches attributes that a text names"),
         ("import pandas", "'import pandas' is none of those that a policy may use: __future__, agents.logic"),
     ],
 )
