@@ -22,7 +22,7 @@ def timeline(  # noqa: PLR0913  # the flags of a command
             consume_multiple=False,
         ),
     ] = (),
-    workload: Annotated[str, Parameter(help="Only this workload: its name, or NAMESPACE/KIND/NAME.")] = "",
+    workload: Annotated[str, Parameter(help="Only this workload: its name, NAMESPACE/NAME, or NAMESPACE/KIND/NAME.")] = "",
     begin: Begin = None,
     end: End = None,
     everything: Annotated[bool, Parameter(name="--all", help="Recommendations too.")] = False,
@@ -39,7 +39,7 @@ def timeline(  # noqa: PLR0913  # the flags of a command
 
 
 def history(  # noqa: PLR0913  # the flags of a command
-    workload: Annotated[str, Parameter(help="A workload: its name, or NAMESPACE/KIND/NAME.")],
+    workload: Annotated[str, Parameter(help="A workload: its name, NAMESPACE/NAME, or NAMESPACE/KIND/NAME.")],
     /,
     *,
     begin: Begin = None,

@@ -4,7 +4,7 @@ Where there is no checkpoint, or one of another form, the log is taken from its 
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import MsgspecError
 
@@ -15,9 +15,11 @@ from agents.inspect import clock_silence
 from agents.log_runner import Runner, TaskStart
 from agents.newest_checkpoint import newest_checkpoint
 from agents.pipeline import stages
+from agents.processes.output import note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
 from agents.settings.tree import Settings
+from streams import log_start
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -28,9 +30,18 @@ def newest_state(context: LogContext, stage: Stage, partition: int, worker: str)
     return newest_turn(context, stage, partition, worker)[0]
 
 
-def newest_turn(context: LogContext, stage: Stage, partition: int, worker: str) -> tuple[State, int]:
-    """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable."""
+def newest_turn(
+    context: LogContext, stage: Stage, partition: int, worker: str, *, say: Callable[[str], None] | None = None
+) -> tuple[State, int]:
+    """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable.
+
+    `say` takes a sentence on what the state lacks because the log no longer has it.
+    """
     start = _start(context, stage, partition, worker)
+    if start is None and say is not None:
+        lost = log_start.sentence(log_start.late_starts(context.log, context.topics, stage.reads, partition=partition))
+        if lost:
+            say(f"no checkpoint serves, so this is reckoned from what is kept; {lost}")
     starts: Mapping[tuple[str, int], TaskStart] = {} if start is None else {(stage.name, partition): start}
     runner = Runner((stage,), context, starts, only=(partition,))
     while runner.read():
@@ -40,7 +51,9 @@ def newest_turn(context: LogContext, stage: Stage, partition: int, worker: str) 
 
 
 def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tuple[State, int]:
-    """That of the stage of this name in the cluster's partition, and its turn. With `warn` it says if no clock ticks.
+    """That of the stage of this name in the cluster's partition, and its turn.
+
+    With `warn` it says if no clock ticks, and what the log has lost.
 
     Raises BadInput for a cluster that no source has named, LogUnavailable.
     """
@@ -51,7 +64,7 @@ def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tu
         source_reports.require_cluster(context, cluster)
         if warn:
             clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
-        return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name)
+        return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name, say=note if warn else None)
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:

@@ -69,9 +69,14 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
         return cluster == context.cluster and namespace_patterns.takes(patterns, namespace)
 
     reader = RequestsReader(context.codec)
-    decisions = list(_recommendations(context, reader, now - 2 * timedelta(seconds=heartbeat), wanted))
+    decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))
     pods = _newest_pods(context, reader, now, {decision.workload.key for decision in decisions})
     return rows_of(decisions, pods, now)
+
+
+def reach(heartbeat: Seconds) -> Mapping[str, timedelta]:
+    """How far before the newest tick `read` looks into each topic."""
+    return {"recommendations": 2 * timedelta(seconds=heartbeat), "pod-changes": _POD_REACH}
 
 
 def rows_of(

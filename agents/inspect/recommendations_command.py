@@ -10,6 +10,7 @@ from agents.settings import log_factory
 from agents.settings.tree import Settings
 from agents.why import describe
 from schemas.names import Amounts
+from streams import log_start
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -44,10 +45,25 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
         rows = _rows(context, settings, tick, namespaces)
         if namespaces and not rows:
             _require_namespace(_rows(context, settings, tick), namespaces)
+        lost = _lost(context, settings, tick)
     clock_silence.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
         data(line)
+    if lost and not rows:
+        note(f"no recommendation for cluster '{settings.cluster.name}' of that time is kept; {lost}")
+        return
     note(summary(rows, settings.cluster.name))
+    if lost:
+        note(f"rows or amounts may be missing; {lost}")
+
+
+def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> str:
+    """What the table rests on and the log no longer has, as a sentence; empty where all of it is there."""
+    if tick is None:
+        return ""
+    reach = recommendation_table.reach(settings.vertical.heartbeat)
+    starts = (log_start.late_starts(context.log, context.topics, (name,), before=tick.at - span) for name, span in reach.items())
+    return log_start.sentence([start for found in starts for start in found])
 
 
 def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[str]) -> None:

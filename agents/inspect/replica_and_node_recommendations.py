@@ -25,7 +25,7 @@ from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
-from streams import reverse_log_reader
+from streams import log_start, reverse_log_reader
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -94,8 +94,13 @@ def print_rows(
             note("the log has no time yet: no clock has ticked")
             return
         found = rows(context, read_fleet(context, tick.at), tick.at)
+        lost = log_start.sentence(
+            log_start.late_starts(log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
+        )
     if not found:
         note(f"nothing is recommended for cluster '{settings.cluster.name}' at {tick.at:%Y-%m-%d %H:%M:%S} UTC")
+    if lost:
+        note(f"rows may be missing; {lost}")
     for line in output_table.lines(form, found, found, columns):
         data(line)
 

@@ -15,6 +15,7 @@ from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
 from schemas.units import Seconds
+from streams import log_start
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -47,6 +48,9 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     script, prices = _script(), price_list.read(flags.prices)
     with stoppable(), _stretch(settings, flags) as stretch:
         data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
+        context, since, _ = stretch
+        before = since if flags.begin else None
+        lost = log_start.sentence(log_start.late_starts(context.log, context.topics, report_data.TOPICS, before=before))
     part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
     try:
         part.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
@@ -58,6 +62,8 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
                 part.unlink()
         raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
     note(f"{len(data.rows)} containers, {len(data.charts)} charts; open {to} in a browser, no network is needed")
+    if lost:
+        note(lost)
 
 
 def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:

@@ -26,7 +26,7 @@ from streams.log_range import has_topic, read_range
 
 POINTS = 400
 _MANY_CORES = 10.0
-_TOPICS = (
+TOPICS = (
     "cluster-changes",
     "scheduling-changes",
     "pod-changes",
@@ -109,7 +109,7 @@ def collect(context: LogContext, since: datetime, until: datetime, *, top: int, 
     for event in _events(context, _STANDING, since - _REACH, since):
         reading.stood(event)
     reading.begin()
-    for event in _events(context, _TOPICS, since, until):
+    for event in _events(context, TOPICS, since, until):
         reading.take(event)
     reading.settle()
     return data

@@ -14,6 +14,7 @@ from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.tree import Settings
 from agents.why import describe
+from streams import log_start
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
@@ -38,11 +39,15 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
     topics = (*timeline_rows.TOPICS, *((timeline_rows.RECOMMENDATIONS,) if flags.all else ()))
     with _stretch(settings, flags) as (context, since, until):
         entries = sorted(timeline_rows.read(context, topics, since, until, wanted), key=_moment)[: flags.limit]
+        lost = log_start.sentence(log_start.late_starts(context.log, context.topics, topics, before=since))
     shown = [{"time": f"{e.at:%Y-%m-%d %H:%M:%S}", **{n: getattr(e, n) for n in _COLUMNS}} for e in entries]
     exact = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
     _print(flags.form, "Timeline", shown, exact)
     if not entries:
-        note("nothing happened there that a policy, a kill, a decision or an outcome tells of")
+        kept = " and that is kept" if lost else ""
+        note(f"nothing happened there that a policy, a kill, a decision or an outcome tells of{kept}")
+    if lost:
+        note(lost)
 
 
 def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
@@ -50,11 +55,26 @@ def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
     with _stretch(settings, flags) as (context, since, until):
         found = timeline_rows.workload_named(context, asked)
         if not found:
-            raise BadInput(f"nothing was ever recommended for a workload '{asked}': give NAMESPACE/KIND/NAME, or its name")
+            raise BadInput(_never_recommended(context, asked))
         if len(found) > 1:
             raise BadInput(f"'{asked}' may be any of {', '.join(sorted(found)[:5])}: say which")
         changes = sorted(timeline_rows.changes(context, found[0], since, until), key=_moment)[: flags.limit]
+        place = context.topics.partition_of(found[0])
+        lost = log_start.sentence(
+            log_start.late_starts(context.log, context.topics, timeline_rows.OF_VALUES, before=since, partition=place)
+        )
     _print(flags.form, f"History of {found[0]}", [_shown(each) for each in changes], [_exact(each) for each in changes])
+    if lost:
+        note(lost)
+
+
+def _never_recommended(context: LogContext, asked: str) -> str:
+    """Why there is no history: nothing of a workload that is called so is in the log, or nothing any more."""
+    lost = log_start.sentence(log_start.late_starts(context.log, context.topics, (timeline_rows.RECOMMENDATIONS,)))
+    give = "give NAMESPACE/KIND/NAME, NAMESPACE/NAME, or its name"
+    if lost:
+        return f"no recommendation for a workload '{asked}' is kept; {lost}. If it has another name, {give}"
+    return f"nothing was ever recommended for a workload '{asked}': {give}"
 
 
 def _moment(of: TimelineEntry | ValueChange) -> datetime:

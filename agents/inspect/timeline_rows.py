@@ -23,6 +23,8 @@ from streams.topics import KeySpace
 
 TOPICS = ("policies", "control", "oom-events", "cluster-changes", "pod-updates", "node-updates", "replica-plans", "outcomes")
 RECOMMENDATIONS = "recommendations"
+OF_VALUES = (RECOMMENDATIONS, "pod-changes")
+"""The topics that `changes` reads."""
 _LEFT_OUT = (SourceReported, StageRulesChanged)
 
 
@@ -39,7 +41,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimelineFilter:
-    """Which entries: of namespaces that match one of these patterns, or none given; of a workload's key that ends so."""
+    """Which entries: of namespaces that match one of these patterns, or none given; of a workload that is called so."""
 
     namespaces: tuple[str, ...] = ()
     workload: str = ""
@@ -47,12 +49,19 @@ class TimelineFilter:
     def holds(self, key: str, workload: str | None) -> bool:
         """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
         if self.workload:
-            return workload is not None and (workload == self.workload or workload.endswith(f"/{self.workload}"))
+            return workload is not None and is_called(workload, self.workload)
         if not self.namespaces:
             return True
         if workload is None:
             return "/" not in key
         return namespace_patterns.takes(self.namespaces, workload.split("/")[1])
+
+
+def is_called(key: str, asked: str) -> bool:
+    """Whether people call a workload so: by its key, the end of that, or NAMESPACE/NAME."""
+    _, _, within = key.partition("/")
+    namespace, _, kind_and_name = within.partition("/")
+    return key == asked or key.endswith(f"/{asked}") or asked == f"{namespace}/{kind_and_name.partition('/')[2]}"
 
 
 def read(
@@ -99,7 +108,7 @@ class ValueChange:
 
 def changes(context: LogContext, workload: str, since: datetime | None, until: datetime | None) -> Iterator[ValueChange]:
     """Each change of what the containers of a workload (by key) request and are recommended."""
-    wires = [context.topics.wire(name) for name in (RECOMMENDATIONS, "pod-changes")]
+    wires = [context.topics.wire(name) for name in OF_VALUES]
     last: dict[tuple[str, str], tuple[float | None, ...]] = {}
     for record in read_range(context.log, wires, since=since, until=until, merged=True):
         if record.key != workload.encode():
@@ -123,7 +132,7 @@ def _values(event: Event | None, place: str) -> Iterator[ValueChange]:
 
 
 def workload_named(context: LogContext, asked: str) -> list[str]:
-    """The keys of workloads that have a recommendation and whose key is `asked` or ends in it."""
+    """The keys of workloads that have a recommendation and are called so."""
     records = read_range(context.log, [context.topics.wire(RECOMMENDATIONS)])
     keys = dict.fromkeys((record.key or b"").decode(errors="replace") for record in records)
-    return [key for key in keys if key == asked or key.endswith(f"/{asked}")]
+    return [key for key in keys if is_called(key, asked)]

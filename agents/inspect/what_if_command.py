@@ -24,6 +24,7 @@ from schemas.outcomes import Action
 from schemas.policies.rules import RuleValue
 from schemas.times import rfc3339
 from schemas.units import Fraction
+from streams import log_start
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
@@ -82,6 +83,8 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         before = {name: dict(each.settings) for name, each in rules_in_log.in_log(context).items()}
+        topics = {name for stage in stages(settings) for name in stage.reads}
+        lost = log_start.sentence(log_start.late_starts(log, context.topics, sorted(topics)))
         [found] = deque(what_if(context, stages(settings), rules, since, until), maxlen=1) or [WhatIf()]
     if not found.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
@@ -90,6 +93,8 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
     for line in text if flags.as_json else _lines(found, changes):
         data(line)
     note("facts are as recorded; after the first difference the other side is an estimate")
+    if lost:
+        note(f"both sides begin with what is kept; {lost}")
     return 0
 
 

@@ -9,7 +9,7 @@ names, looks at headers or raw bytes first, and decodes only what it is about.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -28,7 +28,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms, to_ms
-from streams import log_range, reverse_log_reader
+from streams import log_range, log_start, reverse_log_reader
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput, BadRecord
@@ -129,9 +129,11 @@ class _Search:
         if found is None and scaling:
             return Explanation(asked, scaling[0], (), scaling=scaling[1:])
         if found is None:
-            known = known_facts.sentence(asked, self._mentioning, self.codec.decode_or_none)
-            nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'{self._deleted()}"
-            raise BadInput(known or nothing)
+            lost = self._lost(("recommendations",))
+            known = known_facts.sentence(asked, self._mentioning, self.codec.decode_or_none, lost=lost)
+            nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'"
+            lost = self._lost(_decision_topics())
+            raise BadInput(known or (f"{nothing}; {lost}" if lost else nothing))
         return replace(self._answer(asked, found), scaling=scaling)
 
     def _by_scaled(self, asked: str) -> list[Record]:
@@ -348,12 +350,9 @@ class _Search:
                     break
                 yield record
 
-    def _deleted(self) -> str:
+    def _lost(self, names: Iterable[str]) -> str:
         """Retention may be why nothing was found."""
-        wires = map(self.topics.wire, _decision_topics())
-        parts = [(wire, p) for wire in wires for p in range(self._partitions(wire))]
-        gone = [f"partition {p} of '{wire}' from {begin} on" for wire, p in parts if (begin := self.log.begin(wire, p)) > 0]
-        return f"; kept are only {', '.join(gone)}" if gone else ""
+        return log_start.sentence(log_start.late_starts(self.log, self.topics, names))
 
 
 def _name_in_json(asked: str) -> str:

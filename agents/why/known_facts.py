@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.why.node_decisions import Decode, Mentioning
@@ -17,9 +18,13 @@ def names_of(workload: Workload) -> tuple[str, ...]:
     return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
 
 
-def sentence(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
-    """What is known of a pod, a VPA or a workload of this name (as `why` takes it); None where no fact names one."""
-    return next((found for about in (_pod, _vpa, _workload) if (found := about(asked, mentioning, decode)) is not None), None)
+def sentence(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str = "") -> str | None:
+    """What is known of a pod, a VPA or a workload of this name (as `why` takes it); None where no fact names one.
+
+    `lost` says which recommendations the log no longer has; empty where it has them all.
+    """
+    about = (_pod, _vpa, partial(_workload, lost=lost))
+    return next((found for each in about if (found := each(asked, mentioning, decode)) is not None), None)
 
 
 def _pod(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
@@ -64,7 +69,7 @@ def _vpa(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
     return f"nothing was decided about VPA '{name}' yet: `ullage status` says whether a worker is at work"
 
 
-def _workload(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
+def _workload(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str) -> str | None:
     found: Counter[str] = Counter()
     pods: dict[str, PodChanged] = {}
     for event in _pods(asked, mentioning, decode):
@@ -79,6 +84,8 @@ def _workload(asked: str, mentioning: Mentioning, decode: Decode) -> str | None:
         return None
     [(key, count), *_] = found.most_common()
     pods_of = f"{count} {'pod' if count == 1 else 'pods'}"
+    if lost:
+        return f"no recommendation for '{key}' is kept, which has {pods_of}; {lost}"
     return (
         f"nothing is recommended for '{key}' yet, which has {pods_of}: the first figures come a minute or two after its first "
         f"usage, and `ullage status` says what is waited for; `ullage why-not workload {key.partition('/')[2]}` says what holds "

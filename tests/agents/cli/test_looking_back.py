@@ -2,11 +2,15 @@
 
 import itertools
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from agents import cli
+from streams import log_range
+from streams.log.file_log import FileLog
+from streams.topics import Topics
 from tests.support import kept_day
 
 TOPICS = ("recommendations", "pod-updates", "outcomes")
@@ -61,6 +65,7 @@ def test_a_timeline_may_be_of_a_namespace_a_workload_and_a_stretch(log: Path, ca
     payments = json.loads(said(capsys, *here, "-n", "pay*"))
     assert {each["about"].split("/")[1] for each in payments if each["about"].count("/") == 3} == {"payments"}
     ledger = json.loads(said(capsys, *here, "--workload", "ledger", "--all"))
+    assert json.loads(said(capsys, *here, "--workload", "payments/ledger", "--all")) == ledger
     assert {each["about"] for each in ledger} == {"demo/payments/Deployment/ledger"}
     assert {"container OOM-killed", "requests recommended"} <= {each["what"] for each in ledger}
     late = json.loads(said(capsys, *here, "--from", "00:40", "--to", "00:45", "--limit", "3"))
@@ -70,6 +75,7 @@ def test_a_timeline_may_be_of_a_namespace_a_workload_and_a_stretch(log: Path, ca
 
 def test_a_history_has_each_change_of_a_value_and_no_repeat(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(said(capsys, "history", "ledger", "--log", str(log), "-o", "json"))
+    assert json.loads(said(capsys, "history", "payments/ledger", "--log", str(log), "-o", "json")) == rows
     names = ("cpu", "memory", "cpu_lower", "cpu_upper", "memory_lower", "memory_upper")
     recommended = [tuple(row[name] for name in names) for row in rows if row["what"] == "recommended"]
     assert len(recommended) > 5
@@ -108,3 +114,62 @@ def test_a_stretch_that_ends_before_it_begins_is_refused(
     assert not said(capsys, *words, "--log", str(log), "--from", "00:30", "--to", "00:20", code=2)
     assert cli.run([*words, "--log", str(log), "--from", "00:30", "--to", "00:20"]) == 2
     assert capsys.readouterr().err == "ullage: --to 00:20 is not after --from 00:30\n"
+
+
+@pytest.fixture(scope="module")
+def cut(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same log after retention took what was decided, and what was measured, before 00:30."""
+    path = tmp_path_factory.mktemp("cut") / "log.jsonl"
+    path.write_bytes(log.read_bytes())
+    path.with_name("ullage.yaml").write_bytes(log.with_name("ullage.yaml").read_bytes())
+    at = datetime(2026, 1, 5, 0, 30, tzinfo=UTC)
+    with FileLog(path) as kept:
+        for name in ("recommendations", "recommendations-by-cluster", "pod-updates", "pod-metrics"):
+            topic = Topics("ullage").wire(name)
+            for partition in range(kept.partitions(topic)):
+                kept.truncate(topic, partition, log_range.offset_at(kept, topic, partition, at))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (("timeline",), "pod-updates before 2026-01-05 00:3"),
+        (("timeline", "--from", "00:10", "--to", "00:20"), "pod-updates before 2026-01-05 00:3"),
+        (("history", "shop/search"), "recommendations before 2026-01-05 00:3"),
+        (("recommendations", "--at", "00:20"), "no recommendation for cluster 'demo' of that time is kept; gone from this log: "),
+        (("recommendations", "--at", "00:40"), "rows or amounts may be missing; gone from this log: recommendations before"),
+        (("plan", "--at", "00:40"), "reckoned from what is kept; gone from this log: "),
+        (("replay", "--set", "guard.budget=5%", "--from", "00:35"), "both sides begin with what is kept; gone from this log: "),
+    ],
+    ids=lambda w: " ".join(w) if isinstance(w, tuple) else "",
+)
+def test_what_retention_took_is_told_and_never_what_it_left(
+    words: tuple[str, ...], lost: str, cut: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ("--config", str(cut.with_name("ullage.yaml")))
+    capsys.readouterr()
+    assert cli.run([*words, *config, "--log", str(cut)]) == 0
+    assert lost in capsys.readouterr().err
+    assert cli.run([*words, *config, "--log", str(log)]) == 0
+    assert "gone from this log" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("why", "shop/Deployment/search", "--at", "00:20"), ("history", "nobody")], ids=lambda w: w[0])
+def test_a_workload_whose_recommendations_are_gone_is_not_said_to_have_none_yet(
+    words: tuple[str, ...], cut: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ("--config", str(cut.with_name("ullage.yaml")), "--log", str(cut))
+    capsys.readouterr()
+    assert cli.run([*words, *config]) == 2
+    said = capsys.readouterr().err
+    assert "no recommendation for " in said
+    assert "is kept" in said
+    assert "gone from this log: " in said
+    assert "yet" not in said
+
+
+def test_a_stretch_that_is_kept_whole_is_told_without_a_warning(cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert cli.run(["timeline", "--from", "00:40", "--log", str(cut)]) == 0
+    assert "gone" not in capsys.readouterr().err
