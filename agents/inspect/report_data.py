@@ -37,7 +37,7 @@ TOPICS = (
     "recommendations",
     "pod-metrics",
 )
-_STANDING = ("cluster-changes", "scheduling-changes", "pod-changes")
+_STANDING = ("cluster-changes", "scheduling-changes", "pod-changes", "node-updates", "recommendations", "outcomes")
 """What is told once and holds until it is told otherwise, so that a stretch begins with what came before it."""
 _REACH = timedelta(hours=8)
 """How far before a stretch that is looked for: twice the time after which each is stated again, and more."""
@@ -105,23 +105,27 @@ def collect(context: LogContext, since: datetime, until: datetime, *, top: int, 
     for row in rows[:top]:
         key = f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}"
         data.charts[key, row.container] = ContainerChart(key, row.container)
-    reading = _Reading(data, {workload for workload, _ in data.charts})
-    for event in _events(context, _STANDING, since - _REACH, since):
+    shown = {workload for workload, _ in data.charts}
+    reading = _Reading(data, shown)
+    for event in _events(context, _STANDING, shown, since - _REACH, since):
         reading.stood(event)
     reading.begin()
-    for event in _events(context, TOPICS, since, until):
+    for event in _events(context, TOPICS, shown, since, until):
         reading.take(event)
     reading.settle()
     return data
 
 
-def _events(context: LogContext, topics: Sequence[str], since: datetime, until: datetime) -> Iterator[Event]:
+def _events(context: LogContext, topics: Sequence[str], shown: set[str], since: datetime, until: datetime) -> Iterator[Event]:
+    """The events of these topics in order of time, each once; recommendations of the workloads that are shown alone."""
     wires = [wire for name in topics if has_topic(context.log, wire := context.topics.wire(name))]
-    broadcast = context.topics.wire("cluster-changes")
+    broadcast, recommendations = context.topics.wire("cluster-changes"), context.topics.wire("recommendations")
+    keys = {workload.encode() for workload in shown}
     seen: set[bytes] = set()
     for record in read_range(context.log, wires, since=since, until=until, merged=True):
         ident = next((value for name, value in record.headers if name == "ce_id"), b"")
-        if (record.topic == broadcast and record.partition) or ident in seen:
+        unwanted = record.partition if record.topic == broadcast else record.topic == recommendations and record.key not in keys
+        if unwanted or ident in seen:
             continue
         event = context.codec.decode_or_none(record)
         if event is not None:
@@ -139,6 +143,8 @@ class _Reading:
         """Of each pod by uid, workload and requests."""
         self._containers: dict[tuple[str, str], ContainerSeen] = {}
         """What each container was last seen with before the stretch, by workload and name."""
+        self._targets: dict[str, RequestsRecommended] = {}
+        """What was recommended last before the stretch, by workload."""
         self._begun: Amount | None = None
         self._nodes: dict[str, Amount] = {}
         self._removable: set[str] = set()
@@ -159,13 +165,20 @@ class _Reading:
                 self._containers.update(((event.workload.key, seen.name), seen) for seen in event.containers)
             case PodDeleted():
                 self._forget(event)
+            case RequestsRecommended():
+                self._targets[event.workload.key] = event
+            case ActionFinished():
+                self._changed(event)
             case _:
                 self._about_nodes(event)
 
     def begin(self) -> None:
         """Everything from before the stretch went by."""
+        self._data.removed = 0
         for name, seen in self._containers.items():
             self._draw(name[0], seen, self._data.since)
+        for target in self._targets.values():
+            self._recommended(target, self._data.since)
 
     def take(self, event: Event) -> None:
         """The next event, in order of time."""
@@ -184,7 +197,7 @@ class _Reading:
             case UpdateRefused():
                 self._data.refused[event.guard] += event.pods
             case RequestsRecommended():
-                self._recommended(event)
+                self._recommended(event, event.at)
             case _:
                 self._about_nodes(event)
 
@@ -240,11 +253,11 @@ class _Reading:
         self._pods.pop(event.pod.uid, None)
         self._created.pop(event.pod.uid, None)
 
-    def _recommended(self, event: RequestsRecommended) -> None:
+    def _recommended(self, event: RequestsRecommended, at: datetime) -> None:
         for each in event.containers:
             chart = self._data.charts.get((event.workload.key, each.container))
             if chart is not None:
-                chart.target.add(event.at, each.target.cpu, each.target.memory)
+                chart.target.add(at, each.target.cpu, each.target.memory)
 
     def _kill(self, event: ContainerOOMKilled) -> None:
         self._data.kills += 1
@@ -253,12 +266,18 @@ class _Reading:
 
     def _finished(self, event: ActionFinished) -> None:
         self._data.done[f"{event.action.value} {event.result.value}"] += 1
-        if event.result is Result.DONE and event.action in {Action.RESIZE, Action.EVICT}:
-            if event.action is Action.RESIZE:
-                self._resized.add(event.subject.uid)
-            else:
-                self._evicted.setdefault(event.subject.workload, event.at.replace(microsecond=0))  # pods begin at whole seconds
+        if self._changed(event):
             self._mark(event.subject.workload, "", event.at, event.action.value, f"{event.subject.name}: {event.reason}")
+
+    def _changed(self, event: ActionFinished) -> bool:
+        """Whether we changed a pod, which is remembered."""
+        if event.result is not Result.DONE or event.action not in {Action.RESIZE, Action.EVICT}:
+            return False
+        if event.action is Action.RESIZE:
+            self._resized.add(event.subject.uid)
+        else:
+            self._evicted.setdefault(event.subject.workload, event.at.replace(microsecond=0))  # pods begin at whole seconds
+        return True
 
     def _is_ours(self, workload: str, uid: str) -> bool:
         """Whether we resized this pod, or it began after we first evicted one of its workload; one that we left alone is not."""

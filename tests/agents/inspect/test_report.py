@@ -21,6 +21,7 @@ from schemas.subjects import Subject, SubjectKind
 from schemas.times import EPOCH
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec
+from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
@@ -118,7 +119,25 @@ def test_a_stretch_begins_with_the_pods_nodes_and_requests_that_there_were(log: 
     pods = [re.search("in [0-9]+ pods on [1-9][0-9]* nodes", text) for text in (one, two)]
     assert pods[0] is not None is not pods[1]
     assert pods[0][0] == pods[1][0]
-    assert all({"used", "requested"} <= {line["name"] for line in chart["lines"]} for chart in charts(two))
+    assert all({"used", "requested", "recommended"} <= {line["name"] for line in chart["lines"]} for chart in charts(two))
+
+
+@pytest.mark.parametrize("minutes", [10, 20, 30, 40])
+def test_two_halves_of_a_stretch_count_what_the_whole_does(log: Path, minutes: int) -> None:
+    begin, end = datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 48, tzinfo=UTC)
+    middle = begin + timedelta(minutes=minutes)
+    with FileLog(log) as kept:
+        context = LogContext.of(kept, Topics("ullage"), "demo")
+        whole, first, second = (
+            report_data.collect(context, *stretch, top=12, heartbeat=Seconds(3600.0))
+            for stretch in ((begin, end), (begin, middle), (middle, end))
+        )
+    assert first.removed + second.removed == whole.removed == 4
+    assert first.kills_after_change + second.kills_after_change == whole.kills_after_change
+    assert first.done + second.done == whole.done
+    for key, chart in second.charts.items():
+        known = [at for at in whole.charts[key].target.at if at < middle]
+        assert not known or chart.target.at[0] == middle, key
 
 
 def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
