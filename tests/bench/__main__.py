@@ -34,9 +34,9 @@ from tests.bench.measure import Site
 
 @dataclass(frozen=True)
 class Size:
-    """So many containers in so many partitions. First `history` scrapes, `apart` minutes from one another, so that the fleet is
-    known; then `dense` scrapes as close as they come live at the goal's rate (ticks every 500 ms); then `late` scrapes 15 s
-    apart with a tick each, as a worker finds them after an outage."""
+    """So many containers in so many partitions. First `history` scrapes, `apart` minutes from one another, with a tick after each
+    `ticked` of them, so that the fleet is known; then `dense` scrapes as close as they come live at the goal's rate (ticks every
+    500 ms); then `late` scrapes 15 s apart, and ticks every 500 ms, as a worker finds them after an outage."""
 
     containers: int
     partitions: int
@@ -45,6 +45,7 @@ class Size:
     dense: int
     late: int
     goal: float
+    ticked: int = 1
 
     @property
     def cadence(self) -> float:
@@ -66,9 +67,11 @@ class Size:
 SIZES = (
     Size(1_000, 1, 288, 5, dense=4_000, late=400, goal=2e6),
     Size(10_000, 2, 288, 5, dense=600, late=100, goal=2e6),
-    Size(100_000, 4, 24, 60, dense=40, late=40, goal=1e6),
+    Size(100_000, 4, 288, 5, dense=40, late=40, goal=1e6, ticked=12),
 )
 """History makes recommendations settle: a fleet that has just been met is recommended anew all the time."""
+HARDLY_KNOWN = Size(100_000, 4, 24, 60, dense=0, late=40, goal=1e6)
+"""A sample an hour for a day: each new one moves the bounds, so nearly every workload is recommended anew each minute."""
 
 Results = dict[str, dict[str, object]]
 
@@ -79,15 +82,35 @@ def put(results: Results, name: str, value: float, unit: str, goal: str = "") ->
     sys.stdout.flush()
 
 
-async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:
-    site.ends_now(size.span_ms)
-    await site.open()
-    await site.backlog(size.history, size.apart * 60_000)
+async def known_fleet(site: Site, size: Size) -> None:
+    """Write the history, and let a worker fold it."""
+    await site.backlog(size.history, size.apart * 60_000, size.ticked)
     first = site.worker()
-    await site.marked(first)
+    await site.marked(first, patience=600.0)
     await site.tick(site.turn + measure.TICK_MS)  # the updater takes what the recommender said a turn later
     await site.marked(first, stage="updater")
     first.stop(30)
+
+
+async def catching_up(results: Results, site: Site, size: Size, label: str, goal: str = "") -> None:
+    """A backlog as an outage leaves it; of the largest fleet also with two workers, which share the partitions."""
+    await site.outage(size.late)
+    done = await measure.catch_up(site, site.worker(turns=True))
+    outage = size.late * measure.SCRAPE_MS / 1000
+    put(results, f"{label}: catching up, samples per CPU second", done.samples / done.cpu, "samples/s")
+    put(results, f"{label}: catching up, times real time", outage / done.wall, "x", goal)
+    if size.is_largest:
+        site.workers[-1].stop(30)
+        await site.outage(size.late)
+        done = await measure.catch_up(site, site.worker(turns=True), site.worker(turns=True))
+        put(results, f"{label}: catching up with two workers, times real time", outage / done.wall, "x")
+        site.workers[-2].stop(30)
+
+
+async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:
+    site.ends_now(size.span_ms)
+    await site.open()
+    await known_fleet(site, size)
     label = f"{site.containers // 1000}k containers"
     await site.backlog(size.dense, size.cadence)
     worker = site.worker(turns=True, profile=profile)
@@ -100,23 +123,15 @@ async def throughput(results: Results, site: Site, size: Size, profile: str | No
     put(results, f"{label}: rows per second", done.samples / 2 / done.wall, "rows/s")
     put(results, f"{label}: checkpoint bytes", done.written, "bytes")
     worker.stop(30)
-    await site.backlog(size.late)
-    done = await measure.catch_up(site, site.worker(turns=True))
-    put(results, f"{label}: catching up, samples per CPU second", done.samples / done.cpu, "samples/s")
-    put(
-        results,
-        f"{label}: catching up, times real time",
-        size.late * measure.SCRAPE_MS / 1000 / done.wall,
-        "x",
-        ">= 40" * size.is_largest,
-    )
-    if size.is_largest:
-        site.workers[-1].stop(30)
-        await site.backlog(size.late)
-        done = await measure.catch_up(site, site.worker(turns=True), site.worker(turns=True))
-        times = size.late * measure.SCRAPE_MS / 1000 / done.wall
-        put(results, f"{label}: catching up with two workers, times real time", times, "x")
-        site.workers[-2].stop(30)
+    await catching_up(results, site, size, label, ">= 40" * size.is_largest)
+
+
+async def hardly_known(results: Results, site: Site) -> None:
+    """How fast the worst of fleets catches up."""
+    site.ends_now(HARDLY_KNOWN.span_ms)
+    await site.open()
+    await known_fleet(site, HARDLY_KNOWN)
+    await catching_up(results, site, HARDLY_KNOWN, "100k containers with a sample an hour")
 
 
 async def largest(results: Results, site: Site) -> None:
@@ -145,6 +160,9 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await throughput(results, site, size, profile)
                 if size.is_largest and not profile:
                     await largest(results, site)
+                    await site.close()
+                    site = Site(broker.bootstrap, folder, size.containers, size.partitions, "-hardly-known")
+                    await hardly_known(results, site)
                 if size.containers == 10_000 and not profile:
                     joined, killed = await measure.gaps(site)
                     put(results, "rebalance gap: a worker joins", joined, "s")

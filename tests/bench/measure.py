@@ -33,12 +33,14 @@ class Site:
     folder: Path
     containers: int
     partitions: int
+    label: str = ""
+    """Tells two fleets of a size apart."""
     workers: list[Process] = field(default_factory=list)
     turn: int = 0
     samples: int = 0
 
     def __post_init__(self) -> None:
-        self.topics = Topics(f"bench{self.containers}", self.partitions)
+        self.topics = Topics(f"bench{self.containers}{self.label}", self.partitions)
         self.fleet = Fleet(self.topics, self.containers)
         self.now = 0
 
@@ -69,15 +71,26 @@ class Site:
         self.turn = number
         await self.send([event_codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
 
-    async def backlog(self, scrapes: int, apart_ms: float = SCRAPE_MS) -> None:
-        """So many scrapes; a tick after each, or each TICK_MS where scrapes come closer than that."""
+    async def backlog(self, scrapes: int, apart_ms: float, ticked: int = 1) -> None:
+        """So many scrapes; a tick after each `ticked` of them, or each TICK_MS where scrapes come closer than that."""
         self.samples, begun = 2 * self.containers * scrapes, self.now
         for n in range(1, scrapes + 1):
             self.now = begun + round(n * apart_ms)
             await self.send(list(self.fleet.scrape(self.now)))
             due = self.now if apart_ms >= TICK_MS or n == scrapes else self.now // TICK_MS * TICK_MS
-            if due > self.turn:
+            if due > self.turn and (n % ticked == 0 or n == scrapes):
                 await self.tick(due)
+
+    async def outage(self, scrapes: int) -> None:
+        """What sources and clock append while workers are away: so many scrapes, and a tick each TICK_MS."""
+        self.samples, self.now = 2 * self.containers * scrapes, max(self.now, self.turn)
+        for _ in range(scrapes):
+            until = self.now + SCRAPE_MS
+            for number in range(self.now + TICK_MS, until, TICK_MS):
+                await self.tick(number)
+            self.now = until
+            await self.send(list(self.fleet.scrape(until)))
+            await self.tick(until)
 
     def worker(self, **told: object) -> Process:
         shape = {"brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.partitions}
