@@ -6,7 +6,7 @@ the wanted share of the time.
 
 A series is called periodic only if profiles beat what knows no period by a margin: there are many more profiles, so the best of
 them looks better than it is. A series on which nothing beats the last value gets no forecast: scaling on live metrics does as
-well there.
+well there, but where the last value is a spike, which says nothing of the hours to come.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,8 @@ from agents.logic.forecast.seasonal_profiles import ForecastWindow, ProfileStack
 
 Flags = NDArray[np.bool_]
 
+_SPIKE = 5.0
+"""A value so many mean absolute deviations of the day before it from that day's median is a spike."""
 _MATERIAL = 0.1
 """A difference of so much of the greatest one counts, where origins are counted."""
 
@@ -186,12 +188,15 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     """The best of all candidates if it is clearly better than the best of those without a period, else the latter."""
     errors = trials.errors(trials.candidates.values)
     periods = np.array(trials.candidates.periods)
-    choice = _best(trials, errors, np.flatnonzero(periods == 0), settings.members)
-    periodic = _best(trials, errors, np.arange(len(errors)), settings.members)
+    spike = _ends_with_spike(series)
+    usable = np.arange(len(errors) - spike)  # the last candidate is the last value
+    choice = _best(trials, errors, usable[periods[usable] == 0], settings.members)
+    periodic = _best(trials, errors, usable, settings.members)
     if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error and trials.is_mostly_closer(periodic.past, choice.past):
         choice = periodic
     accuracy = ForecastAccuracy(choice.error, float(errors[-1]), len(trials.actual))
-    if not accuracy.error <= (1.0 - settings.gain) * accuracy.last_value:
+    gain = -settings.gain if spike else settings.gain
+    if not accuracy.error <= (1.0 - gain) * accuracy.last_value:
         tried = f"over {accuracy.forecasts} trials the best forecast was {accuracy.error:.1%} off"
         return NoForecast(NoForecastReason.NOT_BETTER, f"{tried}, the last value {accuracy.last_value:.1%}")
     now = _ahead(np.array([len(series.values)]), settings)
@@ -207,6 +212,13 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     repeated = periods[choice.members][periods[choice.members] > 0]
     period = int(repeated[0]) * series.step if len(repeated) else None
     return EnsembleForecast(plain, above, names, accuracy, float((upper - values).mean()), period)
+
+
+def _ends_with_spike(series: LoadSeries) -> bool:
+    """Whether the last value lies far outside the day before it."""
+    *day, last = series.values[-1 - DAY // series.step :].tolist()
+    off = np.abs(np.array(day) - np.median(day))
+    return bool(abs(last - float(np.median(day))) > _SPIKE * float(off.mean()))
 
 
 def _scales(forecast: Floats, series: LoadSeries, ahead: ForecastWindow) -> tuple[Floats, ...]:

@@ -119,6 +119,16 @@ def test_a_job_that_came_twice_is_no_period_and_one_of_every_day_is() -> None:
     assert fitted(at, _jobs(at, range(8))).period == DAY
 
 
+def test_a_spike_at_the_end_does_not_stand_for_what_comes() -> None:
+    """Nothing is better than the last value of a random walk, unless that value is a spike."""
+    at = times(7)
+    walk = np.cumsum(np.random.default_rng(0).normal(0, 0.3, len(at)))
+    walk -= walk.min() - 1
+    assert isinstance(ensemble.fit(at, walk, EnsembleSettings()), NoForecast)
+    walk[-1] = 1000.0
+    assert max(fitted(at, walk).forecast.profile) < 200
+
+
 @pytest.mark.parametrize(
     ("values", "cause"),
     [
