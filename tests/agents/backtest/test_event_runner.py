@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.engine.turn import Event
-from agents.log_runner import Runner
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
