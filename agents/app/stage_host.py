@@ -78,8 +78,10 @@ class StageHost:
         if came.offset > owned.task.aligner.inputs[name].next and not await self._close_gap(owned, name, came):
             return
         self.feed(owned, name, came)
-        await self.backpressure.update(owned, name)
-        await self._yield()
+        if self.backpressure.is_needed(owned, name):
+            await self.backpressure.update(owned, name)
+        if not self.producer.has_room or perf_counter() - self._yielded > YIELD_AFTER:
+            await self._yield()
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. Nothing awaits in here, so others only ever see turn boundaries."""
@@ -87,6 +89,9 @@ class StageHost:
             self.observer.tick_passed_over(self.stage.name, came)
         self._look_at_goal(owned, name, came)
         if came.key != b"tick":
+            return
+        if owned.task.aligner.lacks_a_tick:
+            self.observer.waiting(owned)
             return
         with supervision.guarded("taking a turn", **self._where(owned)):
             took = False
@@ -166,9 +171,8 @@ class StageHost:
 
     async def _yield(self) -> None:
         await self.producer.wait_for_room()
-        if perf_counter() - self._yielded > YIELD_AFTER:
-            await asyncio.sleep(0)
-            self._yielded = perf_counter()
+        await asyncio.sleep(0)
+        self._yielded = perf_counter()
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}

@@ -26,13 +26,15 @@ T = Topics("ullage", 1)
 
 
 class Producer:
-    """As far as a turn with dead letters needs it."""
+    """As far as a turn with dead letters needs it. There is room."""
+
+    has_room = True
 
     def send_soon(self, _records: object) -> asyncio.Future[None]:
         return asyncio.get_running_loop().create_future()
 
     async def wait_for_room(self) -> None:
-        """There is room."""
+        """Nobody waits."""
 
 
 class Consumer:
