@@ -12,8 +12,8 @@ from functools import partial
 
 import orjson
 
-from agents.engine.turn import Event
 from agents.logic.vertical.decision_builder import DeferredBecause
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from streams.log.log_port import NewRecord, Record, size_of
 

@@ -11,8 +11,9 @@ from agents.decisions_in_flight import DecisionsInFlight
 from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
 from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Event, Recorded, State, Turn
+from agents.engine.turn import Decided, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords
+from schemas.catalogue import Event
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
 from schemas.names import Place

@@ -6,10 +6,10 @@ its place.
 """
 
 from base64 import b64encode
-from datetime import UTC, datetime, timedelta
 
 import orjson
 
+from schemas import times
 from streams.codec.headers import cause_bytes
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
@@ -20,7 +20,6 @@ KEEP = 64 << 10
 """Bytes of a key or value that a dead letter quotes. Escaped and in the worst case this is well below a message's bound."""
 _SHORT, _HEADERS = 1 << 10, 32
 """Characters of a reason or header, and how many headers: whatever comes in, a dead letter must fit into a message."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) -> NewRecord:
@@ -104,5 +103,5 @@ def _time(ms: int) -> bytes:
     """RFC 3339 with milliseconds; empty when the log does not know."""
     if ms < 0:
         return b""
-    at = _EPOCH + timedelta(milliseconds=ms)
+    at = times.from_ms(ms)
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')

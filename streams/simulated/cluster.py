@@ -11,11 +11,12 @@ import heapq
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from http import HTTPStatus
 
 import structlog
 
+from schemas import times
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
@@ -34,7 +35,6 @@ from streams.simulated.simulated_aws import SimulatedAws
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
 _log = structlog.get_logger(__name__)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_BEGUN = -STEP
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -80,7 +80,7 @@ class SimulatedCluster:
     @property
     def now(self) -> datetime:
         """The end of the last step."""
-        return _EPOCH + timedelta(seconds=self._now)
+        return times.from_seconds(self._now)
 
     def advance(self, to: datetime) -> None:
         """Simulate all steps that end at or before `to`; a time in the past changes nothing."""

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.decisions_in_flight import DecisionsInFlight
-from agents.engine.turn import Event
 from agents.logic.validation.events import refuse
 from agents.logic.vertical import vertical_checks
 from agents.logic.vertical.decision_builder import DeferredBecause
 from agents.partition_task import SharedRecord, Task
 from agents.pipeline import stages
 from agents.settings.tree import Settings
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import (
     CitedRules,
     ContainerRecommendation,
