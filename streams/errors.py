@@ -43,11 +43,11 @@ class TryAgain(EdgeError):
 
 
 class Unreachable(TryAgain):
-    """Nobody answered. Whoever has more questions for the other side waits with all of them."""
+    """There was no answer, so the caller holds back all its requests to that server."""
 
 
 class UnderWay(TryAgain):
-    """The other side has accepted what was asked and is at it, or puts it off; `answer` is what it says of that as a sentence."""
+    """The other side has accepted the request and is working on it or has put it off; `answer` is its sentence about that."""
 
 
 class GiveUp(EdgeError):

@@ -1,8 +1,8 @@
-"""Dead letters: what could not be read, why, where it stands, and who set it aside.
+"""Dead letters: a record that could not be read, the reason, its place, and who set it aside.
 
 A dead letter follows from the record alone, so a turn that is taken again writes the same bytes under the same id. Its time is
-the time at which the record was appended. A long key, value or header is cut and its full size given: the record is still in
-its place.
+the time at which the record was appended. A long key, value or header is cut and its full size given, because the record itself
+is still in the log.
 """
 
 from base64 import b64encode
@@ -55,7 +55,10 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
 
 
 def refused_letter(record: NewRecord, why: str, *, topics: Topics) -> NewRecord:
-    """The dead letter of a record that the log never took, so that it has no place. It is small, as the log may take no more."""
+    """The dead letter of a record that the log refused and that so has no place.
+
+    It is small, because larger ones may be refused, too.
+    """
     headers = dict(record.headers)
     by, name = headers.get("ce_source", b""), headers.get("ce_id") or record.key or b""
     body = {
@@ -100,7 +103,7 @@ def _quoted(data: bytes | None, keep: int) -> dict[str, object] | None:
 
 
 def _time(ms: int) -> bytes:
-    """RFC 3339 with milliseconds; empty when the log does not know."""
+    """RFC 3339 with milliseconds; empty if the log has no time."""
     if ms < 0:
         return b""
     at = times.from_ms(ms)
