@@ -20,7 +20,7 @@ NAME = "extension-apiserver-authentication"
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyTrust:
-    """Which front proxies to trust: `authorities` (PEM), a certificate's `names` (none means any), the headers of a user's name."""
+    """Which front proxies to trust: `authorities` (PEM), a certificate's `names` (none means any), the headers of user names."""
 
     authorities: bytes
     names: tuple[str, ...]
