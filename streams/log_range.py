@@ -76,9 +76,7 @@ class _PartitionRange:
 
 
 def event_time_ms(record: Record) -> int:
-    """The event time of a record in milliseconds since the epoch; -1 when it is unknown. A time out of bounds counts as
-    unknown.
-    """
+    """The event time of a record in milliseconds since the epoch; -1 when it is unknown or out of bounds."""
     number = tick_number(record)
     if number is not None:
         return number

@@ -104,9 +104,7 @@ def _topics(names: Collection[str]) -> str:
 
 
 def _named(error: BaseException) -> Collection[str]:
-    """The objects that the error carries: a set or list of topics, or the name of a group. A message of several words is
-    ignored.
-    """
+    """The objects that the error carries: topics, or the name of a group. A message of several words is ignored."""
     for named in error.args:
         if isinstance(named, set | frozenset | list | tuple | Mapping):
             return [str(each) for each in named]

@@ -95,9 +95,10 @@ def _alike(size: int, *same: tuple[int, bytes]) -> re.Pattern[bytes]:
 
 
 class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
-    """The fetched records of a partition, as ours, without those of the key `left_out`, which a subclass sets, and without most
-    of those that lack the bytes `containing`. The first record that was asked for stays whatever its key is, so that a reader
-    learns its time.
+    """The fetched records of a partition, as ours, without those of the key `left_out`, which a subclass sets.
+
+    Most of those that lack the bytes `containing` are left out, too. The first record that was asked for stays whatever its key
+    is, so that a reader learns its time.
     """
 
     left_out, containing = b"", b""
