@@ -31,7 +31,7 @@ _PLACES = {
 _LONGEST = 16
 """Owners above one another that are followed; a real chain has three."""
 _FORGET = Seconds(300.0)
-"""After so long the places of installed kinds are looked up anew."""
+"""After so long the places of installed kinds are looked up again."""
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -55,7 +55,7 @@ class NodeRemoval:
         self._aws, self._nodes, self._now, self._options = aws, nodes, now, options or RemovalOptions()
         self._permit = permit
         self._since: dict[tuple[str, str], datetime] = {}
-        """When the last steps of a removal began; a restart begins them anew."""
+        """When the last steps of a removal began; a restart begins them again."""
 
     def act(self, plan: NodeRemovalPlanned) -> HandlerResult:
         """Do the next step. Raises TryAgain while there is one, and GiveUp."""

@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 def refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
-    """Why the resize is refused; None if no limit falls below use. A container that the resize restarts begins anew."""
+    """Why the resize is refused; None if no limit falls below use. A container that the resize restarts begins again."""
     lowered = dict(_lowered(pod, plan))
     used = _used(client, pod) if lowered else {}
     for name, limit in lowered.items():
