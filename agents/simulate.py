@@ -21,7 +21,7 @@ from streams.sources import clock
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorld:
-    """What is outside of the log. `advance` moves it to a time and appends the facts; `consumers` carry decisions out."""
+    """Everything outside the log. `advance` moves it to a time and appends the facts; `consumers` carry decisions out."""
 
     advance: Callable[[datetime], object]
     consumers: Sequence[Callable[[], object]] = ()

@@ -141,10 +141,7 @@ class Trace:
         )
 
     def _open_part(self, part: TracePart) -> None:
-        """Open the part as a trace without the other containers.
-
-        Its scrapes are those of the whole trace, some of them without a row.
-        """
+        """Open the part as a trace of its own. Its scrapes are those of the whole trace, some of them without a row."""
         import duckdb
 
         self.path, self._file, self._shared, self._whole, self._chunk = part.path, part.database, True, False, part.chunk
@@ -344,7 +341,7 @@ class Trace:
 
 
 def _sentence(error: Exception) -> str:
-    """DuckDB's message in one line; for a CSV file it has the unreadable line on a line of its own."""
+    """DuckDB's message in one line; it puts an unreadable line of a CSV file on a line of its own."""
     said = [line.strip() for line in str(error).splitlines()]
     return "; ".join(line for line in said[:3] if line) if said[0].endswith(tuple("0123456789")) else said[0]
 
