@@ -14,13 +14,13 @@ from pathlib import Path
 
 from agents.inspect import recommendations_command, status
 from agents.operate import topics
-from agents.processes import dependencies
+from agents.processes import dependency_probes
 from agents.processes.child_processes import ChildProcesses
 from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, loading, log_factory, setting_texts
+from agents.settings.all_settings import Settings
 from agents.settings.loading import DEFAULT, LoadedSettings
-from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.broker import Broker, BrokerSettings
 from streams.errors import BadInput, EdgeError, LogUnavailable
@@ -66,7 +66,7 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
         note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={ours.cluster.name}")
         note(f"watching {cluster_factory.address(settings.cluster)}, called '{ours.cluster.name}' in the log (cluster.name)")
-        for blindness in dependencies.unseen(settings):
+        for blindness in dependency_probes.unseen(settings):
             note(f"{blindness}; `ullage doctor` says what to do")
         with log_factory.log(ours) as log:
             for screen in _screens(log, ours, children):
@@ -76,7 +76,7 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
 def _require_cluster(settings: Settings) -> None:
     """Raises BadInput for a cluster that does not answer; from background processes the user would not learn that."""
     try:
-        dependencies.api_server(settings)()
+        dependency_probes.api_server(settings)()
     except EdgeError as error:
         raise BadInput(f"the cluster cannot be watched: {error}. `ullage doctor` looks at it more closely") from error
 

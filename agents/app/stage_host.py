@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from time import perf_counter
 
-from agents import garbage_collector
+from agents import python_gc
 from agents.app import log_reader, supervision
 from agents.app.backpressure import Backpressure
 from agents.app.decision_producer import DecisionProducer
@@ -16,8 +16,8 @@ from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
-from agents.decisions_in_flight import DecisionsInFlight
 from agents.engine.stage import Stage
+from agents.own_decision_cache import OwnDecisionCache
 from agents.partition_task import Task, TurnResult, closes_segment
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
@@ -38,10 +38,10 @@ class StageHost:
         consumer: FaustConsumer,
         producer: DecisionProducer,
         observer: WorkerObserver,
-        in_flight: DecisionsInFlight | None = None,
+        in_flight: OwnDecisionCache | None = None,
     ) -> None:
         """Owns no partition yet. `in_flight` is shared by all hosts of a worker."""
-        self.in_flight = in_flight or DecisionsInFlight()
+        self.in_flight = in_flight or OwnDecisionCache()
         self.stage, self.plan, self.producer, self.observer = stage, plan, producer, observer
         self.codec = Codec(plan.topics)
         self.wires = {name: plan.topics.wire(name) for name in stage.reads}
@@ -117,7 +117,7 @@ class StageHost:
         owned.eventful |= result.samples > 0 or bool(result.dead)
         if records:
             owned.unacked.append(self.producer.send_soon(records))
-            garbage_collector.follow(owned.lag)
+            python_gc.follow(owned.lag)
         self.observer.turn(owned, result, perf_counter() - began)
         return True
 

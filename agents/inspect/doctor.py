@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.inspect import cluster_checks, output_table
+from agents.inspect import doctor_cluster_checks, output_table
 from agents.inspect.doctor_check import DoctorCheck
 from agents.inspect.output_table import OutputForm
 from agents.processes.output import data
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput, UllageError
 
 _NEWEST = (3, 14)
@@ -54,7 +54,7 @@ def all_checks(load: Callable[[], Settings]) -> Iterator[DoctorCheck]:
         return
     yield DoctorCheck("ok", "settings", f"they make sense; the log is {settings.log.kind}")
     yield from the_log(settings)
-    yield from cluster_checks.all_checks(settings)
+    yield from doctor_cluster_checks.all_checks(settings)
 
 
 def python(version: tuple[int, int]) -> DoctorCheck:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from agents.log_runner import Runner
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner
 from agents.verify.committed_turns import committed
-from agents.verify.log_export import export as copy_log
+from agents.verify.verifiable_copy import export as copy_log
 from agents.verify.verification import verify as compare_with_published
 from agents.verify.verification_report import report_lines
 from streams.errors import BadInput

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from agents.inspect import recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
-from agents.why import describe
+from agents.why import event_descriptions
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import UpdateRefused
@@ -309,5 +309,9 @@ def _requested(pod: PodChanged) -> Amount:
 def amount_text(amount: Amount) -> str:
     """Cores and bytes for people, with a sign where they are negative."""
     cpu, memory = amount
-    cores = f"{cpu:,.1f} cores" if abs(cpu) >= _MANY_CORES else f"{'-' if cpu < 0 else ''}{describe.amount(cpu=abs(cpu))} CPU"
-    return f"{cores}, {'-' if memory < 0 else ''}{describe.amount(memory=abs(memory))}"
+    cores = (
+        f"{cpu:,.1f} cores"
+        if abs(cpu) >= _MANY_CORES
+        else f"{'-' if cpu < 0 else ''}{event_descriptions.amount(cpu=abs(cpu))} CPU"
+    )
+    return f"{cores}, {'-' if memory < 0 else ''}{event_descriptions.amount(memory=abs(memory))}"

@@ -15,7 +15,7 @@ from agents.backtest.price_list import PriceList
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.report_data import Amount, ContainerChart, ReportData, ValueLine, amount_text
 from agents.inspect.scan_table import grade, score
-from agents.why import describe
+from agents.why import event_descriptions
 
 _MONTH = 730 * 3600.0
 """Seconds of the month that prices are for."""
@@ -174,10 +174,10 @@ def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str
                 f"{row.namespace}/{row.kind}/{row.workload}",
                 row.container,
                 f"{row.pods}",
-                describe.amount(cpu=None if now is None else now.cpu),
-                describe.amount(cpu=row.target.cpu),
-                describe.amount(memory=None if now is None else now.memory),
-                describe.amount(memory=row.target.memory),
+                event_descriptions.amount(cpu=None if now is None else now.cpu),
+                event_descriptions.amount(cpu=row.target.cpu),
+                event_descriptions.amount(memory=None if now is None else now.memory),
+                event_descriptions.amount(memory=row.target.memory),
                 row.risk,
                 f"{score(row):.0f} {grade(score(row))}",
                 row.remark,

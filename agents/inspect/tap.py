@@ -11,7 +11,7 @@ import orjson
 from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas import times
 from schemas.facts.usage import MetricsScraped
 from streams import log_range

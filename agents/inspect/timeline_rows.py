@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents.inspect import namespace_patterns
-from agents.why import describe
+from agents.why import event_descriptions
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged
@@ -78,16 +78,16 @@ def read(
             continue
         seen.add(ident)
         entry = _entry(record, event)
-        if wanted.holds(entry.about, describe.workload_of(event)):
+        if wanted.holds(entry.about, event_descriptions.workload_of(event)):
             yield entry
 
 
 def _entry(record: Record, event: Event) -> TimelineEntry:
-    workload = describe.workload_of(event)
+    workload = event_descriptions.workload_of(event)
     about = workload or (record.key or b"").decode(errors="replace")
-    numbers = describe.numbers(event, workload)
-    detail = ", ".join(f"{name} {describe.text(value)}" for name, value in numbers.items())
-    return TimelineEntry(event.at, describe.what(event), about, detail, str(record.place))
+    numbers = event_descriptions.numbers(event, workload)
+    detail = ", ".join(f"{name} {event_descriptions.text(value)}" for name, value in numbers.items())
+    return TimelineEntry(event.at, event_descriptions.what(event), about, detail, str(record.place))
 
 
 @dataclass(frozen=True, slots=True)

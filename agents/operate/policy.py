@@ -12,7 +12,7 @@ from agents.operate import policy_file
 from agents.operate.operator_session import operator_session
 from agents.operate.policy_file import amounts, pairs
 from agents.processes.output import data, note
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.errors import BadInput

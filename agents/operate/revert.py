@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 
 from agents.operate.operator_session import operator_session
 from agents.processes.output import data
-from agents.settings.tree import Settings
-from agents.why.describe import amount
+from agents.settings.all_settings import Settings
+from agents.why.event_descriptions import amount
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts, Place

@@ -14,7 +14,7 @@ from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.settings.usage_source_settings import PrometheusSettings
 from agents.telemetry import Sight, SourceMetrics, UsageMetrics
 from schemas.units import Seconds

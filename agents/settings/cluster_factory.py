@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from streams.errors import BadInput
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration

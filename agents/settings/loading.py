@@ -18,9 +18,9 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from agents.settings import setting_bounds, setting_texts
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 FILE = Path("ullage.yaml")
 DEFAULT = "default"

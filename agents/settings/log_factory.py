@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.settings import event_times
-from agents.settings.tree import SecuritySettings, Settings
+from agents.settings.all_settings import SecuritySettings, Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log

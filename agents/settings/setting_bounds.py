@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from agents.logic import stage_rules
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.bounds import MOST_ENTRIES, MOST_TEXT
 from streams.topics import REACH_MS
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import Workload
-from schemas.subjects import Subject
 from schemas.units import Seconds
 
 

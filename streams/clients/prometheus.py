@@ -20,7 +20,7 @@ from streams import typed_json
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 _NOBODY_BEHIND = (502, 503, 504)
 """Without Prometheus' own words: a proxy in front of a dead server, or a server that starts or ends."""

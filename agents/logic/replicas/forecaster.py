@@ -15,7 +15,6 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.replicas import load_models, plan_decisions
 from agents.logic.replicas.cron_clock import CronClock
-from agents.logic.replicas.due_queue import DueQueue, next_round
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
 from agents.logic.replicas.load_models import FitTask, LoadModel
@@ -23,6 +22,7 @@ from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import model_key, ring_key
 from agents.logic.replicas.plan_decisions import PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
+from agents.logic.replicas.timer_queue import TimerQueue, next_round
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS
@@ -61,7 +61,7 @@ class Forecaster(PartedState):
         self.known = ForecasterState(lambda key: self._partition_of(key) == self.partition, settings.most_metrics)
         self.published: ObjectTable[LastForecast] = ObjectTable("published", LastForecast, 64)
         self.plans: ObjectTable[PlanMemory] = ObjectTable("plans", PlanMemory, 64)
-        self._expiring, self._rounds, self._crons = DueQueue(), DueQueue(), CronClock()
+        self._expiring, self._rounds, self._crons = TimerQueue(), TimerQueue(), CronClock()
         self._stale = False
         super().__init__(self.rules.table, self.published, self.plans, *self.known.tables())
 
@@ -97,8 +97,8 @@ class Forecaster(PartedState):
     def _find_anew(self) -> None:
         self._stale = False
         self.known.loaded()
-        self._expiring = DueQueue((key, each.expires) for key, each in self.published.items())
-        self._rounds = DueQueue((key, each.due) for key, each in self.plans.items())
+        self._expiring = TimerQueue((key, each.expires) for key, each in self.published.items())
+        self._rounds = TimerQueue((key, each.due) for key, each in self.plans.items())
 
     def _schedule(self, key: str, turn: Turn) -> None:
         """An EHPA that is here is planned for from its next round on."""

@@ -10,13 +10,13 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.replicas import metric_series
-from agents.logic.replicas.due_queue import DueQueue
 from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_ring_buffers import LoadRings
 from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import WantedIndex, model_key, ring_key, series_key
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from agents.logic.replicas.pod_usage import ScaledPodUsage
+from agents.logic.replicas.timer_queue import TimerQueue
 from schemas import times
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -95,7 +95,7 @@ class ForecasterState:
         self.wanted = WantedIndex()
         self.shares = NamespaceShares()
         self.usage = ScaledPodUsage(self.wanted.is_wanted)
-        self.fits = DueQueue()
+        self.fits = TimerQueue()
         self.changed: set[str] = set()
         """Keys of objects that changed, came or went in this turn."""
 
@@ -122,7 +122,7 @@ class ForecasterState:
             self._share(key)
         for key in self.shares.settle():
             self.wanted.put(key, *self._wishes(key))
-        self.fits = DueQueue((key, model.due) for key, model in self.models.items())
+        self.fits = TimerQueue((key, model.due) for key, model in self.models.items())
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn."""

@@ -20,7 +20,7 @@ from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas import object_drift
 from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, tsp_status
-from streams.consumers.replicas.generated import UID_LABEL, ObjectGenerator
+from streams.consumers.replicas.object_generator import UID_LABEL, ObjectGenerator
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Input
 from agents.partition_task import Task
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import Record

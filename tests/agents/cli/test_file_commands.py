@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents import cli
-from agents.demo import day_in_memory, kept_log
+from agents.demo import day_in_memory, saved_log
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import FASTER, Day
 from agents.settings import loading
@@ -26,7 +26,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
     log = day_in_memory.new_log(day)
     settings = loading.load(flags=day.in_one_process()).settings
     *_, state = day_in_memory.played(day, settings, log)
-    return kept_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
+    return saved_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
 
 
 def test_the_day_is_acted_on(played: tuple[Path, DayState]) -> None:

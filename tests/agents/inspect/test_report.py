@@ -13,11 +13,11 @@ from agents.backtest.price_list import PriceList
 from agents.inspect import report_data, report_page
 from agents.inspect.report_data import ContainerChart, ReportData
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject, SubjectKind
 from schemas.facts.pods import PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.subjects import Subject, SubjectKind
 from schemas.times import EPOCH
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from streams.errors import BadInput
 
 CONFIG = """

@@ -9,8 +9,8 @@ import yaml
 from pydantic import SecretStr
 
 from agents.settings import loading, setting_texts
-from agents.settings.docs import describe
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.settings.setting_descriptions import describe
 from streams.errors import BadInput
 
 DEFAULTS = {name: default for name, default, _ in describe()}

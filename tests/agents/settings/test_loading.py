@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from agents.settings import loading
-from agents.settings.docs import describe
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.settings.setting_descriptions import describe
 from streams.errors import BadInput
 
 

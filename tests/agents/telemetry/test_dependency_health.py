@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from agents.telemetry import Reach, Sight, logging_setup
-from agents.telemetry.client_chatter import ClientChatter
+from agents.telemetry.client_log_filter import ClientLogFilter
 from schemas.units import Seconds
 from streams.errors import LogUnavailable
 
@@ -39,7 +39,7 @@ def _said(out: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def _chatter() -> ClientChatter:
+def _chatter() -> ClientLogFilter:
     chatter = logging_setup.client_chatter()
     assert chatter is not None
     return chatter

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.logic.replicas import hpa_algorithm, replica_proposals
-from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
-from agents.logic.replicas.replica_proposals import ReplicaContext
+from agents.logic.replicas import hpa_reconcile, replica_calculator
+from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
+from agents.logic.replicas.replica_calculator import ReplicaContext
 
 TESTS = Path(__file__).parents[3]
 HERE = "agents/logic/replicas"
@@ -109,6 +109,6 @@ def test_no_number_is_left_out() -> None:
     ("current", "cron", "most", "wanted"), [(10, 12, 100, 12), (20, 21, 100, 20), (5, 100, 10, 10), (20, 23, 100, 23)]
 )
 def test_50_crons_within_tolerance_and_bounds(current: int, cron: int, most: int, wanted: int) -> None:
-    proposal = replica_proposals.by_value_per_pod(cron * 1000, target=1000, scene=ReplicaContext(current, current, 0.0))
-    decision, _memory = hpa_algorithm.decide(HpaBounds(1, most), current, [proposal], HpaMemory(), now=0.0)
+    proposal = replica_calculator.by_value_per_pod(cron * 1000, target=1000, scene=ReplicaContext(current, current, 0.0))
+    decision, _memory = hpa_reconcile.decide(HpaBounds(1, most), current, [proposal], HpaMemory(), now=0.0)
     assert decision.replicas == wanted

@@ -20,7 +20,7 @@ from schemas.policies.vpa import TargetRef
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
-from streams.consumers.replicas.scaler import scaler
+from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.support.replica_scene import DSP, MONDAY, RATE
