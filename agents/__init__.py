@@ -1,1 +1,1 @@
-"""The thinking and the running: pure logic, the stages it makes, and the drivers that host them."""
+"""The pure logic, the stages that it makes up, and the drivers that host them."""

@@ -6,7 +6,7 @@ from agents import python_gc
 
 
 def main() -> None:
-    """Run the command line. Until it is loaded, Ctrl-C ends the process at once and in silence, as it does any other program."""
+    """Run the command line. Until it is loaded, Ctrl-C ends the process at once and silently, as with any other program."""
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     python_gc.relax()  # modules are loaded to stay
     from agents.cli import main as run

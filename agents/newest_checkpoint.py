@@ -1,4 +1,4 @@
-"""The newest checkpoint of a partition that the log does not contradict: what a worker would go on from.
+"""The newest checkpoint of a partition that the log does not contradict, from which a worker would go on.
 
 For readers beside the workers, through the log's port. A worker reads the same by itself (`app.partition_recovery`).
 """
@@ -24,7 +24,7 @@ def newest_checkpoint(
 ) -> ChangelogContents:
     """What the changelog of the workers of this name holds, without marks that the inputs contradict. Raises LogUnavailable.
 
-    `keep`, if given, says what is held of a value; the checksums of chunks are not looked at then.
+    `keep`, if given, selects what to keep of a value; the checksums of chunks are not checked then.
     """
     topic = changelog_topic(worker, stage.name)
     if not has_topic(context.log, topic) or partition >= context.log.partitions(topic):

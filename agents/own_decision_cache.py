@@ -1,4 +1,4 @@
-"""Decisions on their way through the log, for a worker that reads its own back: compared by their bytes, not read anew.
+"""Decisions on their way through the log, for a worker that reads its own back: compared by their bytes, not decoded again.
 
 Most of what a worker takes in while it catches up are recommendations that its own recommender has just decided. A record that is
 byte for byte the one that was published says the event that was published. Only events of which their stage knows that reading
@@ -12,8 +12,8 @@ from functools import partial
 
 import orjson
 
-from agents.engine.turn import Event
 from agents.logic.vertical.decision_builder import DeferredBecause
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from streams.log.log_port import NewRecord, Record, size_of
 
@@ -39,7 +39,7 @@ class OwnDecisionCache:
     """What one process has published and not read back, for the partitions that it reads."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
-        """Reads no partition yet."""
+        """Follows no partition yet."""
         self._most, self.size = most, 0  # `size` in bytes
         self._partitions: dict[tuple[str, int], OrderedDict[bytes, _Published]] = {}
 
@@ -51,14 +51,14 @@ class OwnDecisionCache:
     def follows(self, record: NewRecord) -> bool:
         """Whether the partition of a record is read, and there is room.
 
-        What came first is read back first, so a full memory is of more use if it keeps what it has.
+        What came first is read back first, so a full memory is more useful if it keeps what it has.
         """
         return (record.topic, record.partition) in self._partitions and self.size < self._most
 
     def publish(self, record: NewRecord, event: Event, refuse: Refuse) -> None:
         """Keep an event that reading `record` would give, and that `refuse` accepts, of a partition that is followed.
 
-        It lets go of what it was decided from: from now on `because` is what stands in the record, for whoever reads it.
+        The event no longer holds what it was decided from: from now on its `because` is read from the record.
         """
         flying, value = self._partitions[record.topic, record.partition], record.value
         because = event.because if isinstance(event, RequestsRecommended) else None
@@ -72,7 +72,7 @@ class OwnDecisionCache:
     def land(self, record: Record, refuse: Refuse) -> Event | None:
         """The event in a record that is one of ours to the last byte of key, value and headers; None for any other.
 
-        A partition keeps its order, so whatever was published before it will not come any more.
+        A partition keeps its order, so records published before it will not come any more.
         """
         flying = self._partitions.get((record.topic, record.partition))
         found = flying.get(record.value) if flying and record.value is not None else None

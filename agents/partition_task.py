@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
 from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Event, Recorded, State, Turn
+from agents.engine.turn import Decided, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords
 from agents.own_decision_cache import OwnDecisionCache
+from schemas.catalogue import Event
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
 from schemas.names import Place
@@ -48,9 +49,9 @@ class TurnResult:
 
 
 class SharedRecord(Record):
-    """A record that several stages of a process read: who reads it first keeps event and digest in it for the others.
+    """A record that several stages of a process read: the first reader caches event and digest in it for the others.
 
-    It holds the event as long as some stage holds the record, so what the stages may buffer bounds this, too.
+    It keeps the event as long as some stage has the record, so the stages' buffer bounds limit this, too.
     """
 
     __slots__ = ("digest", "reading")
@@ -65,7 +66,7 @@ class SharedRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a record says: an event, or why it is none. `refuse` is the check that was asked."""
+    """The result of reading a record: an event, or why it is none. `refuse` is the check that was applied."""
 
     refuse: Callable[[Event], str | None]
     event: Event | None = None
@@ -73,9 +74,9 @@ class _Reading:
 
 
 def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> bool:
-    """Take one record of the log into an input of an aligner. This is where it is decided which ticks make turns.
+    """Take one record of the log into an input of an aligner. This decides which ticks make turns.
 
-    False for a tick that counts for nothing. Without `keep` only ticks are taken, for a reader who wants no records.
+    False for a tick that is ignored. Without `keep` only ticks are taken, for a reader that wants no records.
     """
     number = event_codec.tick_number(record)
     if number is None and keep:
@@ -91,7 +92,7 @@ def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> b
 
 
 def closes_segment(source: Input[Record], record: Record) -> bool:
-    """Whether a record that comes next is a tick that counts."""
+    """Whether the next record is a valid tick."""
     number = event_codec.tick_number(record)
     if number is None or number <= source.highest:
         return False
@@ -99,7 +100,7 @@ def closes_segment(source: Input[Record], record: Record) -> bool:
 
 
 def evidence(end: int, before: Record | None) -> InputEvidence:
-    """What an input that ends at `end` shows of a mark, where `before` stands before the mark's position, or nothing any more."""
+    """An input's evidence about a mark: it ends at `end`, and has `before` just before the mark's position, if anything."""
     number = None if before is None else event_codec.tick_number(before)
     return InputEvidence(end, NO_TICK if before is not None and number is None else number)
 
@@ -142,20 +143,20 @@ class Task:
         return dict(self.aligner.positions)
 
     def resume(self, turn: int, *, positions: Mapping[str, int], inputs: InputDigests | None) -> None:
-        """Go on after `turn`, of which the state was loaded; what was fed before is dropped."""
+        """Go on after `turn`, whose state was loaded; drop what was fed before."""
         self.aligner = Aligner({name: positions[name] for name in self.stage.reads}, turn)
         self.inputs = self._continued(inputs, turn)
 
     def _continued(self, inputs: InputDigests | None, turn: int) -> InputDigests:
-        """The digests to go on with. Those of other inputs than the stage reads now say nothing about what it read."""
+        """The digests to go on with. Digests of inputs that the stage no longer reads do not count."""
         if inputs is None or inputs.chains.keys() != set(self.stage.reads):
             return InputDigests.begin(self.stage.reads, since=turn)
         return inputs
 
     def feed(self, name: str, record: Record) -> bool:
-        """Take in one record of the input `name`. Offsets must rise; holes are allowed.
+        """Take in one record of the input `name`. Offsets must rise; gaps are allowed.
 
-        False for a tick that counts for nothing because it lies implausibly far ahead.
+        False for a tick that is ignored because it lies implausibly far ahead.
         """
         return feed_input(self.aligner.inputs[name], record)
 

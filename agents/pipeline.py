@@ -31,7 +31,7 @@ from streams.topics import partition_of
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics.
 
-    Raises BadInput for a policy written as code that is not there or is refused.
+    Raises BadInput for a policy written as code that is missing or refused.
     """
     update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
     code = policy_sources.resolved(settings.vertical)
@@ -96,7 +96,7 @@ def _scaler(settings: Settings, place: Callable[[str], int]) -> Callable[[int], 
 
 
 def _forecaster(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:
-    """How to open a partition of the stage that says what load will be, and how many replicas there should be for it."""
+    """How to open a partition of the stage that forecasts load and plans replicas for it."""
 
     def opened(partition: int) -> State:
         from agents.logic.replicas.forecaster import Forecaster

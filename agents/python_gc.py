@@ -26,23 +26,23 @@ _FEW = 2_000
 def relax() -> None:
     """Look for cycles rarely. A command does it before it loads its modules, which took a tenth of its start otherwise.
 
-    A process that is started in another way, such as one of several that share a backtest, has to do it itself.
+    A process that starts in another way, such as one of several that share a backtest, has to call it itself.
     """
     gc.set_threshold(_YOUNG, *_OLDER)
 
 
 def follow(lag: Seconds) -> None:
-    """Look even more rarely while the decisions of a worker are this far behind, and as `relax` has it otherwise."""
+    """Look even more rarely while the decisions of a worker are this far behind, otherwise as `relax` does."""
     young = _MANY if lag > BEHIND else _YOUNG
     if gc.get_threshold()[0] != young:
         gc.set_threshold(young, *_OLDER)
 
 
 def pause_briefly() -> None:
-    """Look through little at a time, for a process that answers: fifty thousand objects take 20 to 60 ms."""
+    """Collect in small steps, for a process that serves requests: fifty thousand objects take 20 to 60 ms."""
     gc.set_threshold(_FEW, 10, 1_000)
 
 
 def exempt_present_objects() -> None:
-    """Never look through what lives now again. Call it when a state is loaded."""
+    """Never examine the present objects again. Call it when a state is loaded."""
     gc.freeze()

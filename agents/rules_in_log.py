@@ -1,4 +1,4 @@
-"""The rules that stages decide by, in the log: what it says, where ours differ, and how it comes to say ours.
+"""The rules that stages decide by: reads them from the log, compares ours with them, and publishes ours.
 
 Every worker decides by what the log says, decisions rest on it, and a replay uses what was in force. A record takes effect at the
 turn that takes it in. The first worker puts its rules there; later ones must agree with them, and an operator changes them for
@@ -41,7 +41,7 @@ _PUBLISHED_ONCE = (
 
 @dataclass(frozen=True, slots=True)
 class RulesDifference:
-    """The rules of a stage as we have them, and those of the log where these are others; None where it has none."""
+    """The rules of a stage here, and those in the log, which differ; None if it has none."""
 
     ours: StageRulesChanged
     there: StageRulesChanged | None
@@ -70,7 +70,7 @@ def rules_of(stage: Stage, at: datetime) -> StageRulesChanged | None:
 
 
 def in_log(context: LogContext) -> dict[str, StageRulesChanged]:
-    """The newest rules of each stage that the log says. Raises LogUnavailable."""
+    """The newest rules of each stage in the log. Raises LogUnavailable."""
     present = compacted_copy.read_present(context.log, context.topics, "policies")
     return {rules.stage: rules for rules in _rules(context, present)}
 
@@ -89,7 +89,7 @@ def differences(context: LogContext, stages: Iterable[Stage], at: datetime) -> l
 
 
 def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequence[StageRulesChanged]:
-    """Put our rules into the log where it has none; which. Raises BadInput where it has others, LogUnavailable."""
+    """Put our rules into the log where it has none; returns these. Raises BadInput where it has others, LogUnavailable."""
     found = differences(context, stages, at)
     new = [each.ours for each in found if each.there is None]
     append(context, new)
@@ -103,7 +103,7 @@ def agree(context: LogContext, stages: Sequence[Stage], at: datetime) -> Sequenc
 
 
 def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Sequence[StageRulesChanged]:
-    """Append our rules to every partition where they differ; which. Raises LogUnavailable."""
+    """Append our rules to every partition where they differ; returns these. Raises LogUnavailable."""
     new = [each.ours for each in differences(context, stages, at)]
     append(context, new)
     return new
@@ -112,10 +112,9 @@ def publish(context: LogContext, stages: Iterable[Stage], at: datetime) -> Seque
 def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
     """Append these rules to every partition. Raises LogUnavailable.
 
-    Two that do so at the same time may stand in another order in each partition: the last in partition 0 says it again.
-
-    Another version of a program may read policies that the one before passed over, and its state, taken over from a checkpoint,
-    lacks them. Sources publish a policy only when it changes, so all that are in force are put behind such rules once more.
+    If two processes do so at the same time, the order may differ between partitions, so the last one in partition 0 publishes
+    again. A new version of a program may read policies that the former one skipped, and its state, taken over from a checkpoint,
+    lacks them. Sources only publish a policy when it changes, so all policies in force are published again after such rules.
     """
     known = in_log(context) if new else {}
     upgraded = any(rules.stage in known and known[rules.stage].program != rules.program for rules in new)
@@ -136,7 +135,7 @@ def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None
 
 
 def _restate_policies(context: LogContext, at: datetime) -> None:
-    """Append each policy in force once more. What a source published of it meanwhile is newer, so that goes last."""
+    """Append each policy in force once more. A version that a source published meanwhile is newer, so that one goes last."""
     present = compacted_copy.read_present(context.log, context.topics, "policies", ticks=False)
     newest = {record.key: context.codec.decode_or_none(record) for record in present}
     behind: dict[bytes | None, Event] = {
@@ -173,7 +172,7 @@ def _after(context: LogContext, place: tuple[str, int], position: int) -> Iterat
 
 
 def _differing(there: Mapping[str, RuleValue], stage: Stage) -> dict[str, tuple[RuleValue, RuleValue]]:
-    """What one side does not name has its default there."""
+    """A setting that one side does not name has its default there."""
     names = dict.fromkeys([*stage.rules, *there])
     pairs = {name: (_value(there, stage, name), _value(stage.rules, stage, name)) for name in names}
     return {name: (theirs, ours) for name, (theirs, ours) in pairs.items() if theirs != ours}

@@ -7,11 +7,10 @@ processes. Consumers carry a decision out in the round in which it was taken, an
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from agents import rules_in_log
 from agents.engine.stage import Stage
-from agents.engine.turn import EPOCH
 from agents.partition_task import TurnResult
 from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
@@ -22,7 +21,7 @@ from streams.sources import clock
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorld:
-    """What is outside of the log. `advance` moves it to a time and appends the facts; `consumers` carry decisions out."""
+    """Everything outside the log. `advance` moves it to a time and appends the facts; `consumers` carry decisions out."""
 
     advance: Callable[[datetime], object]
     consumers: Sequence[Callable[[], object]] = ()
@@ -61,7 +60,7 @@ def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld
     while True:
         number += 1
         tick = grid.at(number)
-        at = EPOCH + timedelta(milliseconds=tick)
+        at = times.from_ms(tick)
         world.advance(at)
         context.log.append(clock.ticks(context.topics, ticked_topics(), tick))
         taken = runner.run()

@@ -1,7 +1,7 @@
 """Runs a list of stages over a log in one process: reads records, takes turns, and appends the results.
 
-This is the core of every driver without Faust. Backtest, simulate and verify differ only in where the records come from and in
-what happens to the decisions. The runner keeps no checkpoint and reads no clock; it takes a turn once the log holds all of it.
+This is the core of every driver without Faust. Backtest, simulate and verify only differ in where the records come from and what
+happens to the decisions. The runner keeps no checkpoint and reads no clock; it takes a turn once the log holds all of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

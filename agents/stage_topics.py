@@ -1,4 +1,7 @@
-"""Which topics each stage reads and writes. The pipeline is built from it; whoever needs only the names loads no stage's code."""
+"""Which topics each stage reads and writes.
+
+The pipeline is built from it; code that only needs the names does not load the stages.
+"""
 
 from typing import NamedTuple
 

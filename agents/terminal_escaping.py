@@ -1,21 +1,21 @@
-"""Spells out what a terminal would obey, control characters above all, in texts that others wrote.
+"""Escapes what a terminal would obey, above all control characters, in texts that others wrote.
 
 Names, reasons and messages come from tenants, clusters and logs. An escape sequence in one of them could clear the screen, set
-the title or repaint a line; a direction mark could make a text read as another. The spelling is JSON's, so JSON stays what it is.
+the title or repaint a line; a direction mark could make a text read as another. The escapes are JSON's, so JSON stays valid.
 """
 
 import re
 
 _LINE_BREAK = "\n"
 _OBEYED = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls of ASCII and Latin-1, but for tab and line break
-    "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"  # directions, what has no width, and other line ends
-    "\ud800-\udfff]"  # halves of characters, which no output takes
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls of ASCII and Latin-1, except tab and line break
+    "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"  # direction marks, zero-width characters, and other line ends
+    "\ud800-\udfff]"  # lone surrogates, which no output takes
 )
 
 
 def visible(text: str) -> str:
-    """The text with everything spelled out that a terminal would obey; line breaks and tabs stay."""
+    """The text with everything escaped that a terminal would obey; line breaks and tabs stay."""
     return _OBEYED.sub(_spelled, text)
 
 

@@ -1,8 +1,8 @@
 """Runs `ullage up`: broker, topics, clock, sources and a worker for one cluster, with the recommendations on the screen.
 
 Every part is a process of its own, started through the user's command line as in a real installation, and stopped with this one.
-No consumer is among them, so there is nothing that could write to the cluster. What the log holds stays in the broker's folder,
-and the next `ullage up` goes on with it.
+There is no consumer among them, so nothing can write to the cluster. The log stays in the broker's folder, and the next `ullage
+up` goes on with it.
 """
 
 import shutil
@@ -74,7 +74,7 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
 
 
 def _require_cluster(settings: Settings) -> None:
-    """Raises BadInput for a cluster that does not answer: of processes in the background nobody would hear it."""
+    """Raises BadInput for a cluster that does not answer; from background processes the user would not learn that."""
     try:
         dependency_probes.api_server(settings)()
     except EdgeError as error:
@@ -92,7 +92,7 @@ def _folder() -> Path:
 
 
 def _brokers(loaded: LoadedSettings, folder: Path, stack: ExitStack) -> str:
-    """Where Kafka is: what was named, or a broker that runs as long as we do."""
+    """The bootstrap servers: those that were given, or a broker that runs as long as we do."""
     if loaded.origins.get("log.brokers", DEFAULT) != DEFAULT:
         log_factory.answering_connection(loaded.settings)
         note(f"joining the Kafka at '{loaded.settings.log.brokers}', which log.brokers names")
@@ -103,13 +103,13 @@ def _brokers(loaded: LoadedSettings, folder: Path, stack: ExitStack) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What is made is of no interest here."""
+    """Discard what is printed."""
     with Path("/dev/null").open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
         yield
 
 
 def _screens(log: Log, settings: Settings, children: ChildProcesses) -> Iterator[list[str]]:
-    """What to show, again and again. Raises ChildDied when a part ends again and again."""
+    """The screens to show. Raises ChildDied when a part keeps ending."""
     context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
     due = time.monotonic()
     while True:

@@ -1,7 +1,7 @@
 """The bounds of every amount, text, list and time in the log, in one place, and the sentence for what is beyond them.
 
-What is beyond them is not possible in any cluster, or would make an event too large to write or too slow to fold. Checks give
-sentences that name the field and quote the value; the first is the reason why a record is set aside.
+A value beyond them is impossible in any cluster, or would make an event too large to write or too slow to fold. Each check yields
+sentences that name the field and quote the value; the first one is the reason why a record is set aside.
 """
 
 import math
@@ -49,7 +49,7 @@ LAST_SECOND = 7_258_118_400.0
 
 
 def number(path: str, value: float | None, most: float = MOST_NUMBER) -> Iterator[str]:
-    """A number from 0 to `most`; None is absent and good."""
+    """A number from 0 to `most`; None means absent and is accepted."""
     if value is None:
         return
     if not math.isfinite(value):
@@ -61,7 +61,7 @@ def number(path: str, value: float | None, most: float = MOST_NUMBER) -> Iterato
 
 
 def at_least(path: str, value: float | None, least: float, most: float = MOST_NUMBER) -> Iterator[str]:
-    """A number from `least` to `most`; None is absent and good."""
+    """A number from `least` to `most`; None means absent and is accepted."""
     yield from number(path, value, most)
     if value is not None and value < least:
         yield f"{path} is {value}; it must be at least {least:g}"
@@ -74,7 +74,7 @@ def amounts(path: str, value: Amounts) -> Iterator[str]:
 
 
 def recommended(path: str, value: Amounts) -> Iterator[str]:
-    """Amounts of a recommendation. There are many of these, so one comparison is all that a good one costs."""
+    """Amounts of a recommendation. There are many of these, so a good one costs a single comparison."""
     cpu, memory = value.cpu, value.memory
     if (cpu is None or 0.0 <= cpu <= MOST_RECOMMENDED_CORES) and (memory is None or 0 <= memory <= MOST_BYTES):
         return

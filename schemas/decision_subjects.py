@@ -1,6 +1,6 @@
 """What decisions and outcomes are about: a pod, a workload, a node, a node group, or an object of the Kubernetes API.
 
-One type names them all, so that whoever carries decisions out, guards them or explains them needs to know no capability.
+One type names them all, so that code that carries out, guards or explains decisions is the same for every capability.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from schemas.names import PodName, Workload
 
 
 class SubjectKind(StrEnum):
-    """What sort of thing a subject is. OBJECT: any object of the Kubernetes API that is none of the others."""
+    """The kind of a subject. OBJECT is any other object of the Kubernetes API."""
 
     POD = "pod"
     WORKLOAD = "workload"
@@ -24,8 +24,8 @@ class SubjectKind(StrEnum):
 class Subject:
     """One thing that something is decided about or done to.
 
-    `namespace` is empty for what belongs to none, `uid` for what has none or where nobody knows it. `object_kind` is the API's
-    kind of an OBJECT. `workload` is the key of the workload that a pod belongs to, and a workload's own key.
+    `namespace` is empty for subjects without one, `uid` where there is none or it is unknown. `object_kind` is the API's kind of
+    an OBJECT. `workload` is the key of the workload that a pod belongs to, and a workload's own key.
     """
 
     kind: SubjectKind
@@ -63,7 +63,7 @@ class Subject:
 
     @property
     def id(self) -> str:
-        """What tells it from others of its kind in its cluster: its uid, else its name. It contains no slash."""
+        """Identifies it among others of its kind in its cluster: its uid, else its name. It contains no slash."""
         return self.uid or quote(f"{self.namespace}:{self.name}" if self.namespace else self.name, safe=":")
 
     def __str__(self) -> str:

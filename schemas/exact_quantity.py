@@ -2,7 +2,7 @@
 
 An amount is a whole number of billionths, because Kubernetes keeps nothing finer: it rounds away from zero. Beside it stand the
 two roundings that the autoscaler computes with, and the text that Kubernetes would write. Refuses what Kubernetes refuses, with
-its words, and texts longer than any quantity that means something. Source: apimachinery, pkg/api/resource/quantity.go.
+the same message, and texts longer than any sensible quantity. Source: apimachinery, pkg/api/resource/quantity.go.
 """
 
 import re
@@ -66,7 +66,7 @@ class Quantity:
 
     @property
     def thousandths(self) -> int:
-        """Thousandths, rounded away from zero, also of an amount of which Kubernetes' own do not fit 64 bits."""
+        """Thousandths, rounded away from zero, even where Kubernetes' own thousandths would not fit 64 bits."""
         return _up(self.nano, 10**6)
 
     def __bool__(self) -> bool:
@@ -155,17 +155,17 @@ def _meaning(suffix: str) -> tuple[Form, int]:
 
 
 def _int32(value: int) -> int:
-    """As a conversion to 32 bits leaves it."""
+    """The value after a conversion to 32 bits."""
     return (value + 2**31) % 2**32 - 2**31
 
 
 def _int64(value: int) -> int:
-    """As a conversion to 64 bits leaves it."""
+    """The value after a conversion to 64 bits."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def _keeps_text(form: Form, shifted: str, scale: int) -> bool:
-    """Whether Kubernetes takes what it read for canonical and writes it back as it was."""
+    """Whether Kubernetes takes the text for canonical and writes it back unchanged."""
     if form is Form.BINARY:
         return int(shifted) % 8 != 0
     return scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"

@@ -29,7 +29,7 @@ class DecisionId:
 
     @staticmethod
     def turn_of(text: str) -> int:
-        """The turn in an id, at a quarter of what `parse` costs. Raises ValueError as that does."""
+        """The turn in an id, four times as fast as `parse`. Raises the same ValueError."""
         try:
             _, partition, turn, _, _ = text.split("/", 4)
             int(partition)

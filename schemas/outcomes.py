@@ -29,7 +29,7 @@ class Result(StrEnum):
 
 
 class OutcomeDetail(StrEnum):
-    """What a result came down to, for programs; the reason says it to people. NONE where 0.1 or a consumer had nothing to add.
+    """The result in detail, for programs; the reason is for people. NONE where 0.1 or a consumer had nothing to add.
 
     An outcome that EXPIRED has the detail of the last try, so BUDGET there means that a disruption budget refused to the end.
     """
@@ -39,7 +39,7 @@ class OutcomeDetail(StrEnum):
     APPLIED = "applied"
     """Accepted, and in force: the node has done it."""
     ALREADY_DONE = "already-done"
-    """The world was as decided when the consumer looked, whoever did it."""
+    """The consumer found the world as decided, whoever did it."""
     MOVED = "moved"
     """The subject is another one, or no longer what the decision expected."""
     NOT_ALLOWED = "not-allowed"
@@ -54,7 +54,7 @@ class OutcomeDetail(StrEnum):
     DEFERRED = "deferred"
     """The node accepted it and has no room for it yet."""
     IN_PROGRESS = "in-progress"
-    """The node is at it."""
+    """The node is doing it."""
     NODE_ERROR = "node-error"
     """The node began it and could not do it."""
     BELOW_USE = "below-use"
@@ -89,9 +89,9 @@ class ActionFinished:
 class StatusWritten:
     """The status of a VPA object was written (DONE), or the API refused the write (FAILED).
 
-    It is no ActionFinished: a status is kept as the newest decision has it, however often that takes, and a decision that
-    stands in the object already gets no outcome. `decision` is the id of the decision that the status shows; 0.1 left it empty
-    where there was no recommendation. `id` ends in what tells this write from others.
+    It is no ActionFinished: a status is kept equal to the newest decision, however many writes that takes, and a decision that
+    the object already shows gets no outcome. `decision` is the id of the decision that the status shows; 0.1 left it empty where
+    there was no recommendation. The end of `id` distinguishes this write from others.
     """
 
     id: str
@@ -121,8 +121,8 @@ class ObjectChange(StrEnum):
 class ObjectWritten:
     """An object that follows from a policy, such as a generated autoscaler, was changed (DONE), or the API refused that (FAILED).
 
-    It is no ActionFinished: such an object is kept as its policy wants it, however often that takes. `policy` is the key of the
-    policy, `generation` its object's; `id` ends in what tells this write from others.
+    It is no ActionFinished: such an object is kept as its policy wants it, however many writes that takes. `policy` is the key of
+    the policy, `generation` its object's. The end of `id` distinguishes this write from others.
     """
 
     id: str

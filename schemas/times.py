@@ -1,7 +1,7 @@
 """Times as numbers, and back: the epoch, and the only conversions between aware UTC datetimes and numbers since then.
 
 Ticks and turns count whole milliseconds since the epoch; histograms and metrics count seconds as floats. Nothing here reads a
-clock. A time without offset is an error of the program: each function raises TypeError or ValueError for it.
+clock. A time without an offset is a bug: each function raises TypeError or ValueError for it.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ def to_ms(at: datetime) -> int:
 
 
 def nearest_ms(at: datetime) -> int:
-    """Whole milliseconds since the epoch, rounded to the nearest, and to the even one of two that are equally near."""
+    """Whole milliseconds since the epoch, rounded half to even."""
     whole, rest = divmod(at - EPOCH, _MILLISECOND)
     return whole + round(rest / _MILLISECOND) if rest * 2 != _MILLISECOND else whole + whole % 2
 

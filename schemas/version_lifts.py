@@ -1,9 +1,9 @@
 """How the bodies of old events become those of today, one version at a time.
 
-A lift gets the JSON object of one version and gives that of the next, as today's code would write it: `replay --verify`
-compares lifted decisions with recomputed ones. It looks at nothing but the body and keeps every fact in it; a field whose value
-the older version did not know is left out. What it cannot lift raises ValueError, TypeError, KeyError or AttributeError; the
-codec sets such a record aside.
+A lift gets the JSON object of one version and gives that of the next, as today's code would write it: `replay --verify` compares
+lifted decisions with recomputed ones. It looks only at the body and keeps every fact in it; it leaves out a field whose value the
+older version did not have. What it cannot lift raises ValueError, TypeError, KeyError or AttributeError; the codec sets such a
+record aside.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ def _without_settings(about: Any, settings: Body) -> Any:
 
 
 def _action_finished_v1(body: Body) -> Body:
-    """An outcome was about a pod of a workload; now it names any subject."""
+    """Outcomes used to name a pod of a workload; now they name any subject."""
     lifted = {name: value for name, value in body.items() if name not in ("workload", "pod")}
     workload, pod = body["workload"], body["pod"]
     key = "/".join(workload[part] for part in ("cluster", "namespace", "kind", "name"))
@@ -64,7 +64,7 @@ def _pod_update_v1(body: Body) -> Body:
 
 
 def _defaults(body: Body) -> Body:
-    """The next version only has fields more, each with a default that says what the older version meant."""
+    """The next version only adds fields, whose defaults say what the older version meant."""
     return body
 
 

@@ -1,15 +1,15 @@
-"""Keeps a small, compacted copy of the broadcast topics, so that a process that starts anew reads the present in a moment.
+"""Keeps a small, compacted copy of the broadcast topics, so that a starting process reads the present state in a moment.
 
 `policies` and `control` carry a tick in every partition twice a second and keep them for weeks, because stages need them. A
-process that only wants to know what is in force would read millions of ticks. So whoever publishes there also writes each change
-to a copy (`policies-latest`, `control-latest`) that has no ticks, one record for each key, and a tombstone for what was removed.
+process that only needs the present state would have to read millions of ticks. So each change is also written to a copy
+(`policies-latest`, `control-latest`) that has no ticks, one record for each key, and a tombstone for what was removed.
 
 The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence:
 - a reader takes the copy and then the last records of the topic, which win, and goes on from where these end;
 - facts about the cluster go to the topic first, so that a source that died in between finds its change missing in the copy and
-  publishes it again; control goes to the copy first, so that a pause that anybody obeyed is never forgotten by a process that
-  starts later;
-- a copy is believed only once somebody has declared it complete; until then readers read the topic from its beginning.
+  publishes it again; control goes to the copy first, so that a process that starts later also sees a pause that any process has
+  obeyed;
+- a copy counts only once it has been declared complete; until then readers read the topic from its beginning.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ _COMPLETE = b"/complete"
 
 @dataclass(frozen=True, slots=True)
 class CompactedState:
-    """What a broadcast topic says now: records in an order that may be applied one by one, and where the topic goes on.
+    """The present state of a broadcast topic: records to apply one by one, and the offset where the topic goes on.
 
     `copied` are the newest records of the copy, `tail` those at the end of the topic, ticks among them; `position` is the offset
     after the tail, in the partition that was asked for.
@@ -74,7 +74,7 @@ def copies_of(records: Iterable[NewRecord], topics: Topics) -> list[NewRecord]:
 def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place | None]:
     """Append records and the copies that belong to them; gives the places of the records. Raises LogUnavailable.
 
-    What the log never takes is set aside, and has no place.
+    Records that the log refuses for good are set aside and have no place.
 
     Copies of control go first and other copies last, for the reasons that the module gives. A log without the copies, as one from
     before there were any, gets the records alone.
@@ -92,7 +92,7 @@ def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -
 
 
 def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, ticks: bool = True) -> CompactedState:
-    """What the broadcast topic `name` (`policies` or `control`) says now, read in one partition. Raises LogUnavailable.
+    """The present state of the broadcast topic `name` (`policies` or `control`), read in one partition. Raises LogUnavailable.
 
     Without `ticks` the tail lacks them, which is quicker.
 
@@ -131,7 +131,7 @@ def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:
 def complete(log: Log, topics: Topics, name: str) -> bool:
     """Make the copy of `name` from the topic itself and declare it complete. False when it was complete already.
 
-    Reads on until nobody has published in between, so it may run beside live sources.
+    It reads on until nothing was published in between, so it may run beside live sources.
     """
     if latest_of_copy(log, topics, name) is not None:
         return False
@@ -150,7 +150,7 @@ def _has_copies(log: Log, topics: Topics) -> bool:
 
 
 def _kind(record: NewRecord) -> Kind | None:
-    """What kind of event it is; None for a tick and for what is not ours."""
+    """The kind of event; None for a tick and for records that are not ours."""
     wire = next((value for header, value in record.headers if header == "ce_type"), b"")
     name, _ = parse_wire_name(wire.decode(errors="replace")) or ("", 0)
     return CATALOGUE.named(name)

@@ -1,8 +1,8 @@
 """A view of a topic of decisions: the newest decision of each key.
 
-After a crash a stage publishes the turns after its last checkpoint again, and a worker that everybody believes dead may still
-write an old decision. So the order of the log decides nothing: the highest turn wins, and repeats change nothing. The key is the
-last part of a decision's id (`schemas.ids.DecisionId`).
+After a crash a stage publishes the turns after its last checkpoint again, and a worker that counts as dead may still write an old
+decision. So the order of the log does not matter: the highest turn wins, and repeats change nothing. The key is the last part of
+a decision's id (`schemas.ids.DecisionId`).
 
 A recommendation without containers withdraws what was recommended, and the view then forgets the workload. It keeps the turn of
 the withdrawal for another day of event time, so that a late repeat of an older decision does not bring the workload back. A
@@ -70,7 +70,7 @@ class DecisionView:
         return count
 
     def apply(self, record: Record) -> None:
-        """Take in one record. Records may come in any order and any number of times."""
+        """Apply one record. Records may come in any order and any number of times."""
         number = tick_number(record)
         if number is not None:
             self._advance(from_ms(number))
@@ -158,5 +158,5 @@ def id_of(decision: Decision) -> DecisionId:
 
 
 def _rank(turn: int, place: Place) -> Rank:
-    """The highest turn wins; among repeats the first place, so that the view does not depend on the order of reading."""
+    """The highest turn wins, and among repeats the first place, so that the order of reading does not matter."""
     return (turn, -place.partition, -place.offset)

@@ -5,7 +5,7 @@ UllageError
 │   ├── Unreachable   nobody answered, so the next question will not be answered either
 │   └── UnderWay      the other side has accepted it and is not done with it yet
 ├── GiveUp          it will not work; asking again is useless
-│   └── Outdated      the question rests on something that no longer exists: begin anew
+│   └── Outdated      the question rests on something that no longer exists: begin again
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
 ├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
 ├── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
@@ -43,11 +43,11 @@ class TryAgain(EdgeError):
 
 
 class Unreachable(TryAgain):
-    """Nobody answered. Whoever has more questions for the other side waits with all of them."""
+    """There was no answer, so the caller holds back all its requests to that server."""
 
 
 class UnderWay(TryAgain):
-    """The other side has accepted what was asked and is at it, or puts it off; `answer` is what it says of that as a sentence."""
+    """The other side has accepted the request and is working on it or has put it off; `answer` is its sentence about that."""
 
 
 class GiveUp(EdgeError):
@@ -55,7 +55,7 @@ class GiveUp(EdgeError):
 
 
 class Outdated(GiveUp):
-    """The question rests on something that no longer exists on the other side, such as an old version: begin anew."""
+    """The question rests on something that no longer exists on the other side, such as an old version: begin again."""
 
 
 class BadRecord(UllageError):

@@ -1,6 +1,6 @@
 """A log as it was at a moment of event time: nothing later is there, and nothing can be appended.
 
-Changelogs are left out, because a checkpoint is newer than what it holds: whoever looks back replays from the beginning.
+Changelogs are left out, because a checkpoint is newer than its content; a look back replays from the beginning.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from streams.topics import Topics
 
 @dataclass(slots=True)
 class LogAsOf:
-    """`log` up to and with the tick of `at`."""
+    """`log` up to the tick of `at`, inclusive."""
 
     log: Log
     topics: Topics
@@ -30,7 +30,7 @@ class LogAsOf:
         raise BadInput(f"nothing is appended to the log as it was at {self.at:%Y-%m-%d %H:%M:%S} UTC")
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:  # noqa: ARG002  # the port's
-        """As the port says; nothing ever comes."""
+        """As the port says; nothing new ever comes."""
         wanted = {place: position for place, position in positions.items() if position < self.end(*place)}
         found = self.log.poll(wanted, limit=limit) if wanted else ()
         return [record for record in found if record.offset < self.end(record.topic, record.partition)]

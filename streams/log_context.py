@@ -1,6 +1,6 @@
-"""What a source, a consumer or a driver needs to read and write the log: the log, its topics and a codec.
+"""What a source, consumer or driver needs to read and write the log: the log, its topics and a codec.
 
-It is passed around as one value so that nobody has to name three things that always belong together. It holds no state.
+It is one value because these three always belong together. It holds no state.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from streams.topics import KeySpace, Topics
 class LogContext:
     """One log with its topics and a codec. `cluster` is the cluster it is used for; empty when that is every cluster in the log.
 
-    A codec serves one thread, and so does the context: each thread makes its own. `another` opens the same log again, where that
-    can be done; who made the context closes what it opens.
+    A codec serves one thread, and so does the context: each thread makes its own. `another` opens the same log again, if
+    possible; the creator of the context closes what it opens.
     """
 
     log: Log
@@ -32,9 +32,9 @@ class LogContext:
         return cls(log, topics, Codec(topics), cluster)
 
     def reopened(self) -> Self:
-        """The same on an opening of its own, if there can be one: for what is read before each act.
+        """The same context on a connection of its own, if possible, for reads before each act.
 
-        A reader of Kafka that turns from some partitions to others waits for what it asked for before, a tenth of a second.
+        A Kafka reader that switches to other partitions waits a tenth of a second for its previous fetch.
         """
         return self if self.another is None else replace(self, log=self.another())
 

@@ -76,7 +76,7 @@ class _PartitionRange:
 
 
 def event_time_ms(record: Record) -> int:
-    """The event time of a record in milliseconds since the epoch; -1 when it is unknown. A time out of all bounds is none."""
+    """The event time of a record in milliseconds since the epoch; -1 when it is unknown or out of bounds."""
     number = tick_number(record)
     if number is not None:
         return number
@@ -101,7 +101,7 @@ def read_range(
 
 
 def follow(log: Log, topics: Sequence[str], *, since: Bound = None, merged: bool = False) -> Iterator[Record]:
-    """As `read_range` up to now, and then for ever what is appended, as it comes; no record is skipped or given twice."""
+    """As `read_range` up to now, then every appended record, without end; no record is skipped or repeated."""
     ranges = _partition_ranges(log, topics, since, None)
     positions = {(each.topic, each.partition): each.end for each in ranges}
     yield from _read(log, ranges, merged=merged)
@@ -139,9 +139,9 @@ def offset_at(log: Log, topic: str, partition: int, at: datetime) -> int:
 def offset_before_end(log: Log, topic: str, partition: int, span: timedelta) -> int:
     """An offset from which all of the last `span` of event time in a partition is read, counted from its newest records.
 
-    For readers who must miss nothing, and may read too much. No single record decides: the newest say how far the partition got,
-    none more than the log's own time when it took them, and the lowest counts. And nothing is left out that the log took within
-    `span`, whatever time the records between claim.
+    For readers that must miss nothing and may read too much. No single record decides: several of the newest show how far the
+    partition got, each capped by the time when the log appended it, and the lowest counts. Nothing that the log appended within
+    `span` is left out, whatever times the records claim.
     """
     begin, end = log.begin(topic, partition), log.end(topic, partition)
     last = list(_between(log, topic, partition, max(begin, end - _NEWEST), end))
@@ -156,13 +156,13 @@ def offset_before_end(log: Log, topic: str, partition: int, span: timedelta) -> 
 
 
 def _bounded_time_ms(record: Record) -> int:
-    """The event time of a record, but none later than when the log took it."""
+    """The event time of a record, but no later than its append time."""
     said = event_time_ms(record)
     return said if record.timestamp_ms < 0 else min(said, record.timestamp_ms)
 
 
 def _offset_taken_at(log: Log, place: Partition, wanted: int) -> int:
-    """An offset before which the log took all records before this moment; its own times do not go back."""
+    """An offset before which all records were appended before this moment; append times never go back."""
     low, high = log.begin(*place), log.end(*place)
     while high - low > LOOKED_THROUGH:
         middle = (low + high) // 2
@@ -176,7 +176,7 @@ def _offset_taken_at(log: Log, place: Partition, wanted: int) -> int:
 
 
 def _best_split(before: Sequence[bool]) -> int:
-    """How many go before the place at which the fewest stand on the wrong side; the first of several such places."""
+    """The position of the split with the fewest times on the wrong side; the first of several such positions."""
     best, wrong, fewest = 0, 0, 0
     for number, is_before in enumerate(before, start=1):
         wrong += -1 if is_before else 1
@@ -271,7 +271,7 @@ def _merge(log: Log, ranges: Sequence[_PartitionRange]) -> Iterator[Record]:
 
 
 def _fill(log: Log, ranges: Sequence[_PartitionRange]) -> None:
-    """Read on wherever there is room. An empty answer means that the log has no more there, whatever its end says."""
+    """Read on where there is room. An empty answer means that the log has no more there, whatever its end offset is."""
     open_ranges = {(each.topic, each.partition): each for each in ranges if each.has_room}
     records = log.poll({key: each.position for key, each in open_ranges.items()}, limit=AT_ONCE)
     for record in records:
@@ -293,7 +293,7 @@ def has_topic(log: Log, topic: str) -> bool:
 def last_records(
     log: Log, topic: str, partition: int, *, keep: Callable[[bytes, bytes | None], bytes | None] = lambda _, value: value
 ) -> dict[bytes, bytes | None]:
-    """The last record of each key of a partition, as compaction would leave it. `keep` says what is held of a value."""
+    """The last record of each key of a partition, as compaction would leave it. `keep` selects what to keep of a value."""
     last: dict[bytes, bytes | None] = {}
     position, end = log.begin(topic, partition), log.end(topic, partition)
     while position < end and (records := log.poll({(topic, partition): position}, limit=_AT_ONCE)):

@@ -1,6 +1,6 @@
-"""The newest tick of a partition that counts, found from the partition's end: how far its readers can get.
+"""The newest valid tick of a partition, found from its end: how far its readers can get.
 
-A tick that lies implausibly far ahead is nothing to those who read from the beginning, and so it is nothing here.
+Readers from the beginning ignore a tick that lies implausibly far ahead, and so does this module.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,16 +17,16 @@ _LOOKED_AT = 16
 
 
 def newest_tick(log: Log, topic: str, partition: int, *, most: int | None = None, read: Sequence[Record] = ()) -> Record | None:
-    """The newest tick that counts; None if there is none, or none among the last `most` records.
+    """The newest valid tick; None if there is none, or none among the last `most` records.
 
-    `read` is the end of the partition, in its order, where somebody has read it already.
+    `read` are the last records of the partition, in order, if they have been read already.
     """
     before = _backwards(log, (topic, partition), most, end=read[0].offset if read else None)
     return newest_of(chain(reversed(read), before))
 
 
 def newest_of(backwards: Iterable[Record]) -> Record | None:
-    """The newest tick that counts among records that come from the newest to the oldest; None if there is none."""
+    """The newest valid tick among records in order from newest to oldest; None if there is none."""
     found: list[tuple[int, Record]] = []
     for record in backwards:
         number = tick_number(record)

@@ -1,7 +1,7 @@
-"""Appends records, and sets those aside that the log will never take: everything else goes on.
+"""Appends records, and sets aside those that the log will never accept, so that everything else goes on.
 
-A record is refused for good when it is larger than the topic's bound, or lacks a key that the topic demands. Whoever would try
-again would wait for ever, with all that stands behind it. So a dead letter says what it was, by name and size, and why.
+A record is refused for good when it is larger than the topic's bound, or lacks a key that the topic demands. Retrying would block
+everything behind it for ever. So a dead letter gives its name and size, and the reason.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ def append(log: Log, topics: Topics, records: Iterable[NewRecord]) -> Sequence[P
 
 def set_aside(log: Log, topics: Topics, refused: Sequence[tuple[NewRecord, str]]) -> None:
     """Append a dead letter for each of these. A dead letter that is refused itself is only logged."""
-    import structlog  # costs a command that only reads as much as its whole work
+    import structlog  # for a command that only reads, this import costs as much as all its work
 
     _log = structlog.get_logger(__name__)
     for record, why in refused:
@@ -37,5 +37,5 @@ def set_aside(log: Log, topics: Topics, refused: Sequence[tuple[NewRecord, str]]
 
 
 def name_of(record: NewRecord) -> dict[str, object]:
-    """What names a record that has no place: where it was to go, and its key."""
+    """Names a record that has no place: its target, and its key."""
     return {"topic": record.topic, "partition": record.partition, "key": (record.key or b"")[:200].decode(errors="replace")}

@@ -1,8 +1,8 @@
-"""Reads a topic from its end backwards, a stretch at a time and without ticks: what commands that people wait for look back by.
+"""Reads a topic from its end backwards, a stretch at a time and without ticks, for commands that look back.
 
-Most records of a topic that a stage reads are ticks, twice a second in each partition, which say nothing to a person. A log that
-can leave them out while it reads does so; any other is read as always. Nothing is decoded, and no moment is searched for by
-halving: one stretch after the other is read until its reader has enough, or until it begins before the time that is asked for.
+Most records of a topic that a stage reads are ticks, twice a second in each partition, which people do not need. A log that can
+leave them out while it reads does so; any other is read as always. Nothing is decoded, and no moment is searched for by halving:
+one stretch after the other is read until its reader has enough, or until it begins before the time that is asked for.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _Ranges = Mapping[tuple[str, int], tuple[int, int]]
 
 @runtime_checkable
 class LeavesOutKey(Protocol):
-    """A log that can leave out the records of one key, and is quicker for it."""
+    """A log that can leave out the records of one key, which makes reading faster."""
 
     def read_without(self, key: bytes, ranges: _Ranges, containing: bytes = b"") -> Iterator[Record]:
         """The records of these ranges, in order within a partition. Some of that key, or without those bytes, may be there."""
@@ -105,8 +105,8 @@ def forwards(log: Log, topic: str, since: datetime | None = None, *, containing:
 
     A log that can leave out records whose value does not hold the bytes `containing` does so with most of them.
 
-    One reader of a log serves one such iteration at a time: a later one ends those before it. Nothing for a topic that the log
-    has not. Raises LogUnavailable.
+    One reader of a log serves one such iteration at a time: a later one ends those before it. Nothing for a missing topic. Raises
+    LogUnavailable.
     """
     if not has_topic(log, topic):
         return
@@ -119,7 +119,7 @@ def forwards(log: Log, topic: str, since: datetime | None = None, *, containing:
 def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:
     """All records of these ranges, ticks among them, the newest of each partition first.
 
-    For who wants the newest of each key: what is older need not be decoded.
+    For callers that want the newest record of each key and need not decode older ones.
     """
     left = dict(ranges)
     while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
@@ -148,7 +148,7 @@ def all_between(log: Log, place: tuple[str, int], start: int, end: int) -> Itera
     while start < end:
         records = log.poll({place: start}, wait=_PATIENCE)
         if not records:
-            if (begin := log.begin(*place)) > start:  # retention took them
+            if (begin := log.begin(*place)) > start:  # retention deleted them
                 start = begin
                 continue
             raise LogUnavailable(

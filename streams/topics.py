@@ -27,7 +27,7 @@ class KeySpace(StrEnum):
     BROADCAST = "broadcast"
     """A copy of each record goes to every partition: every reader of any partition needs it."""
     LATEST = "latest"
-    """As the record that it copies. Only the newest of each key counts, so compaction need not wait for anybody."""
+    """As the record that it copies. Only the newest of each key counts, so compaction need not wait."""
     SOURCE = "source"
     """As the record it is about."""
 
@@ -101,8 +101,8 @@ def changelog_topic(app_id: str, stage: str) -> str:
 def changelog_specs(app_id: str, stages: Iterable[str], partitions: int, replication: int = -1) -> tuple[TopicSpec, ...]:
     """The changelogs of the stages' checkpoints.
 
-    Compact only, and soon: what a new mark no longer names is rubbish, and a restart reads all that is left. Kafka never
-    compacts the segment it writes to, so segments are small.
+    Compact only, and soon: chunks that a new mark no longer names are garbage, and a restart reads everything that is left. Kafka
+    never compacts the segment it writes to, so segments are small.
     """
     configs = {
         "cleanup.policy": "compact",

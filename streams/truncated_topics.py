@@ -1,7 +1,7 @@
-"""Which topics of a log have lost their beginning, and since when they are whole: what a reader of the past must be told.
+"""Which topics of a log have lost their beginning, and since when they are complete, as a warning to readers of the past.
 
 Retention moves the first offset of a partition up, and an incident file of a stretch starts where the stretch did. Compaction
-leaves the first offset where it was, so what it took is not found here.
+leaves the first offset where it was, so what it removed does not show here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ _LOOKED_AT = 50
 class TruncatedTopic:
     """A topic (short name) that has lost its beginning.
 
-    `at`: from when on all of it is there. None where a partition has nothing left, so that nobody can say when its newest record
-    was; `all_gone` where none has.
+    `at`: from when on all of it is there. None if a partition is empty now, so that the time of its newest record is unknown;
+    `all_gone` if all partitions are.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class TruncatedTopic:
 def late_starts(
     log: Log, topics: Topics, names: Iterable[str], *, before: datetime | None = None, partition: int | None = None
 ) -> list[TruncatedTopic]:
-    """Those of these topics (short names) that lack records from before they are whole.
+    """Those of these topics (short names) that have lost their beginning.
 
     `before`: only those that may lack something from this moment on, for a reader who begins there. `partition`: only this one.
     """
@@ -65,7 +65,7 @@ def _start(log: Log, place: Partition) -> datetime | None:
 
 
 def sentence(starts: Sequence[TruncatedTopic]) -> str:
-    """What is missing, for people, to stand after a semicolon or alone; empty where nothing is."""
+    """What is missing, for people, as a clause or a sentence; empty if nothing is."""
     if not starts:
         return ""
     return f"gone from this log: {', '.join(map(str, starts))} (by retention, or because it is the file of a stretch)"

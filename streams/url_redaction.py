@@ -1,6 +1,7 @@
 """URLs as people may see them: without the users, passwords and tokens that they may carry.
 
-It rather hides too much: a password may hold what ends the address of a well-made URL, and clients quote a URL as it was given.
+It errs on the side of hiding: a password may contain characters that end the address in a valid URL, and clients quote a URL as
+it was given.
 """
 
 import re
@@ -18,10 +19,10 @@ _SECRET = re.compile(r"token|passw|passphrase|pwd|secret|key|sig|credential|auth
 
 
 def without_password(text: str) -> str:
-    """The text without what stands before the last @ of each URL in it, and without secrets that a query names.
+    """The text without everything before the last @ of each URL in it, and without secrets in its query.
 
-    A text that is itself a URL is taken as that to its end; in a sentence quotes and line breaks end a URL. A single word that
-    names a user and a password is taken as a URL whose scheme was forgotten; the digest of an image is none.
+    A text that is itself a URL is taken as that to its end; in a sentence quotes and line breaks end a URL. A single word with a
+    user and a password counts as a URL without a scheme; an image's digest does not.
     """
     if "@" in text and "://" not in text and len(text.split()) == 1:
         text = _WITHOUT_SCHEME.sub(r"\1", text)

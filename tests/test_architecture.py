@@ -71,6 +71,28 @@ def test_the_lock_has_a_hash_for_every_requirement_and_no_address() -> None:
     assert "://" not in text
 
 
+def test_no_code_but_that_which_explains_looks_into_because() -> None:
+    offenders = [
+        f"{name}:{node.lineno}"
+        for name, (_, tree) in trees().items()
+        if not name.startswith("agents/why/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.value, ast.Attribute)
+        if node.value.attr == "because"
+    ]
+    assert offenders == []
+
+
+def test_the_epoch_stands_once() -> None:
+    offenders = [
+        f"{name}:{node.lineno}"
+        for name, (_, tree) in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node).startswith("datetime(1970, 1, 1, tzinfo=")
+    ]
+    assert [offender.partition(":")[0] for offender in offenders] == ["schemas/times.py"], offenders
+
+
 def test_only_the_three_packages_are_shipped() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["setuptools"]["packages"]["find"]["include"] == [

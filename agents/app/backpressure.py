@@ -1,13 +1,13 @@
-"""Bounds how much is buffered of an input: of one that runs ahead of the others, and of one that gets records but no tick.
+"""Bounds how much is buffered of an input that runs ahead of the others, or that gets records but no tick.
 
-It holds an input that is over the bound and already has a complete segment that the others lack. The turn never waits for such
-an input, so holding it cannot stop the turn. What comes of it meanwhile is passed over. An input that this stage alone reads is
-paused, so that nobody fetches it in vain; one that several stages read goes on for the others. When the input is wanted again,
-reading goes back to where this stage stopped: others have had those records and ignore them. If that seek fails, the gap is read
-like any other.
+It holds an input that is over the bound and already has a complete segment that the others lack. The turn never waits for such an
+input, so holding it cannot stop the turn. Its records are skipped meanwhile. An input that only this stage reads is paused, so
+that it is not fetched in vain; one that several stages read goes on for the others. When the input is released, reading goes back
+to where this stage stopped; the other stages have had those records and ignore them. If that seek fails, the gap is read like any
+other.
 
-An input whose open segment is over the bound is skimmed: its records are let go, and those that follow are passed over, until a
-tick closes the segment. Then all of the segment is read again, because now the turn can take it.
+An input whose open segment is over the bound is skimmed: its records are dropped, and those that follow are skipped, until a tick
+closes the segment. Then the whole segment is read again, because now the turn can take it.
 """
 
 from agents.app.faust_consumer import FaustConsumer
@@ -27,7 +27,7 @@ class Backpressure:
         return bool(owned.held) or source.open_size > self.bound or source.buffered > self.bound
 
     async def update(self, owned: OwnedPartition, name: str) -> None:
-        """After a record of input `name` came in: hold that input if it is ahead, and release those that no longer are."""
+        """After a record of input `name` came in: hold that input if it is ahead, and release inputs that no longer are."""
         source = owned.task.aligner.inputs[name]
         if source.open_size > self.bound and not source.closed:
             source.forget_open()
@@ -41,7 +41,7 @@ class Backpressure:
 
     @staticmethod
     def read_again(owned: OwnedPartition, name: str) -> None:
-        """An input that was skimmed has the tick that it lacked: all of its segment is wanted again."""
+        """A skimmed input has got its tick: read its whole segment again."""
         owned.skimmed.discard(name)
         owned.task.aligner.inputs[name].next = owned.task.aligner.positions[name]
 

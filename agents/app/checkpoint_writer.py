@@ -1,10 +1,10 @@
 """Writes checkpoints: consistent cuts at a turn boundary, paced by bytes, so that decisions do not wait for them.
 
 It writes one checkpoint at a time. The cut is taken synchronously; then the writer waits until all decisions are durable, and
-writes the chunks, little at a time and with a pause in between, because they share the event loop and the broker with decisions.
-The mark follows, then the tombstones of older families; a round ends with the group's offsets. When a rebalance overtakes a
-checkpoint, the writer abandons it together with its family. A failed write ends the process: nobody may go on writing to slots of
-uncertain content.
+writes the chunks in small portions with pauses in between, because they share the event loop and the broker with decisions. The
+mark follows, then the tombstones of older families; a round ends with the group's offsets. When a rebalance overtakes a
+checkpoint, the writer abandons it together with its family. A failed write ends the process, because the content of its slots is
+uncertain.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class ChangelogProducer:
 class Generation:
     """Counts rebalances, and keeps recovery and checkpoints from running at the same time.
 
-    Whoever waits for the broker compares `number` before and after: another number means that a rebalance came in between. Once
+    Code that awaits the broker compares `number` before and after: another number means that a rebalance came in between. Once
     `over` is set, no partition opens any more.
     """
 
@@ -112,7 +112,7 @@ class CheckpointWriter:
     async def write_round(self, *, quiet: bool = True) -> int:
         """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written.
 
-        Without `quiet`, only of those in which turns took usage or many records in.
+        Without `quiet`, only of those whose turns took in usage or many records.
         """
         written, marked = 0, set[int]()
         for host in self.hosts:
@@ -128,7 +128,7 @@ class CheckpointWriter:
         return written
 
     async def _commit(self, partitions: Iterable[int]) -> None:
-        """Tell the group, in one request, from where on these partitions are wanted. It is a hint, so it may come late."""
+        """Commit the offsets from which these partitions would be read again, in one request. As a hint it may come late."""
         with supervision.guarded("committing offsets"):
             wanted: dict[tuple[str, int], int] = {}
             for partition in partitions:
@@ -136,7 +136,7 @@ class CheckpointWriter:
             await self.consumer.commit(wanted)
 
     async def finish(self) -> None:
-        """Write the last checkpoints, then close every partition, for good: neither messages nor a rebalance reopen them."""
+        """Write the last checkpoints, then close every partition for good: neither messages nor a rebalance reopen them."""
         await self.write_round()
         self.generation.number, self.generation.over = self.generation.number + 1, True
         for host in self.hosts:
@@ -161,7 +161,10 @@ class CheckpointWriter:
         return plan.size
 
     def _refused(self, topic: str, owned: OwnedPartition, plan: CheckpointPlan) -> bool:
-        """Set a checkpoint aside whose mark the changelog never takes. The state lives on, and is recovered from an older one."""
+        """Set a checkpoint aside whose mark the changelog refuses for good.
+
+        The state lives on; recovery would use an older checkpoint.
+        """
         written = (NewRecord(topic, owned.task.partition, *record) for record in (*plan.records, plan.mark))
         largest = max(written, key=size_of)
         why = self.producer.bounds.refusal(largest)
@@ -190,7 +193,7 @@ class CheckpointWriter:
 
 
 def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """These records in their order, so many together as `TOGETHER` allows, and at least one."""
+    """These records in order, in groups within `TOGETHER`, each with at least one record."""
     together: list[tuple[bytes, bytes]] = []
     held = 0
     for record in records:
@@ -205,7 +208,7 @@ def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[byte
 
 
 def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
-    """The checkpoint of the turn just taken. Nothing awaits in here, so all chunks are of the same turn."""
+    """The checkpoint of the turn just taken. It does not await, so all chunks are of the same turn."""
     owned.ledger.part, owned.eventful, owned.taken = part, False, 0
     state = owned.task.state
     dirty = state.take_dirty()

@@ -2,7 +2,7 @@
 
 A turn queues its records and goes on; a background task sends them in order. Nothing awaits between taking a turn and queueing
 its decisions, so a checkpoint sees both or neither. Checkpoints have a producer of their own, or decisions would queue behind
-them. No record is dropped: one that cannot be sent ends the process, and one that its topic never takes is set aside.
+them. No record is dropped: one that cannot be sent ends the process, and one that its topic refuses for good is set aside.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class DecisionProducer:
                 acks="all",
                 enable_idempotence=True,
                 max_request_size=8 << 20,
-                max_batch_size=2 * _BATCH,  # what goes together is counted in `_batches`; a batch must take all of it
+                max_batch_size=2 * _BATCH,  # `_batches` decides what goes together; the client's batch must take all of it
             )
             await self._producer.start()
             self._keep(asyncio.create_task(self._run()))
@@ -113,7 +113,7 @@ class DecisionProducer:
         return sent
 
     def _batches(self, topic: str, records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
-        """The records in order, so many together as one batch and the topic take: its bound counts for a batch as a whole."""
+        """The records in order, in groups that fit into one batch and the topic's bound, which holds for a batch as a whole."""
         most = min(_BATCH, self.bounds.most(topic))
         batch: list[NewRecord] = []
         held = 0

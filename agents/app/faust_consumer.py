@@ -1,4 +1,4 @@
-"""What a worker needs of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
+"""What a worker uses of Faust's consumer: which partitions it owns, pausing and resuming, and committing offsets.
 
 This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
 `_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
@@ -27,8 +27,10 @@ WAIT_MS = 100
 """Milliseconds that a fetch waits at the broker for data, if it leaves out a partition of which something is prefetched."""
 WHOLE_WAIT_MS = 1000
 """The same for one that asks for all inputs: it delays nothing, and most of an idle worker's work is to write and read fetches.
+
 What is to go over its connection after a rebalance, or a seek, may wait that long, though at most up to the next tick. So it is
-more than the time between two ticks, or a fetch ends in vain just before each."""
+more than the time between two ticks, or a fetch ends in vain just before each.
+"""
 BUNDLE_BYTES = 128 << 10
 """Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
 
@@ -47,7 +49,7 @@ class FaustConsumer:
         return set.intersection(*each)
 
     def pause(self, topic: str, partition: int) -> None:
-        """Fetch no more of it. What Faust has prefetched is lost; the stage host finds the gap by its own offsets."""
+        """Stop fetching it. Records that Faust has prefetched are lost; the stage host finds the gap by its own offsets."""
         self.app.consumer.pause_partitions({TP(topic, partition)})
 
     async def resume(self, topic: str, partition: int, offset: int) -> None:
@@ -56,7 +58,7 @@ class FaustConsumer:
         await self.seek(topic, partition, offset)
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Fetch it from `offset` on; whoever has had those records gets them again. Does nothing if a rebalance took it."""
+        """Fetch it from `offset` on; all its readers get those records again. Does nothing if a rebalance took it."""
         with suppress(IllegalStateError):
             await self.app.consumer.seek(TP(topic, partition), offset)
 
@@ -75,8 +77,8 @@ class FaustConsumer:
     async def start_at(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit these offsets, to which Faust seeks at the end of a rebalance, and seek to those that are 0 ourselves.
 
-        aiokafka, when told to seek to what is committed, leaves a partition where it is if the committed offset is 0. A
-        partition that stays with this worker and has been read from 0 would never give those records again.
+        When aiokafka seeks to the committed offset and that is 0, it leaves the partition where it is. A partition that stays
+        with this worker and has been read from 0 would never deliver those records again.
         """
         await self.commit(offsets)
         for place, offset in offsets.items():
@@ -95,7 +97,7 @@ class SkippedTableRecovery(Recovery):
     """Faust's table recovery without its reading; the worker reads the changelogs itself.
 
     Faust calls back before it knows that it has read everything, and a recovery that broke off looks like one that finished. Its
-    reading would be of no use and would double the time to recover.
+    reading would be useless and would double the time to recover.
     """
 
     async def _build_highwaters(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> None:  # noqa: ARG002  # Faust's
@@ -105,7 +107,7 @@ class SkippedTableRecovery(Recovery):
 
 
 class ReadyTableManager(TableManager):
-    """Faust's tables without the second that it waits for tables to be made: ours are there before the app starts."""
+    """Faust's tables without its wait of a second for tables to be made, because ours exist before the app starts."""
 
     async def sleep(self, _seconds: timedelta | float | str) -> None:
         """Let others run once."""
@@ -113,14 +115,14 @@ class ReadyTableManager(TableManager):
 
 
 class RecordsMessage(ConsumerMessage):
-    """A message of Faust's that carries what several partitions gave, in one list."""
+    """A Faust message that carries records of several partitions in one list."""
 
     __slots__ = ("records",)
     records: list[Record]
 
 
 def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
-    """The records of aiokafka in their order, so many together as `BUNDLE_BYTES` take, and at least one."""
+    """The records of aiokafka in order, in bundles within `BUNDLE_BYTES`, each with at least one record."""
     together: list[Record] = []
     held = 0
     for _, came in records:
@@ -137,9 +139,9 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
 
 
 def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]) -> None:
-    """Let fetches of this fetcher of aiokafka wait `WHOLE_WAIT_MS` that leave out nothing which somebody takes soon.
+    """Let fetches of this aiokafka fetcher wait for `WHOLE_WAIT_MS` if they leave out no partition that is read soon.
 
-    `passed_over` gives the topics of which Faust takes nothing: what came of them stays prefetched.
+    `passed_over` gives the topics that Faust does not read: their records stay prefetched.
     """
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
@@ -183,10 +185,10 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         ask_nothing_while_fetching(consumer._fetcher)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
-        """Faust's, but nothing when a rebalance takes a partition in the middle.
+        """As Faust's, but returns nothing when a rebalance takes a partition in the middle.
 
-        aiokafka's fetcher removes what it has just handed out, and raises a KeyError if that is gone.
-        What it had taken of other partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
+        aiokafka's fetcher removes what it has just returned, and raises a KeyError if that is gone. What it had taken of other
+        partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
         """
         try:
             return await super()._fetch_records(*args, **options)
@@ -197,7 +199,7 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
 
 
 class _Begun(Awaitable[Any]):
-    """A coroutine that has begun, and what it waits for."""
+    """A coroutine that has started, and what it waits for."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         self._coroutine, self._waits_for = coroutine, waits_for
@@ -221,17 +223,16 @@ class QuickConsumer(Consumer):
     """Faust's consumer with fetches that wait `WAIT_MS` for data instead of Faust's fixed 1.5 s, or `WHOLE_WAIT_MS`.
 
     One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data. A partition
-    that had something prefetched when the fetch left is not asked for again until that wait ends. With 1.5 s this would limit how
-    fast a worker catches up, and delay an OOM kill. A fetch that leaves none out may wait longer.
-
-    What a fetch gave goes through Faust in few messages of many records: Faust works longer on a message than a stage does on a
-    tick, or on a decision that comes back. A message bears the name of one of its partitions, and does not go when that one is
-    paused meanwhile: others are in it, and a stage host passes over what it does not want. Nobody here relies on Faust's
-    offsets, or on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
+    that had something prefetched when the fetch was sent is not fetched again until that wait ends. With 1.5 s this would limit
+    how fast a worker catches up, and delay an OOM kill. A fetch that leaves none out may wait longer. Fetched records go through
+    Faust in a few messages of many records, because Faust takes longer for a message than a stage takes for a tick or for a
+    decision that comes back. A message has the name of one of its partitions, but is delivered even if that one is paused
+    meanwhile: it has records of others, and a stage host skips what it does not want. Nothing here relies on Faust's offsets, or
+    on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
     """
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109  # Faust's signature
-        """Faust's, with what came of active partitions as bundles, under the first of them."""
+        """As Faust's, with the records of active partitions in bundles, under the name of the first of them."""
         records, active = await super()._wait_next_records(timeout)
         if active is not None:
             active = active | self._buffered_partitions  # what Faust goes by; a copy, for its own follows each pause
@@ -240,7 +241,7 @@ class QuickConsumer(Consumer):
         return {} if first is None else {first: list(bundled(self.scheduler.iterate(came)))}, active
 
     def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
-        """The message of a bundle. Its offset is one that Faust does not take for a record that came before."""
+        """The message of a bundle. Its offset is one that Faust does not take for a repeat."""
         offset, at = self._read_offset[tp] or 0, record[0].timestamp_ms / 1000
         message = RecordsMessage(
             tp.topic, tp.partition, offset, at, 0, None, None, None, None, 0, 0, tp, generation_id=self.app.consumer_generation_id
@@ -249,7 +250,7 @@ class QuickConsumer(Consumer):
         return message
 
     async def wait_first(self, *waits: Any, timeout: Any = None) -> Any:  # noqa: ASYNC109  # Faust's signature
-        """Faust's, but a coroutine that need not wait runs at once, instead of in a task of its own beside three more.
+        """As Faust's, but a coroutine that need not wait runs at once, instead of in a task beside three more.
 
         Faust calls it for each message, to be interrupted while a full stream makes it wait. Most messages find room.
         """

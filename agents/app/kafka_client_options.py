@@ -29,13 +29,13 @@ def options(where: KafkaConnection) -> dict[str, Any]:
 
 
 class _AwaitedTokens(AbstractTokenProvider):  # type: ignore[misc]  # the client ships no types
-    """Tokens of Amazon MSK, as a client asks for them that has an event loop."""
+    """Tokens of Amazon MSK for clients with an event loop."""
 
     def __init__(self, tokens: MskTokens) -> None:
         self._tokens = tokens
 
     async def token(self) -> str:
-        """One that is good for a while; signing may ask AWS first, which takes time."""
+        """A token that stays valid for a while; signing may ask AWS first, which takes time."""
         return await asyncio.to_thread(self._tokens.token)
 
 

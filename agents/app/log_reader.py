@@ -1,12 +1,12 @@
 """Reads the log beside Faust: no group, no rebalance, exact offsets.
 
-It reads what Faust's consumer cannot promise: a whole changelog, the records that Faust skipped, and where a topic begins and
-ends.
+It reads what Faust's consumer cannot deliver reliably: a whole changelog, the records that Faust skipped, and where a topic
+begins and ends.
 
 Faust sometimes delivers a record that is not the next one. Either Faust jumped (it does so around prefetching, pauses and
 rebalances) or the log has a hole (compaction). `records_before` reads the stretch in between and so answers both cases without a
-seek, and nothing that Faust has prefetched can interfere. Records that retention has taken meanwhile are lost. They are reported
-and counted, and reading goes on behind them, because waiting would not bring them back.
+seek, and nothing that Faust has prefetched can interfere. Records that retention has deleted meanwhile are lost. They are
+reported and counted, and reading goes on after them, because waiting would not bring them back.
 """
 
 import asyncio
@@ -106,12 +106,12 @@ async def contents(consumer: Any, until: Mapping[TopicAndPartition, int]) -> dic
 
 
 async def records_at(where: KafkaConnection, offsets: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, Record]:
-    """The record at each of these offsets, before which the log begins and after which it ends; compaction may have taken it."""
+    """The records at these offsets, which lie within the log; compaction may have removed some of them."""
     found: dict[TopicAndPartition, Record] = {}
     left = {TopicPartition(*place): offset for place, offset in offsets.items()}
     if not left:
         return found
-    async with reader(where, fetch=1) as consumer:  # a broker gives a whole batch, however little it is asked for
+    async with reader(where, fetch=1) as consumer:  # a broker sends a whole batch, however little is requested
         consumer.assign(list(left))
         for tp, offset in left.items():
             consumer.seek(tp, offset)

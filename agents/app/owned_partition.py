@@ -14,7 +14,7 @@ FEW = 500
 
 
 def new_ledger(foreign: list[bytes]) -> CheckpointLedger:
-    """A ledger with a new family, in which nobody else ever writes. `foreign` are changelog keys of older families."""
+    """A ledger with a new family, into which no other worker ever writes. `foreign` are changelog keys of older families."""
     return CheckpointLedger(uuid.uuid4().hex[:12], foreign)
 
 
@@ -24,10 +24,10 @@ class OwnedPartition:
 
     `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
     -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others;
-    `skimmed` those of which only the next tick is looked for, as too much lies before it. `unacked` are decisions that are not
-    durable yet. Since the last cut for a checkpoint turns took `taken` records in; `eventful` if there was usage among them, or
-    something that was set aside. `goals` are the ends of the inputs when the partition was opened; past them the task is caught
-    up.
+    `skimmed` those whose records are skipped up to the next tick, because there are too many. `unacked` are decisions that are
+    not durable yet. `taken` counts the records that turns took in since the last checkpoint; `eventful`: there was usage among
+    them, or something that was set aside. `goals` are the ends of the inputs when the partition was opened; past them the task is
+    caught up.
     """
 
     task: Task
@@ -50,7 +50,7 @@ class OwnedPartition:
 
     @property
     def urgent(self) -> bool:
-        """Whether that is more than ticks and few records: those are taken again in no time."""
+        """Whether that is more than ticks and a few records, which a restart would take again quickly."""
         return self.due and (self.eventful or self.taken > FEW or self.whole)
 
     @property
@@ -82,5 +82,5 @@ class OwnedPartition:
         self.held, self.skimmed = set(), set()
 
     def abandon(self, foreign: list[bytes]) -> None:
-        """Start a new family, and write every chunk into it: what the old one holds in the log is no longer certain."""
+        """Start a new family, and write every chunk into it, because the content of the old one in the log is uncertain."""
         self.ledger, self.whole, self.end = new_ledger(foreign), True, -1

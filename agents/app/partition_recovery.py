@@ -32,7 +32,7 @@ from streams.sources.clock import wall_ms
 
 @dataclass(frozen=True, slots=True)
 class _InputsSeen:
-    """What the log has of the inputs, and the last record that each newest mark has read of each, by place."""
+    """The offsets of the inputs in the log, and, by place, the last record of each that the newest marks have read."""
 
     offsets: Mapping[TopicAndPartition, KeptOffsets]
     last: Mapping[Place, Record]
@@ -116,9 +116,9 @@ class Recovery:
     async def _last_read(
         self, newest: Mapping[tuple[StageHost, int], ChangelogContents], stretches: Mapping[TopicAndPartition, KeptOffsets]
     ) -> dict[Place, Record]:
-        """The last record that each of the newest marks has read of each input: one look at the log for each stage.
+        """The last record that each of the newest marks has read of each input: one read for each stage.
 
-        One for each partition would be a connection of its own to the brokers, and most of the time that recovery takes.
+        A read for each partition would need a connection each, and take most of the time of a recovery.
         """
         wanted: dict[StageHost, dict[TopicAndPartition, int]] = {}
         for (host, partition), contents in newest.items():
@@ -136,7 +136,7 @@ class Recovery:
         contents: ChangelogContents,
         seen: _InputsSeen,
     ) -> tuple[ChangelogContents, str]:
-        """Load the newest state of the changelog that can be, keep ours if it is further, or start empty where the log begins."""
+        """Load the newest loadable state of the changelog, keep ours if it is further, or start empty where the log begins."""
         owned, how, refused = host.owned.get(partition), "", list[CheckpointMark]()
         inputs = {name: seen.offsets[wire, partition] for name, wire in host.wires.items()}
         while not how:
@@ -168,7 +168,7 @@ class Recovery:
         inputs: Mapping[str, KeptOffsets],
         last: Mapping[Place, Record],
     ) -> OwnedPartition | None:
-        """The state that a mark names; None when the log contradicts the mark, or when what it names cannot be loaded."""
+        """The state that a mark names; None if the log contradicts the mark, or the state cannot be loaded."""
         why = await self._objection(host, partition, found.mark, inputs, last)
         if not why:
             try:
@@ -186,7 +186,7 @@ class Recovery:
         inputs: Mapping[str, KeptOffsets],
         last: Mapping[Place, Record],
     ) -> str:
-        """What the log says against a mark; empty if nothing."""
+        """Why the log contradicts a mark; empty if it does not."""
         offsets = _ends_read(host, partition, mark, inputs)
         known = {place: last[found] for place, offset in offsets.items() if (found := Place(*place, offset)) in last}
         there = known | await log_reader.records_at(self.plan.where, {p: at for p, at in offsets.items() if p not in known})

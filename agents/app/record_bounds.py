@@ -1,7 +1,7 @@
-"""How large a record each topic takes, so that a worker never sends what Kafka would refuse.
+"""How large a record each topic accepts, so that a worker never sends what Kafka would refuse.
 
-A refusal would break the order of an idempotent producer, so the worker asks for the bounds before it starts. A decision beyond
-them is set aside as a dead letter, by name and size; a checkpoint is written in parts that fit.
+A refusal would break the order of an idempotent producer, so the worker reads the bounds before it starts. A decision beyond them
+is set aside as a dead letter, by name and size; a checkpoint is written in parts that fit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,27 +21,27 @@ _log = structlog.get_logger("ullage", component="worker")
 
 
 class RecordBounds:
-    """By topic (wire name) the bytes that it takes; a topic that nobody asked about takes what ours do."""
+    """The bytes that each topic (wire name) accepts; an unknown topic accepts as much as ours."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._most: dict[str, int] = {}
 
     def learn(self, most: Mapping[str, int]) -> None:
-        """These topics take records of so many bytes, framing included."""
+        """These topics accept records of so many bytes, including framing."""
         self._most.update(most)
 
     def most(self, topic: str) -> int:
-        """Bytes of key, value and headers that the topic takes."""
+        """Bytes of key, value and headers that the topic accepts."""
         return min(self._most.get(topic, MAX_RECORD_BYTES), MAX_RECORD_BYTES) - FRAME
 
     def refusal(self, record: NewRecord) -> str | None:
-        """Why the topic never takes a record; None if it does."""
+        """Why the topic refuses a record for good; None if it accepts it."""
         size, most = size_of(record), self.most(record.topic)
         return None if size <= most else f"it has {size} bytes, and the topic takes {most}"
 
     def admissible(self, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
-        """The records, with a dead letter in the place of each that its topic never takes."""
+        """The records, with a dead letter in the place of each that its topic refuses."""
         if all(self.refusal(record) is None for record in records):
             return records
         return [letter for record in records for letter in self._admit(record)]
@@ -51,7 +51,7 @@ class RecordBounds:
         return [record] if why is None else self.letters(record, why)
 
     def letters(self, record: NewRecord, why: str) -> Sequence[NewRecord]:
-        """The dead letter of a record; none if not even that would be taken."""
+        """The dead letter of a record; none if not even that would be accepted."""
         _log.error("the log never takes this record", **refused_records.name_of(record), bytes=size_of(record), reason=why)
         letter = dead_letters.refused_letter(record, why, topics=self._topics)
         return [letter] if size_of(letter) <= self.most(letter.topic) else []

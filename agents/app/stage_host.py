@@ -1,7 +1,7 @@
 """Hosts one stage: takes records in, takes every turn that is complete, and queues the decisions.
 
-It does not trust the order in which Faust delivers. Each input knows the next offset it wants; lower ones are ignored, and a
-gap is read beside Faust. A partition takes nothing in unless it is open, that is, wholly owned by this worker and recovered.
+It does not trust the order in which Faust delivers. Each input knows the next offset it wants; lower ones are ignored, and a gap
+is read beside Faust. A partition only takes records in while it is open, that is, wholly owned by this worker and recovered.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class StageHost:
             await self._yield()
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
-        """Take in a record, and every turn that it completes. Nothing awaits in here, so others only ever see turn boundaries."""
+        """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""
         if not owned.task.feed(name, came):
             self.observer.tick_passed_over(self.stage.name, came)
         self._look_at_goal(owned, name, came)
@@ -101,7 +101,7 @@ class StageHost:
             self.observer.waiting(owned)
 
     def _look_at_goal(self, owned: OwnedPartition, name: str, came: Record) -> None:
-        """A log without ticks completes no turn, and yet there may be nothing left to catch up with."""
+        """Check whether the task has caught up; in a log without ticks no turn would show that."""
         if came.last_offset + 1 == owned.goals.get(name):
             self.observer.opened(owned)
 
@@ -129,7 +129,7 @@ class StageHost:
     def _refuse_other_rules(self, owned: OwnedPartition, result: TurnResult) -> None:
         """End the process before it publishes a turn that another version of the program must decide.
 
-        Rules from before this worker's start may be of an older program: its turns are taken again after a crash, by this one.
+        Rules from before this worker's start may be those of an older program, whose turns this one takes again after a crash.
         """
         changed = result.rules
         if changed is None or changed.rules.program == self.stage.program:
@@ -153,7 +153,7 @@ class StageHost:
         return owned.open and owned.task is task
 
     async def _skim(self, owned: OwnedPartition, name: str, came: Record) -> bool:
-        """Pass over a record, and all before it, of an input without a tick. True: here is the tick, so all is wanted again."""
+        """Skip a record of an input without a tick, and all before it. True for the tick: everything is read again."""
         task, source = owned.task, owned.task.aligner.inputs[name]
         closed = closes_segment(source, came)
         if not closed and came.offset > source.next:

@@ -1,6 +1,6 @@
-"""How a worker ends after a failure: at once, with a log line and an exit code, and never half.
+"""How a worker ends after a failure: at once and completely, with a log line and an exit code.
 
-A broken invariant means that nobody can trust the memory of the process, so it must not write anything any more. The process ends
+After a broken invariant the memory of the process cannot be trusted, so it must not write anything any more. The process ends
 without clean-up, and a restart recovers from the last good checkpoint.
 """
 
@@ -52,7 +52,7 @@ def end(error: BaseException, *, doing: str, **where: object) -> NoReturn:
 def no_longer_than(seconds: Seconds, *, doing: str) -> None:
     """End the process after this many seconds if it has not ended by then.
 
-    For the last step, when everything that matters is written; so the exit code is 0.
+    It is for the last step, when everything that matters is written, so the exit code is 0.
     """
 
     def over() -> None:

@@ -21,7 +21,7 @@ from streams.topics import changelog_specs
 
 
 async def check(plan: WorkerPlan) -> dict[str, int]:
-    """Create the changelogs that are missing; gives the bytes of the largest record of each topic that a worker writes.
+    """Create the changelogs that are missing; returns the bytes of the largest record of each topic that a worker writes.
 
     Raises BadInput when the topics do not fit, LogUnavailable for missing rights.
     """
@@ -40,7 +40,7 @@ async def check(plan: WorkerPlan) -> dict[str, int]:
 def _needs(plan: WorkerPlan) -> Needs:
     """The rights of a worker. A missing one would leave it waiting for records that never come."""
     written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | {plan.topics.wire("dead-letters")}
-    rules = [plan.topics.wire(name) for name in ("policies", COPIES["policies"])]  # where the rules of the stages are put
+    rules = [plan.topics.wire(name) for name in ("policies", COPIES["policies"])]  # the worker puts the stages' rules there
     topics = {name: {"Write"} for name in (*written, *rules)}
     for name in (*plan.inputs(), *rules):
         topics[name] = topics.get(name, set()) | {"Read"}

@@ -40,15 +40,15 @@ SETTINGS: dict[str, Any] = {
     "TableManager": ReadyTableManager,
     "web_enabled": False,
     "topic_disable_leader": True,
-    "recovery_consistency_check": False,  # it would end the worker for each changelog that has lost its beginning
+    "recovery_consistency_check": False,  # otherwise each changelog that has lost its beginning would end the worker
     "consumer_auto_offset_reset": "earliest",
     "consumer_max_fetch_size": 4 << 20,
-    "consumer_metadata_max_age_ms": 5_000,  # a broker that just began lacks topics: until the next look nobody has a partition
+    "consumer_metadata_max_age_ms": 5_000,  # until a refresh finds new topics, no worker gets a partition
     "broker_session_timeout": 6.0,
     "broker_heartbeat_interval": 1.0,
     "broker_commit_interval": 3600.0,  # nothing to commit: offsets are set from the marks
     "broker_commit_livelock_soft_timeout": 1e9,
-    "stream_buffer_maxsize": 32,  # counts messages, and one has 128 KiB of records, or one record that has more
+    "stream_buffer_maxsize": 32,  # counts messages, each of which has 128 KiB of records, or one larger record
     "stream_wait_empty": False,
     "stream_recovery_delay": 0.0,
     "table_standby_replicas": 0,
@@ -85,7 +85,7 @@ class App(faust.App):
         await super().on_stop()
 
     def _create_directories(self) -> None:
-        """Create no data folder: nothing is stored in files, and a shared one in /tmp would be anybody's to prepare."""
+        """Create no data folder: nothing is stored in files, and anybody could prepare a shared one in /tmp."""
 
     def _new_transport(self) -> Any:
         transport: Any = super()._new_transport()
@@ -142,9 +142,9 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
 
 
 def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
-    """Put the rules of the stages into the log where it has none; where the topic of policies ended before that, by partition.
+    """Put the rules of the stages into the log where it has none; the ends of the policies' partitions before that.
 
-    Raises BadInput when the log has others: all workers decide alike, and nobody changes that without a word.
+    Raises BadInput when the log has others, because all workers must decide alike.
     """
     wire = plan.topics.wire("policies")
     with KafkaLog(plan.where) as log:
@@ -157,7 +157,7 @@ def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
 def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
     """One agent on one channel of all inputs. It never waits for a certain topic, so a full queue cannot stop it.
 
-    A message carries many records, and each record comes once, whoever reads its topic.
+    A message carries many records, and each record comes once, however many stages read its topic.
     """
     readers: dict[str, list[StageHost]] = {}
     for host in all_hosts:

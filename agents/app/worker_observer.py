@@ -1,7 +1,7 @@
 """What a worker reports about itself: log lines for what is rare, metrics for what is not, and whether it is ready.
 
-A partition counts as ready when it has passed the end that the log had when it was opened, and is near the newest tick. Nothing
-in here influences a decision.
+A partition counts as ready when it has passed the end that the log had when it was opened, and is near the newest tick. It does
+not influence decisions.
 """
 
 import time
@@ -31,10 +31,10 @@ log = structlog.get_logger("ullage", component="worker")
 
 
 class WorkerObserver:
-    """The worker's parts call it with what happened."""
+    """Receives events from the worker's parts."""
 
     def __init__(self, plan: WorkerPlan, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing listens until `listen`. `clock` counts real seconds."""
+        """Opens no port before `listen`. `clock` counts real seconds."""
         self.plan, self.registry, self.liveness = plan, CollectorRegistry(), Liveness(clock=clock)
         self.metrics = WorkerMetrics(self.registry, plan.behind)
         self._clock = clock
@@ -45,7 +45,7 @@ class WorkerObserver:
         """The last turn of each task that lacks a tick of some input for the next one, and since when."""
 
     def listen(self) -> None:
-        """Serve metrics and health, if the plan asks for it, and look whether Kafka is there from now on."""
+        """Serve metrics and health, if the plan says so, and watch from now on whether Kafka answers."""
         host, port = self.plan.metrics
         if port:
             HealthServer(self.registry, ready=self.not_ready, alive=self.liveness.reasons).listen(host, port)
@@ -54,7 +54,7 @@ class WorkerObserver:
 
     def not_ready(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
-        long_turn = self.liveness.long_turn()  # no tick comes in while it lasts, and that says nothing of the clock
+        long_turn = self.liveness.long_turn()  # no tick is read while the turn lasts, so silence says nothing about the clock
         silence = [] if long_turn else self._silence.reasons_once_heard()
         return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons(), *long_turn]
 
@@ -72,7 +72,7 @@ class WorkerObserver:
         log.info("recovered", stage=stage, partition=partition, found=found, turn=owned.task.turn, torn=torn)
 
     def state_gone(self, stage: str, partition: int) -> None:
-        """A group that has read before finds no whole state: somebody deleted the changelog, or a part of it."""
+        """A group that has read before finds no complete state: the changelog, or a part of it, was deleted."""
         self.metrics.state_lost(stage, partition)
         log.error("state gone", stage=stage, partition=partition, next="begins at the oldest kept record")
 
@@ -103,9 +103,10 @@ class WorkerObserver:
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
-        """A tick came in that completes no turn: another input has none yet, and the lag grows; or it is behind the last turn.
+        """A tick came in that completes no turn.
 
-        Each input's tick but the last is one of these, so it is looked at once in `LOOK_AFTER` seconds.
+        Another input has none yet, and the lag grows, or the tick is behind the last turn. All ticks of a turn except the last
+        one are such, so this is only examined once in `LOOK_AFTER` seconds.
         """
         task, now = (owned.task.stage.name, owned.task.partition), self._clock()
         if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
@@ -119,7 +120,7 @@ class WorkerObserver:
         self._update_readiness(owned)
 
     def tick_passed_over(self, stage: str, tick: Record) -> None:
-        """A tick far ahead of the time at which the log took it: it is nothing, here and in every replay."""
+        """A tick far ahead of the time at which the log appended it is ignored, here and in every replay."""
         self.metrics.tick_passed_over(stage, tick.partition, tick.topic)
         where = {"topic": tick.topic, "partition": tick.partition, "offset": tick.offset}
         log.warning("a tick of the future is nothing", stage=stage, **where, tick=event_codec.tick_number(tick))
@@ -134,12 +135,12 @@ class WorkerObserver:
         self.metrics.checkpoint_written(stage, partition, size=Bytes(size), seconds=Seconds(seconds))
 
     def gap(self, stage: str, came: Record, wanted: int) -> None:
-        """Faust jumped, or the log has a hole: `came` is not the record at the offset `wanted`."""
+        """Faust jumped, or the log has a gap: `came` is not the record at the offset `wanted`."""
         self.metrics.gap_filled(stage, came.partition, came.topic)
         log.info("gap", stage=stage, topic=came.topic, partition=came.partition, wanted=wanted, came=came.offset)
 
     def lost(self, stage: str, topic: str, partition: int, first: int, after: int) -> None:
-        """Retention took records before they were read. From here on decisions may differ from what they would have been."""
+        """Retention deleted records before they were read. From here on decisions may differ from what they would have been."""
         self.metrics.lost(stage, partition, topic, after - first)
         log.error("LOST", stage=stage, topic=topic, partition=partition, first=first, next=after)
 
@@ -156,7 +157,7 @@ class WorkerObserver:
             self.metrics.catching_up(stage, partition, owned.lag)
 
     def _waited(self, stage: str, partition: int, turn: int, *, lacks: bool) -> Seconds:
-        """For how long one input has been ahead of another since this turn. While no ticks come at all, no input is."""
+        """How long one input has been ahead of another since this turn. While no ticks come at all, no input is ahead."""
         if not lacks:
             self._lacking.pop((stage, partition), None)
             return Seconds(0.0)

@@ -89,7 +89,7 @@ def from_settings(settings: Settings | None = None) -> WorkerPlan:
 
 
 def _end(late: str) -> None:
-    """Nobody can take a turn away from its policy: the process goes, and another worker would end likewise."""
+    """A running policy cannot be interrupted, so the process ends; another worker would end in the same way."""
     supervision.end(
         BadInput(f"{late} (worker.policy_seconds): try it with `ullage policy test`, or leave it out"), doing="asking a policy"
     )

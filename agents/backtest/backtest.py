@@ -21,12 +21,13 @@ from agents.backtest.scoring import Score
 from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.backtest.workload_sums import ContainerSums
 from agents.engine.stage import Stage
-from agents.engine.turn import BatchDecided, Decided, Event
+from agents.engine.turn import BatchDecided, Decided
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommender_stage import Conclusion
 from agents.stage_topics import ticked_topics
 from schemas import times
+from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.engine.stage import Stage
-from agents.engine.turn import BatchDecided, Decided, DeferredRecords, Event, Recorded, RecordsInParts, State, Turn
+from agents.engine.turn import BatchDecided, Decided, DeferredRecords, Recorded, RecordsInParts, State, Turn
+from schemas.catalogue import Event
 from schemas.names import Place
 from streams.topics import Topics
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from agents.backtest.event_runner import RoutedEvent
 from agents.engine.stage import Stage
-from agents.engine.turn import Event, Recorded, Turn
+from agents.engine.turn import Recorded, Turn
 from agents.logic.vertical.recommender_stage import Conclusion, Recommender
 from agents.logic.vertical.vertical_settings import NAME
 from agents.stage_topics import stage_names
+from schemas.catalogue import Event
 from schemas.names import Place
 from streams.topics import Topics
 

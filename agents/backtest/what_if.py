@@ -16,10 +16,11 @@ from agents.backtest.event_runner import EventRunner, RoutedEvent, StageTurn
 from agents.backtest.recording import Recording
 from agents.backtest.what_if_rules import OtherRules, RulesInForce
 from agents.engine.stage import Stage
-from agents.engine.turn import BatchDecided, Event
+from agents.engine.turn import BatchDecided
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommended_amounts import AMOUNTS
 from agents.stage_topics import ticked_topics
+from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from agents.engine.turn import Event, State
+from agents.engine.turn import State
+from schemas.catalogue import Event
 from schemas.policies.rules import RuleValue
 
 

@@ -2,23 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
+from schemas import times
+from schemas.catalogue import Event
 from schemas.decisions import Decision
-from schemas.facts import Fact
 from schemas.names import Place
-from schemas.outcomes import Outcome
-from schemas.policies import Policy
-
-Event = Fact | Policy | Decision | Outcome
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment(number: int) -> datetime:
-    """The time that a turn's number stands for."""
-    return EPOCH + timedelta(milliseconds=number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +127,7 @@ class Turn:
     @property
     def at(self) -> datetime:
         """The turn's time."""
-        return moment(self.number)
+        return times.from_ms(self.number)
 
     def of(self, topic: str) -> Sequence[Recorded]:
         """The records of one input; empty when the turn has none."""

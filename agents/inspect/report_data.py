@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.engine.turn import Event
 from agents.inspect import recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.why import event_descriptions
+from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agents.engine.turn import Event
 from agents.inspect import namespace_patterns
 from agents.why import event_descriptions
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported

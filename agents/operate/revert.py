@@ -89,7 +89,7 @@ def applied(context: LogContext, settings: Settings, since: datetime, at: dateti
     first: dict[str, tuple[ResizePlanned | EvictionPlanned, tuple[Place, ...]]] = {}
     for event, _, causes in _events(context, "pod-updates", since - _PLANNED_BEFORE):
         if isinstance(event, ResizePlanned | EvictionPlanned) and event.id in done:
-            mine = event.workload.cluster == settings.cluster.name and not event.because.get("reverted")
+            mine = event.workload.cluster == settings.cluster.name and event.recommendation  # a revert's plan has none
             known = first.get(event.workload.key)
             if mine and (known is None or event.at < known[0].at):
                 first[event.workload.key] = event, causes

@@ -14,7 +14,6 @@ from agents.settings import policy_limits
 from agents.settings.policy_limits import PolicyLimits
 from streams.errors import BadInput, UllageError
 
-_LIMITS = PolicyLimits()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -6,9 +6,9 @@ Of a scrape only the rows of the workload in question count. Numbers are shorten
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
-from agents.engine.turn import Event
 from agents.why import node_texts, scaling_texts
 from schemas import times
+from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from agents.engine.turn import Event
+from schemas.catalogue import Event
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved

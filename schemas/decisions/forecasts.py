@@ -13,8 +13,8 @@ from schemas.units import Seconds
 class MetricForecast:
     """What one metric will be: values at `start`, `start + step` and so on, or why nobody can say.
 
-    `values` are to scale by: a margin is in them. `expected` are the same without it, empty where the model knows no margin.
-    `error` is how far past forecasts were off, as a share of the load; `period` in seconds, None for a model that repeats
+    `values` include a margin and are what scaling goes by. `expected` are the same without the margin; empty if the model has
+    none. `error` is how far past forecasts were off, as a share of the load; `period` in seconds, None for a model that repeats
     nothing. `reason` is one word, `message` a sentence; both are empty for a forecast.
     """
 
@@ -36,8 +36,8 @@ class MetricForecast:
 class LoadForecast:
     """The forecasts of all metrics of one EHPA or TimeSeriesPrediction. The newest turn wins.
 
-    `window` is how far ahead the object wants to know; right after the decision the values reach two windows ahead, and until
-    `expires` at least one. `withdrawn`: the object is gone or wants no forecast any more.
+    `window` is how far ahead the object asks for forecasts. Right after the decision the values reach two windows ahead, and
+    until `expires` at least one. `withdrawn`: the object is gone or wants no forecast any more.
     """
 
     id: str

@@ -61,8 +61,8 @@ class ScaleUpPlanned:
 class NodeRemovalPlanned:
     """Drain one node and terminate its instance. `node` is empty where the instance never became one.
 
-    `evict` are the pods that must go elsewhere, `daemons` such as are evicted only to end well. Each gets `grace` seconds at
-    most, and all together `drain`.
+    `evict` are the pods that must go elsewhere, `daemons` those that are evicted only so that they can shut down cleanly. Each
+    gets `grace` seconds at most, and all together `drain`.
     """
 
     id: str
@@ -94,7 +94,7 @@ class NodeRemovalPlanned:
 
 @dataclass(frozen=True, slots=True)
 class SoftTaintPlanned:
-    """Set the taint by which the scheduler rather uses other nodes than this one, which may go soon; or take it off again."""
+    """Set the taint that makes the scheduler prefer other nodes, because this one may go soon; or remove it."""
 
     id: str
     at: datetime

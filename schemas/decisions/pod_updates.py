@@ -1,7 +1,8 @@
 """The decisions about pods: resize one, evict one, or leave those of a workload alone.
 
-Each rests on one recommendation, whose id it names. A plan may be carried out until `void_after`: `expires` is as long as any
-plan may wait, and `stale_after` is when the first thing that allowed it, such as a fresh recommendation, stops being so.
+Each rests on one recommendation, whose id it names; one that puts a reverted workload back rests on the revert, and names none. A
+plan may be carried out until `void_after`: `expires` is as long as any plan may wait, and `stale_after` is when the first thing
+that allowed it, such as a fresh recommendation, stops being so.
 """
 
 from collections.abc import Mapping

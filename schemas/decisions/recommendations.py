@@ -37,7 +37,7 @@ class LastOomKill:
 
 
 class OomSourceState(StrEnum):
-    """Whether anybody looks for OOM kills in a cluster. NONE: no source has reported that it does."""
+    """Whether a source looks for OOM kills in a cluster. NONE: no source has reported that it does."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -63,10 +63,11 @@ class CitedRules:
 
 @dataclass(frozen=True, slots=True)
 class RequestsRecommended:
-    """The recommender concluded what a workload's containers should request. Newest turn wins; no containers: nothing.
+    """The recommender concluded what a workload's containers should request. The newest turn wins.
 
-    `pods` is how many pods the workload had, where the recommender counted them; `last_oom` is None when it saw no kill.
-    `rules` is None where the log has no rules to cite; then `because` has the settings.
+    Without containers it withdraws what was recommended before. `pods` is how many pods the workload had, where the recommender
+    counted them; `last_oom` is None when it saw no kill. `rules` is None where the log has no rules to cite; then `because` has
+    the settings.
     """
 
     id: str

@@ -11,9 +11,9 @@ from schemas.policies.vpa import TargetRef
 
 
 class ScalingMode(StrEnum):
-    """Who carries a plan out. HPA: a generated HPA does, and the plan tells what it will do. DIRECT: our consumer does.
+    """Who carries a plan out. HPA: a generated HPA does, and the plan says what to expect of it. DIRECT: our consumer does.
 
-    PREVIEW: nobody; the plan tells what would be done.
+    PREVIEW: nobody; the plan shows what would be done.
     """
 
     HPA = "hpa"

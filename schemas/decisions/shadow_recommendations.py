@@ -10,7 +10,7 @@ from schemas.names import Amounts, Workload
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecommended:
-    """What the policy in shadow would recommend for a workload whose recommendation was announced in the same turn.
+    """What the policy in shadow would recommend for a workload whose recommendation was published in the same turn.
 
     `policy` is its name and the digest of its source, as `steady@0f3a...`, or `built-in`. `reason` says why it could not decide;
     then the containers are those of the built-in estimator.

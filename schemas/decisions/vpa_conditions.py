@@ -17,7 +17,7 @@ class ConditionType(StrEnum):
 
 
 class ConditionStatus(StrEnum):
-    """TRUE or FALSE, as Kubernetes has it. UNKNOWN: nobody can know now, so what stands in the object stays."""
+    """TRUE or FALSE, as Kubernetes has it. UNKNOWN: it cannot be determined now, so the object keeps its condition."""
 
     TRUE = "True"
     FALSE = "False"
@@ -39,9 +39,9 @@ class DecidedCondition:
 class VpaConditionsDecided:
     """What the status of a VPA object of this uid and generation should say. The newest turn wins.
 
-    `containers` is the recommendation that it shows: empty for none, None while nobody can know, so that one that stands in the
-    object for this generation stays. `recommendation` is the id of the decision that it comes from. `withdrawn`: the object is
-    gone or another recommender's, and nothing is to be written any more.
+    `containers` is the recommendation to show. Empty means none. None means that it cannot be determined yet, so the object keeps
+    a recommendation that it has for this generation. `recommendation` is the id of the decision that it comes from. `withdrawn`:
+    the object is gone or another recommender's, and nothing is to be written any more.
     """
 
     id: str

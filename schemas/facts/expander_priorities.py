@@ -1,4 +1,4 @@
-"""Facts about the ConfigMap by which people say which node groups go first."""
+"""Facts about the ConfigMap in which people set the priorities of node groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from datetime import datetime
 class ExpanderPrioritiesSeen:
     """The ConfigMap of the priority expander, new or changed.
 
-    `patterns` lists, by priority, patterns on the names of groups, both as somebody wrote them. `unsupported` says in a sentence
-    why the ConfigMap cannot be read as such a list.
+    `patterns` lists, by priority, patterns for the names of groups, both as written in the ConfigMap. `unsupported` says in a
+    sentence why the ConfigMap cannot be read as such a list.
     """
 
     at: datetime

@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class HpaTargetChanged:
-    """An HPA scales the object `kind`/`target` of its namespace, by these of its resources, such as `cpu`; none if by others."""
+    """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics."""
 
     at: datetime
     cluster: str

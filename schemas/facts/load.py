@@ -1,4 +1,4 @@
-"""Facts about load: what the metrics by which workloads are scaled were, and what they were before anybody looked."""
+"""Facts about load: the metrics that workloads are scaled by, now and in the past."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,7 +46,7 @@ class LoadHistoryRead:
 
 @dataclass(frozen=True, slots=True)
 class LoadQueryFailed:
-    """The query of a series has no answer that can be used; `reason` says why. The next row of the series ends that."""
+    """The query of a series has no usable answer; `reason` says why. It holds until the next row of the series."""
 
     at: datetime
     workload: Workload

@@ -13,7 +13,7 @@ from schemas.units import Seconds
 class NodeTemplateSeen:
     """How an empty new node of a group would look. Amounts as in `NodeDetailsChanged`.
 
-    `unread`: a sentence for each tag of the group that should say something of its nodes, and cannot be read.
+    `unread` has a sentence for each tag of the group that should describe its nodes and cannot be parsed.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class NodeInstanceGone:
 
 @dataclass(frozen=True, slots=True)
 class ScalingActivityFailed:
-    """The cloud could not start an instance of a group: its code and message, and where it tried what, as far as it says."""
+    """The cloud could not start an instance of a group. Code, message, zone and type are the cloud's, where known."""
 
     at: datetime
     cluster: str
@@ -116,7 +116,7 @@ class InterruptionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceInterruptionNoticed:
-    """The cloud announced that it takes an instance, or would rather have it replaced. `notice` is its message's id.
+    """The cloud announced that it will take an instance away, or recommends to replace it. `notice` is its message's id.
 
     `noticed`: when the cloud said so, as far as it says.
     """

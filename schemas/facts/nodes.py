@@ -1,7 +1,7 @@
 """Facts about nodes: what one offers to pods, and that it is gone.
 
-`NodeChanged` is the short form, which every partition gets. `NodeDetailsChanged` has all that scheduling and node scaling go by;
-it is told of a cluster only where node scaling is wanted.
+`NodeChanged` is the short form, which every partition gets. `NodeDetailsChanged` has everything that scheduling and node scaling
+need; it is published only for clusters whose nodes are scaled.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class NodeTaint:
-    """A taint, fields as Kubernetes has them. The effect is text: tags of a node group can carry one that nobody knows."""
+    """A taint with Kubernetes' fields. The effect is text, because tags of a node group can carry an unknown one."""
 
     key: str
     value: str = ""
@@ -69,7 +69,7 @@ class NodeDetailsChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetailsRemoved:
-    """A node that was told of in detail is gone."""
+    """A node whose details were published is gone."""
 
     at: datetime
     cluster: str

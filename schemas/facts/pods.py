@@ -19,7 +19,7 @@ class PodPhase(StrEnum):
 
 
 class ResizeState(StrEnum):
-    """What the kubelet says of an in-place resize; NONE when none is asked for or all is done.
+    """What the kubelet reports about an in-place resize; NONE when none is pending.
 
     ERROR: it failed while it was under way. UNKNOWN: the kubelet gives a reason that we do not know.
     """
@@ -61,10 +61,10 @@ class PodChanged:
     """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster.
 
     `opted_out`: the annotation by which its owner asks that nobody evicts it; empty when there is none. `controller`: its direct
-    controller as `kind/name`, such as a ReplicaSet; empty when it has none or nobody said. `observed`: the containers that
-    admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost; `ready_since`:
-    since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted, and may run
-    on for its grace period.
+    controller as `kind/name`, such as a ReplicaSet; empty when it has none or the source does not report it. `observed`: the
+    containers that admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost;
+    `ready_since`: since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted,
+    and may run on for its grace period.
     """
 
     at: datetime

@@ -1,4 +1,4 @@
-"""Facts about the controllers that make pods anew: that one exists, and how many replicas it wants."""
+"""Facts about the controllers that recreate pods: that one exists, and how many replicas it wants."""
 
 from dataclasses import dataclass
 from datetime import datetime

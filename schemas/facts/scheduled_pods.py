@@ -1,7 +1,8 @@
-"""Facts about pods as the scheduler sees them: a shape, told once, and for each pod which shape it has and where it is.
+"""Facts about pods as the scheduler sees them: a shape, published once, and for each pod its shape and its node.
 
 The pods of one controller differ in little but their names. What they share is a shape; its id follows from its content. A shape
-is told before the first pod that cites it, and forgotten with the last one: whoever needs it again tells it again.
+is published before the first pod that cites it, and forgotten with the last one; when a pod needs it again, it is published
+again.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from schemas.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class LabelDemand:
-    """A demand on one label, in the words of the API: an operator that nobody knows is told as it stands."""
+    """A requirement on one label, in the API's terms; an unknown operator is passed on unchanged."""
 
     key: str
     operator: str
@@ -82,10 +83,10 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class AttachedVolume:
-    """A volume that a driver attaches to the node. `terms` say on which nodes it can be, none means anywhere.
+    """A volume that a driver attaches to the node. `terms` say which nodes it can be on; without terms it can be on any.
 
     `exclusive`: a second pod that uses it is refused. `own`: each pod of the shape has one of its own, and `handle` tells only
-    those of one pod apart. `missing` is the sentence why no node takes the pod before something else has happened.
+    those of one pod apart. `missing` is a sentence that says what has to happen before any node can take the pod.
     """
 
     driver: str
@@ -110,8 +111,8 @@ class PodShapeSeen:
     """What pods of one controller share. `shape` is its id, a hash of everything below it.
 
     Requests are whole amounts, CPU in thousandths of a core. Labels that differ from pod to pod of a set (its index, its own
-    name) are left out, and so is a node that a DaemonSet's pod is meant for: the pod says it. `local` names volumes that live on
-    the node; `grace` is what the pod asks for its end; `annotations` are those that node scaling obeys.
+    name) are left out, and so is the node that a DaemonSet's pod is meant for, which stands with the pod. `local` names volumes
+    that live on the node; `grace` is the pod's termination grace period; `annotations` are those that node scaling obeys.
     """
 
     at: datetime

@@ -1,4 +1,4 @@
-"""Facts about the sources themselves: that one is at work, and which topics it can vouch for."""
+"""Facts about the sources themselves: that one is running, and which topics it reports completely."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,10 +8,11 @@ from schemas.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class SourceReported:
-    """A source says that it is at work: it sees what it would have to tell. Said again each `period`, so silence can be told.
+    """A source reports that it is running and sees what it has to report.
 
-    `sees`: the topics (short names) whose facts it would tell. A source that cannot see something leaves its topic out.
-    `lacks`: a sentence for each thing that it was told to look at and does not find or may not see; it goes on without.
+    It repeats this each `period`, so that silence is noticed. `sees` are the topics (short names) whose facts it publishes; a
+    source that cannot see something leaves its topic out. `lacks` has a sentence for each thing that it is configured to watch
+    and does not find or may not read; it goes on without.
     """
 
     at: datetime

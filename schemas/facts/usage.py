@@ -1,4 +1,4 @@
-"""Facts about usage: what containers used, and that one was killed for want of memory."""
+"""Facts about usage: what containers used, and that one was killed because it ran out of memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ class MetricsScraped:
     """One scrape of the containers of one partition, as columns of equal length; a very long one comes in several.
 
     Row i says that container `containers[i]` of pod `pods[i]` of workload `workloads[i]` used `cores[i]` and `memory[i]`,
-    averaged over the `window` that ended at `at`, or `ages[i]` seconds before it where there are ages. An amount that the
-    source did not see is NaN (null on the wire), never zero. `cores_max` and `memory_max` are the highest use within the window,
-    empty where the source knows averages alone; no stage decides by them, a backtest scores with them.
+    averaged over the `window` that ended at `at`, or `ages[i]` seconds before it where there are ages. An amount that the source
+    did not see is NaN (null on the wire), never zero. `cores_max` and `memory_max` are the highest use within the window, empty
+    where the source only knows averages. Backtests score with them; no stage decides by them.
 
     The three name columns are interned by the codec: equal names in two records are the same tuple object, so a reader may
     look a whole scrape up by identity. Numbers are float64 arrays (or any sequence of floats).
 
-    `history` marks what a metrics store remembered: `at` may lie days before the turn that takes it. Only usage from after what
-    was counted of a container last counts, so history is for a start with an empty state, before anything live.
+    `history` marks what a metrics store remembered: `at` may lie days before the turn that takes it. A container's usage only
+    counts if it is newer than what was counted last, so history has to come before anything live, into an empty state.
     """
 
     at: datetime
@@ -50,4 +50,4 @@ class ContainerOOMKilled:
     memory_request: Bytes | None
     memory_limit: Bytes | None
     memory_used: Bytes | None = None
-    """What an eviction for want of memory says that it used; counts instead of the request."""
+    """The use that an eviction for lack of memory reports; it counts instead of the request."""

@@ -19,7 +19,7 @@ class SavedHistogram:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSeen:
-    """A VerticalPodAutoscalerCheckpoint object was found: what another recommender knew of one container name of a VPA.
+    """A VerticalPodAutoscalerCheckpoint object was found: another recommender's usage history of one container name of a VPA.
 
     Keyed by the workload that the VPA targets. Times are seconds since the epoch; -62135596800 is "never".
     """

@@ -1,4 +1,4 @@
-"""Facts about the Lease of the admission webhook: whether one is at work that gives new pods their requests."""
+"""Facts about the Lease of the admission webhook: whether a webhook is running that sets the requests of new pods."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class WebhookLeaseSeen:
-    """The Lease `lease` (namespace/name) is renewed as it should be, or it is not, or there is none. `reason` says which."""
+    """The state of the Lease `lease` (namespace/name): renewed in time, overdue, or absent. `reason` says which."""
 
     at: datetime
     cluster: str

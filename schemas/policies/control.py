@@ -1,6 +1,6 @@
 """The control record of a cluster: how far the program may go, whether it is paused, and its budget.
 
-The sentences that say why something is not done now stand here, because stages and consumers obey the same record.
+The sentences that explain why nothing may be done now are here, because stages and consumers obey the same record.
 """
 
 from dataclasses import dataclass

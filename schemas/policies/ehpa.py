@@ -19,9 +19,9 @@ def ehpa_key(cluster: str, namespace: str, name: str) -> str:
 class EhpaChanged:
     """An EHPA was made or changed: all of its spec, its labels and those annotations that people write.
 
-    `unsupported` is a sentence on why the object cannot be carried out; then only what could be read of it is here. Empty: it
-    can be. `queries` are what the cluster's rules of prometheus-adapter give for its metrics, by identifier;
-    annotations go before.
+    `unsupported` is a sentence that says why the object cannot be carried out, in which case the event only has the fields that
+    could be read; empty if it can. `queries` are those that the cluster's prometheus-adapter rules give for its metrics, by
+    identifier; annotations take precedence.
     """
 
     at: datetime
@@ -59,7 +59,7 @@ class EhpaChanged:
 
     @property
     def scaled_by(self) -> tuple[str, ...]:
-        """The resources by which it scales its target, such as `cpu`; none if by others, or if it only shows what it would do."""
+        """The resources that it scales its target by, such as `cpu`; none if it scales by other metrics or is a preview."""
         if self.unsupported or self.strategy is not ScaleStrategy.AUTO:
             return ()
         names = {metric.name for metric in self.metrics if metric.type in ("Resource", "ContainerResource")}
@@ -67,7 +67,7 @@ class EhpaChanged:
 
     @property
     def rank(self) -> tuple[float, str]:
-        """Of several with one target the one with the lowest rank scales it: the oldest, then by name."""
+        """If several EHPAs have the same target, the one with the lowest rank scales it: the oldest, then by name."""
         return self.created.timestamp(), self.name
 
 

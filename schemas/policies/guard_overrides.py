@@ -1,4 +1,4 @@
-"""What a policy says of the updater's guards for the workloads that it governs, in place of the updater's own settings."""
+"""Settings of the updater's guards that a policy overrides for the workloads that it governs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

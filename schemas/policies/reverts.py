@@ -1,4 +1,4 @@
-"""Reverts: what an operator asks to be put back as it was before Ullage changed it, and to be left so."""
+"""Reverts: an operator asks to undo what Ullage changed, and to leave it at that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from schemas.names import Amounts, Workload
 
 @dataclass(frozen=True, slots=True)
 class RevertRequested:
-    """The pods of a workload are to have these requests and limits again, by container, and no recommendation until it ends.
+    """The pods of a workload get these requests and limits back, by container, and no recommendation until the revert ends.
 
-    They are what the first pod had that was changed after `since`. The same guards hold as for any other change.
+    The amounts are those that the first pod changed after `since` had before. The same guards hold as for any other change.
     """
 
     at: datetime
@@ -29,7 +29,7 @@ class RevertRequested:
 
 @dataclass(frozen=True, slots=True)
 class RevertEnded:
-    """The workload is changed again as is recommended."""
+    """Recommendations are applied to the workload again."""
 
     at: datetime
     workload: Workload

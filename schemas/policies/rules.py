@@ -1,4 +1,4 @@
-"""The rules that a stage decides by: what is equal in all its decisions, in the log once."""
+"""The rules that a stage decides by: in the log once, because all its decisions share them."""
 
 import json
 from collections.abc import Mapping
@@ -32,6 +32,6 @@ class StageRulesChanged:
 
 
 def rules_version(stage: str, program: int, settings: Mapping[str, RuleValue]) -> str:
-    """16 hexadecimal digits that follow from the content alone, whatever the order of `settings`."""
+    """16 hexadecimal digits that depend on the content alone, not on the order of `settings`."""
     content = json.dumps([stage, program, dict(settings)], sort_keys=True, separators=(",", ":"))
     return blake2b(content.encode(), digest_size=8).hexdigest()

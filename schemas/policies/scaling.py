@@ -1,7 +1,7 @@
 """What objects that scale workloads are made of: metrics and their targets, rates, crons, and the options of predictors.
 
-Amounts and options are texts as they stand in the object, because what is generated from it must say the same, and because only
-whoever computes with one can say what is wrong with it.
+Amounts and options are the object's own texts, because objects generated from it must have the same ones, and because only the
+code that computes with a text can tell what is wrong with it.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from schemas.policies.vpa import TargetRef
 
 @dataclass(frozen=True, slots=True)
 class MetricTarget:
-    """What a metric is to be: Utilization, AverageValue or Value, and its amount."""
+    """The target of a metric: Utilization, AverageValue or Value, and its amount."""
 
     type: str = ""
     average_utilization: int | None = None
@@ -59,7 +59,7 @@ class HpaScalingRules:
 
 @dataclass(frozen=True, slots=True)
 class HpaBehavior:
-    """Both directions; None is a direction of which the object says nothing."""
+    """Both directions; None is a direction that the object does not mention."""
 
     scale_up: HpaScalingRules | None = None
     scale_down: HpaScalingRules | None = None
@@ -78,7 +78,7 @@ class CronTrigger:
 
 
 class ScaleStrategy(StrEnum):
-    """AUTO scales. PREVIEW only shows, and sets `specific_replicas` where they are given."""
+    """AUTO scales. PREVIEW only shows what it would do, and sets `specific_replicas` if there are any."""
 
     AUTO = "Auto"
     PREVIEW = "Preview"

@@ -1,7 +1,7 @@
-"""The amounts and counts in an autoscaler's spec that somebody computes with: which of them nobody could, and the sentence why.
+"""Checks the amounts and counts in an autoscaler's spec that are computed with, and says what is wrong with each bad one.
 
-They stand in the log as texts (`schemas.policies.scaling`). The source of objects tells what is found here as `unsupported`, and
-each stage sets aside an event that holds it and does not say so.
+They stand in the log as texts (`schemas.policies.scaling`). The source of objects publishes what is found here as `unsupported`,
+and each stage sets aside an event that has such an amount without saying so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def reasons(metrics: Sequence[MetricSpec], behavior: HpaBehavior | None) -> Iter
 
 
 def amount(path: str, text: str) -> Iterator[str]:
-    """A quantity from 0 to MOST_AMOUNT, or "", which is absent and good."""
+    """A quantity from 0 to MOST_AMOUNT, or "", which means absent and is accepted."""
     if not text:
         return
     if len(text) > LONGEST_AMOUNT:

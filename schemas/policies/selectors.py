@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Operator(StrEnum):
-    """Kubernetes' words for what a label must be."""
+    """Kubernetes' operators for label requirements."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -22,7 +22,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def holds(self, value: str | None) -> bool:
-        """Whether a label with this value meets it; None is a label that is not there, which NotIn accepts, as in Kubernetes."""
+        """Whether a label with this value meets it. None is a missing label, which NotIn accepts, as in Kubernetes."""
         match self.operator:
             case Operator.IN:
                 return value in self.values

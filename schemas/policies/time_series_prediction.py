@@ -31,8 +31,8 @@ class PredictionMetric:
 class TimeSeriesPredictionChanged:
     """A TimeSeriesPrediction was made or changed: all of its spec.
 
-    `owner_uid` is the EHPA's that it follows from, empty for one that stands alone. `unsupported` is a sentence on why the
-    object cannot be carried out; empty: it can be.
+    `owner_uid` is that of the EHPA it was generated from, empty for one that stands alone. `unsupported` is a sentence that says
+    why the object cannot be carried out; empty if it can.
     """
 
     at: datetime
@@ -58,7 +58,7 @@ class TimeSeriesPredictionChanged:
 
     @property
     def target(self) -> str:
-        """The key of what it is about; empty where it names nothing."""
+        """The key of its target; empty where it names none."""
         ref = self.target_ref
         return "" if ref is None else f"{self.cluster}/{self.target_namespace or self.namespace}/{ref.kind}/{ref.name}"
 

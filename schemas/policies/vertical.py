@@ -1,4 +1,4 @@
-"""Vertical policies of our own, and what one asks for a container; VPA objects ask in the same form."""
+"""Our own vertical policies and their container entries, whose form VPA objects share."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +21,7 @@ class UpdateMode(StrEnum):
 
 
 class ContainerMode(StrEnum):
-    """OFF: nothing is recommended for this container, and it takes no share of its pod's minimum."""
+    """OFF: this container gets no recommendation and takes no share of its pod's minimum."""
 
     AUTO = "Auto"
     OFF = "Off"
@@ -70,9 +70,9 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class ContainerPolicy:
-    """What is asked for one container name; `*` stands for all names that have no entry of their own.
+    """The settings for one container name; `*` stands for all names that have no entry of their own. None means "not set".
 
-    None means "not said". `controlled_resources` says which of `cpu` and `memory` are recommended; an empty one, that none is.
+    `controlled_resources` says which of `cpu` and `memory` are recommended; an empty one, that none is.
     """
 
     container: str = "*"
@@ -94,7 +94,8 @@ class VerticalPolicyChanged:
     """An operator set (or replaced) the vertical policy of the workloads that `target` names.
 
     `target` is a workload key or a prefix that ends in `*`. The longest match wins; `version` goes into every `because`.
-    `patch_new_pods`: whether new pods get what is recommended; else they start as their template says, and are changed in place.
+    `patch_new_pods`: whether new pods get what is recommended; otherwise they start as in their template and are changed in
+    place.
     """
 
     at: datetime

@@ -23,7 +23,7 @@ class TargetRef:
 
 
 class ChangeRequirement(StrEnum):
-    """Which way a recommendation must lie from the requests, for an eviction."""
+    """In which direction a recommendation must differ from the requests for an eviction."""
 
     HIGHER = "TargetHigherThanRequests"
     LOWER = "TargetLowerThanRequests"
@@ -39,10 +39,10 @@ class EvictionRequirement:
 
 @dataclass(frozen=True, slots=True)
 class VpaChanged:
-    """A VerticalPodAutoscaler object was made or changed: all of its spec, and what its target was found to be.
+    """A VerticalPodAutoscaler object was created or changed: all of its spec, and its target as the source resolved it.
 
     `selector` is the target's, resolved by the source; None when it could not be, and then `unsupported` says why. `unsupported`
-    is also said when the target is not the topmost controller of its pods. Empty: the object can be served.
+    is also set when the target is not the topmost controller of its pods; empty means that the object can be served.
     """
 
     at: datetime
@@ -77,16 +77,16 @@ class VpaChanged:
         return "" if ref is None or self.unsupported else f"{self.cluster}/{self.namespace}/{ref.kind}/{ref.name}"
 
     def served_by(self, recommender: str) -> bool:
-        """Whether the recommender of this name is to serve it."""
+        """Whether the recommender of this name should serve it."""
         return recommender in (self.recommenders or (DEFAULT_RECOMMENDER,))
 
     @property
     def recommender(self) -> str:
-        """The name of the recommender that is to serve it; of several the first."""
+        """The name of the recommender that should serve it; the first if there are several."""
         return (self.recommenders or (DEFAULT_RECOMMENDER,))[0]
 
     def rank(self, recommender: str) -> tuple[bool, float, str]:
-        """Of several VPAs with one target the one with the lowest rank governs: ours first, then the oldest, then by name."""
+        """If several VPAs have the same target, the lowest rank governs: ours first, then the oldest, then by name."""
         return (not self.served_by(recommender), self.created.timestamp(), self.name)
 
 

@@ -1,9 +1,9 @@
 """Annotations by which a VPA object tunes what is recommended for its containers, because the API has no fields for that.
 
 They read `ullage/<container>.<name>: "<number>"`. The container may be `*`, and the name is that of a field of Tuning,
-`minimum_cpu` (cores) or `minimum_memory` (bytes). Two are about pods as a whole: `ullage/patch-new-pods: "false"` leaves new pods
-as their template says, and `ullage/pod-warm-up: "600"` leaves pods alone for so many seconds after their start. Annotations of
-other prefixes are none of ours.
+`minimum_cpu` (cores) or `minimum_memory` (bytes). Two concern whole pods: `ullage/patch-new-pods: "false"` leaves new pods as in
+their template, and `ullage/pod-warm-up: "600"` leaves pods alone for so many seconds after their start. Annotations with other
+prefixes are not ours.
 """
 
 import math
@@ -40,7 +40,7 @@ def patches_new_pods(annotations: Mapping[str, str]) -> bool:
 
 
 def pod_warm_up(annotations: Mapping[str, str]) -> Seconds | None:
-    """For how long a pod is left alone after its start; None where that is not said, or not in a number."""
+    """How long a pod is left alone after its start; None if that is not set, or not to a number."""
     try:
         return Seconds(_number(_WARM_UP, annotations[_WARM_UP]))
     except (KeyError, ValueError):
@@ -48,12 +48,12 @@ def pod_warm_up(annotations: Mapping[str, str]) -> Seconds | None:
 
 
 def readable(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Those that something reads, by name. A tenant may write anything else into an object, and nobody has to keep it."""
+    """The annotations that we read, by name. A tenant may write anything else into an object, and we do not have to keep it."""
     return {name: text for name, text in sorted(annotations.items()) if name.startswith(_READ)}
 
 
 def fault(annotations: Mapping[str, str]) -> str | None:
-    """The first thing that is wrong with the annotations that are ours; None if nothing is."""
+    """The first fault in our annotations; None if there is none."""
     faults = (_fault_of(name, text) for name, text in annotations.items() if name.startswith(_PREFIX))
     return next((wrong for wrong in faults if wrong), None)
 

@@ -1,7 +1,7 @@
-"""The AsyncAPI 3 document of the topics: made from the topics, the catalogue and the event classes, for whoever reads Kafka.
+"""The AsyncAPI 3 document of the topics: made from the topics, the catalogue and the event classes, for readers of our topics.
 
-https://www.asyncapi.com/docs/reference/specification/v3.0.0 says what stands where, and the Kafka binding 0.5.0 how a topic is
-described. Nothing is written by hand but sentences, so the document is as true as the code.
+https://www.asyncapi.com/docs/reference/specification/v3.0.0 defines its structure, and the Kafka binding 0.5.0 how a topic is
+described. Only the sentences are written by hand, so the document is as true as the code.
 """
 
 from collections.abc import Mapping

@@ -68,7 +68,7 @@ def survey(client: KafkaAdminClient, names: Sequence[str]) -> Mapping[str, Exist
 
 
 def _require_configs(described: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises when settings may not be read: they would come as empty, and all of them would look as if they had to be set."""
+    """Raises when we may not read settings: they would look empty, and the plan would set all of them."""
     granted = {name: granted_operations(topic) for name, topic in described.items()}
     hidden = [name for name, operations in granted.items() if operations is not None and "DescribeConfigs" not in operations]
     if hidden:
@@ -116,7 +116,7 @@ def _create(client: KafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
     answer = client.create_topics(topics, raise_errors=False)
     for topic in answer["topics"]:
         error = for_code(topic["error_code"])
-        if topic["error_code"] and error is not TopicAlreadyExistsError:  # somebody else made it this moment: as good
+        if topic["error_code"] and error is not TopicAlreadyExistsError:  # somebody else just made it, which is as good
             if error is TopicAuthorizationFailedError:
                 raise error([topic["name"]])
             raise error(f"creating topic '{topic['name']}': {topic.get('error_message')}")

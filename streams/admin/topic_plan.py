@@ -1,4 +1,4 @@
-"""The changes that would bring the broker's topics into the wanted form, as data. It asks nobody and changes nothing.
+"""The changes that would bring the broker's topics into the wanted form, as data. It makes no request and changes nothing.
 
 A change that can lose records or break keys names its danger in a sentence. Settings that we do not name stay as they are.
 """
@@ -63,7 +63,7 @@ class TopicPlan:
 
 
 def compare(wanted: Iterable[TopicSpec], existing: Mapping[str, ExistingTopic]) -> TopicPlan:
-    """The plan that turns `existing` into `wanted`. Nothing to do gives a plan without changes."""
+    """The plan that turns `existing` into `wanted`; it is empty when there is nothing to do."""
     specs = tuple(wanted)
     changes: list[TopicChange] = []
     notes: list[str] = []

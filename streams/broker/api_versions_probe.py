@@ -23,7 +23,7 @@ def answers(port: int, *, wait: Seconds, tls: bool = False) -> bool:
 
 
 def _wrapped(plain: socket.socket, *, tls: bool) -> socket.socket:
-    """Over TLS whoever answers will do: nothing secret is sent, and the answer says only that Kafka speaks."""
+    """Over TLS we accept any certificate: we send nothing secret, and only learn that Kafka answers."""
     if not tls:
         return plain
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

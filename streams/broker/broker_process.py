@@ -146,7 +146,7 @@ class Broker:
         self._choose_ports()
 
     def _choose_ports(self) -> None:
-        """The port once chosen is kept: clients know it. The controller's may change from start to start."""
+        """The client port stays the same once chosen, because clients know it. The controller's may change with each start."""
         port, self._controller = preflight.free_ports(2)
         self.port = self.port or port
         preflight.check_port(self.port)
@@ -184,7 +184,7 @@ class Broker:
             raise LogUnavailable(msg)
 
     def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
-        """In a session of its own: Ctrl-C at the terminal reaches us, not Java, and we end Java in order."""
+        """In a session of its own, so that Ctrl-C in the terminal reaches us and not Java, and we can end Java in order."""
         throw_away = str(self.data) if self.settings.data is None else ""
         with private_files.create(self.log) as log:
             watchdog = self._watchdog = subprocess.Popen(  # noqa: S603  # our own script and command

@@ -1,7 +1,7 @@
-"""A broker that asks who its clients are and allows them only what they were given: TLS, SCRAM-SHA-512 and access rules.
+"""A broker that authenticates its clients and authorizes each request: TLS, SCRAM-SHA-512 and access rules.
 
-Every client connection is SASL_SSL. The controller's port, which is no client's business, wants a certificate of the same
-authority. Access rules (ACLs) are made later, through the admin user; without a rule nothing is allowed.
+Every client connection is SASL_SSL. The controller's port, which clients never use, demands a certificate of the same authority.
+Access rules (ACLs) are made later, through the admin user; without a rule nothing is allowed.
 """
 
 import re
@@ -32,7 +32,7 @@ class BrokerSecurity:
     users: Mapping[str, str] = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Raises BadInput for an admin without a password, and for characters that Kafka's own files give a meaning to."""
+        """Raises BadInput for an admin without a password, and for characters that are special in Kafka's files."""
         if self.admin not in self.users:
             raise BadInput(f"the broker's admin '{self.admin}' is not among its users")
         for name, password in self.users.items():
@@ -40,7 +40,7 @@ class BrokerSecurity:
                 raise BadInput(f"name or password of the broker's user '{name}' have other characters than A-Z a-z 0-9 . _ -")
 
     def properties(self) -> dict[str, str]:
-        """What server.properties says of it. Holds the admin's password, which the broker itself logs in with."""
+        """The security settings for server.properties, with the admin's password, which the broker itself logs in with."""
         login = f'username="{self.admin}" password="{self.users[self.admin]}"'
         jaas = f"org.apache.kafka.common.security.scram.ScramLoginModule required {login};"
         return {
@@ -59,6 +59,6 @@ class BrokerSecurity:
         }
 
     def format_arguments(self) -> list[str]:
-        """What the format tool wants to know, so that the users are there from the first start on."""
+        """Arguments for the format tool, so that the users exist from the first start on."""
         users = (f"{MECHANISM}=[name={name},password={password}]" for name, password in self.users.items())
         return [argument for user in users for argument in ("--add-scram", user)]

@@ -1,8 +1,8 @@
 """Brings Kafka's jars to this machine once, and checks every byte of them at every start.
 
-Each jar is fetched through jgo (which knows where Maven artifacts live and honours the user's own mirrors), into a folder of
-its own, and moved into the cache only when its sha256 is that of the lock. So a torn download, a second start at the same time,
-or a damaged cache does no harm. A file with another sum is refused, whoever sent it.
+Each jar is fetched through jgo (which knows where Maven artifacts live and honours the user's own mirrors), into a folder of its
+own, and moved into the cache only when its sha256 is that of the lock. So a torn download, a second start at the same time, or a
+damaged cache does no harm. A file with another checksum is refused, wherever it came from.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ def ensure(cache: Path, *, progress: Callable[[str], None] = lambda _line: None,
 
 
 def classpath(folder: Path, jars: Sequence[Jar]) -> str:
-    """The locked jars only: whatever else lies in the folder stays out of the broker."""
+    """The locked jars only; other files in the folder are ignored."""
     return os.pathsep.join(str(folder / jar.file) for jar in jars)
 
 

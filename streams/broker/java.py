@@ -31,7 +31,7 @@ def find() -> Path:
 
 
 def check(java: Path, answer: str) -> None:
-    """Raises LogUnavailable unless `answer`, what `java -version` printed, tells of a Java that is new enough."""
+    """Raises LogUnavailable unless `answer`, the output of `java -version`, names a Java that is new enough."""
     found = major(answer)
     if found is None:
         msg = f"'{java} -version' does not tell a version, it says '{answer.strip()[:200]}': {CURE}"

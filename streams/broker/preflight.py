@@ -1,4 +1,4 @@
-"""Whether this machine has room for a broker: a free port, disk space, and a data folder nobody else uses."""
+"""Whether a broker can start on this machine: a free port, disk space, and a data folder that nothing else uses."""
 
 import contextlib
 import shutil
@@ -41,7 +41,7 @@ def free_mb(folder: Path) -> int:
 
 
 def check_space(folder: Path, need_mb: int, free: Callable[[Path], int] = free_mb) -> None:
-    """Raises LogUnavailable when less than `need_mb` is free: Kafka on a full disk ends without a word to its clients."""
+    """Raises LogUnavailable when less than `need_mb` is free: on a full disk Kafka ends without an error to its clients."""
     found = free(folder)
     if found < need_mb:
         msg = (
@@ -68,7 +68,7 @@ def check_unlocked(logs: Path, wait: Seconds) -> None:
 def _is_locked(lock: Path) -> bool:
     """Whether another process holds the file's POSIX lock, which is the one Java takes."""
     try:
-        import fcntl  # not on Windows, where Kafka's own message has to do
+        import fcntl  # not on Windows; there Kafka's own message must do
     except ModuleNotFoundError:
         return False
     if not lock.exists():

@@ -1,4 +1,4 @@
-"""Folders and files of the broker that only their owner may read: they tell what the cluster runs, and may hold passwords.
+"""Folders and files of the broker that only their owner may read: they show what the cluster runs, and may hold passwords.
 
 A folder that was there before keeps its rights, because it may hold other things, too; what the broker makes in it is private.
 """
@@ -28,9 +28,9 @@ def make_folder(folder: Path) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Make the folder if it is missing, and let nobody else into it: what an earlier version wrote in there may be readable.
+    """Make the folder if it is missing, and close it to others: files that an earlier version wrote there may be readable.
 
-    A file of that name stays as it is; whoever wants to use it as a folder will say so.
+    A file of that name stays as it is; using it as a folder will raise.
     """
     with suppress(FileExistsError):
         folder.mkdir(mode=_FOLDER, exist_ok=True)

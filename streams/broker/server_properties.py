@@ -62,7 +62,7 @@ _SMALL = {
 }
 
 _RETURN = {
-    # after kill -9 the controller lets the broker in again only when the dead one's session is over (9 s unless told)
+    # after kill -9 the controller accepts the broker again only when the dead one's session is over (9 s by default)
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "4000",
 }
@@ -74,7 +74,7 @@ _GROUPS = {
 
 
 def cluster_id() -> str:
-    """A random cluster id. Never begins with '-', which the format tool would take for an option (1 in 64 would)."""
+    """A random cluster id. Never begins with '-', which the format tool would take for an option; 1 in 64 random ids would."""
     while True:
         name = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not name.startswith("-"):

@@ -1,8 +1,8 @@
-"""Writes the lock of Kafka's jars anew: `python -m streams.broker.update_jar_lock`.
+"""Renews the lock of Kafka's jars: `python -m streams.broker.update_jar_lock`.
 
-To move to another version, change the coordinates in kafka.lock, run this, and read the difference. It fetches every jar the
-lock names and writes its size and sum; comments stay. Maven's own transitive resolution is of no use here: kafka's pom asks for
-an artifact that is not published. Whether the difference is right is for its reader to judge.
+To move to another version, change the coordinates in kafka.lock, run this, and read the difference. It fetches every jar the lock
+names and writes its size and sum; comments stay. Maven's own transitive resolution does not work here, because kafka's pom asks
+for an artifact that is not published.
 """
 
 import sys

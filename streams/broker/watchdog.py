@@ -1,9 +1,9 @@
 """Stands between us and Java, so that no Java outlives us: neither after Ctrl-C nor after kill -9.
 
-Run as a script of its own: `watchdog.py THROW_AWAY java ...`. It starts Java, prints Java's process id, and waits until it is
-told "stop", its parent is gone, or Java ends. Then it stops Java (first kindly) and ends with Java's code. When the parent
-vanished without a word it also deletes the folder THROW_AWAY (empty name: none). On Linux Java dies with the watchdog, too.
-Knows the standard library only: it runs without our packages on its path.
+Run as a script of its own: `watchdog.py THROW_AWAY java ...`. It starts Java, prints Java's process id, and waits until it reads
+"stop", its parent is gone, or Java ends. Then it stops Java (gently at first) and ends with Java's code. If the parent vanished
+without saying "stop", it also deletes the folder THROW_AWAY (empty name: none). On Linux Java dies with the watchdog, too. It
+only uses the standard library, because it runs without our packages on its path.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _wake_by_signals() -> int:
-    """A file to select on: something can be read from it when a signal came, so none is waited past."""
+    """A file to select on, which becomes readable when a signal comes, so that no signal is missed."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -48,7 +48,7 @@ def _wake_by_signals() -> int:
 
 
 def _wait(java: "subprocess.Popen[bytes]", parent: int, asked: list[int], woken: int) -> str:
-    """Why the waiting ended: "ended" (Java did), "stop" (we were told), or "vanished" (nobody is left to tell)."""
+    """Why the waiting ended: "ended" (Java did), "stop" (the parent said so), or "vanished" (the parent is gone)."""
     while java.poll() is None:
         if asked:
             return "stop"
@@ -73,7 +73,7 @@ def _end(java: "subprocess.Popen[bytes]") -> None:
 
 
 def _die_with_parent() -> None:
-    """Linux: the kernel kills Java when the watchdog is gone. Elsewhere the watchdog's own watch has to do."""
+    """Linux: the kernel kills Java when the watchdog is gone. Elsewhere only the watchdog itself ends Java."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,6 +1,6 @@
-"""Bodies of HTTP responses, read within bounds of bytes and time: a server that answers without end must not take us with it.
+"""Bodies of HTTP responses, read within bounds of bytes and time: a server that answers without end must not exhaust us.
 
-The bound on bytes holds for what comes out of a compressed body, too.
+The bound on bytes also holds for the unpacked form of a compressed body.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from schemas.units import Bytes, Seconds
 _CHUNK = 1 << 16
 
 
-class BodyTooLarge(Exception):  # said by what it is
+class BodyTooLarge(Exception):  # named for what it is
     """There is more than the bound. The rest was not read."""
 
 

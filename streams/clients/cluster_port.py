@@ -1,11 +1,11 @@
-"""The cluster port: what sources and consumers may ask of a cluster, whatever stands behind it.
+"""The cluster port: what sources and consumers may ask of a cluster, real or simulated.
 
 There are two implementations: a real API server and the simulated cluster in memory. Both pass one conformance suite.
 
 Every call fails in one of two ways. `TryAgain` means that the cluster may yet do it: it throttles, it is broken, its answer
 cannot be read, a disruption budget is used up, or, as `Unreachable`, nobody answered. `GiveUp` means that it will not: there is
-no such pod, another pod has that name, the amounts make no sense, or we may not. Nothing here decides anything, and nothing
-retries.
+no such pod, another pod has that name, the amounts make no sense, or we lack the right. Nothing here decides anything, and
+nothing retries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Pod:
     init_containers: tuple[ContainerSeen, ...] = ()
     qos: str = ""
     opted_out: str = ""
-    """The annotation by which the pod's owner asks that nobody evicts it; empty when there is none."""
+    """The annotation by which the pod's owner forbids evictions; empty when there is none."""
     controller: str = ""
     """The direct controller as `kind/name`; empty when there is none."""
     observed: str | None = None
@@ -63,7 +63,7 @@ class Pod:
     ready_since: datetime | None = None
     """Since when a pod with a startup boost is ready; None while it is not, and for all other pods."""
     resize_message: str = field(default="", compare=False)
-    """What the kubelet says beside `resize`, for people."""
+    """The kubelet's message about `resize`, for people."""
     version: str = field(default="", compare=False)
     """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
 
@@ -113,7 +113,7 @@ class ClusterClient(Protocol):
         """What running pods used lately, by namespace and name."""
 
     def pod_usage(self, namespace: str, name: str) -> PodUsage | None:
-        """What one pod used lately; None when nobody measured it yet."""
+        """What one pod used lately; None when it was not measured yet."""
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Ask for new amounts in place of those of `pod`, which was read just before.

@@ -1,8 +1,7 @@
 """A Prometheus server, or anything with its query API: queries in PromQL, results as numbers by label.
 
 A query asks for values at one moment or over a range of time. There are no retries and no state. A token or password in a file is
-read again for each query, because such files change. Credentials go to the server and nowhere else: no error and no log line
-holds them.
+read again for each query, because such files change. Credentials only go to the server; no error and no log line has them.
 """
 
 import base64
@@ -36,7 +35,7 @@ MOST_BYTES = Bytes(512 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who we are: a user with a password, or a token, each given as text or in a file. `headers` go with every query."""
+    """Our credentials: a user with a password, or a token, each as text or in a file. `headers` go with every query."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)

@@ -1,15 +1,15 @@
-"""Dead letters: what could not be read, why, where it stands, and who set it aside.
+"""Dead letters: a record that could not be read, the reason, its place, and who set it aside.
 
 A dead letter follows from the record alone, so a turn that is taken again writes the same bytes under the same id. Its time is
-the time at which the record was appended. A long key, value or header is cut and its full size given: the record is still in
-its place.
+the time at which the record was appended. A long key, value or header is cut and its full size given, because the record itself
+is still in the log.
 """
 
 from base64 import b64encode
-from datetime import UTC, datetime, timedelta
 
 import orjson
 
+from schemas import times
 from streams.codec.headers import cause_bytes
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
@@ -20,7 +20,6 @@ KEEP = 64 << 10
 """Bytes of a key or value that a dead letter quotes. Escaped and in the worst case this is well below a message's bound."""
 _SHORT, _HEADERS = 1 << 10, 32
 """Characters of a reason or header, and how many headers: whatever comes in, a dead letter must fit into a message."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) -> NewRecord:
@@ -56,7 +55,10 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
 
 
 def refused_letter(record: NewRecord, why: str, *, topics: Topics) -> NewRecord:
-    """The dead letter of a record that the log never took, so that it has no place. It is small, as the log may take no more."""
+    """The dead letter of a record that the log refused and that so has no place.
+
+    It is small, because larger ones may be refused, too.
+    """
     headers = dict(record.headers)
     by, name = headers.get("ce_source", b""), headers.get("ce_id") or record.key or b""
     body = {
@@ -101,8 +103,8 @@ def _quoted(data: bytes | None, keep: int) -> dict[str, object] | None:
 
 
 def _time(ms: int) -> bytes:
-    """RFC 3339 with milliseconds; empty when the log does not know."""
+    """RFC 3339 with milliseconds; empty if the log has no time."""
     if ms < 0:
         return b""
-    at = _EPOCH + timedelta(milliseconds=ms)
+    at = times.from_ms(ms)
     return orjson.dumps(at, option=orjson.OPT_UTC_Z).strip(b'"')

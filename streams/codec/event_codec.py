@@ -1,8 +1,8 @@
-"""The codec: events to records and back, as plain JSON with CloudEvents headers. What is not in the record, no reader can know.
+"""The codec: events to records and back, as plain JSON with CloudEvents headers. A reader knows nothing but the record.
 
-The same event gives the same bytes, whoever writes it. Reading is strict about types and lenient about what it does not know:
-it ignores unknown fields, lifts old versions, and lets a topic that carries only one type leave `ce_type` out, so that anybody
-can write plain JSON. Everything else is BadRecord with the path; no other exception leaves `decode`.
+The same event always gives the same bytes. Reading is strict about types and lenient about unknown things: it ignores unknown
+fields, lifts old versions, and lets a topic that carries only one type leave `ce_type` out, so that anybody can write plain JSON.
+Everything else is BadRecord with the path; no other exception leaves `decode`.
 """
 
 import sys
@@ -54,7 +54,7 @@ class Codec:
     ) -> NewRecord:
         """The record of an event. `topic` is a short name. Raises KeyError for a class that is not in the catalogue.
 
-        Raises ValueError for a time without offset, TypeError for what JSON cannot carry: both are errors in the program.
+        Raises ValueError for a time without offset, TypeError for what JSON cannot carry; both are bugs.
         """
         if event.at.tzinfo is None:
             raise ValueError(f"the time {event.at.isoformat()} of a {type(event).__name__} has no offset from UTC")
@@ -97,8 +97,8 @@ class Codec:
     def decode(self, record: Record) -> Event:
         """The event in a record. Raises BadRecord, and nothing else, when there is none.
 
-        A tombstone is no event. Whoever removes something appends an event of its own (`VerticalPolicyRemoved`, `PodDeleted`),
-        because a stage could not explain a decision that rests on a silent removal.
+        A tombstone is no event. A removal is an event of its own (`VerticalPolicyRemoved`, `PodDeleted`), because a stage could
+        not explain a decision that rests on a silent removal.
         """
         if record.value is None:
             left_out = header(record, LEFT_OUT)
@@ -115,7 +115,7 @@ class Codec:
     def fields(self, record: Record | NewRecord) -> dict[str, object]:
         """The event's fields as today's version writes them, without those that the record's own version does not have.
 
-        A field that the older version lacks is one that the lift leaves to its default. Raises BadRecord as `decode`.
+        The lift leaves a field that the older version lacks to its default. Raises BadRecord as `decode`.
         """
         if record.value is None:
             raise BadRecord("the value is missing: a tombstone says nothing; removals are events of their own")
@@ -126,7 +126,7 @@ class Codec:
         return {name: content for name, content in body.items() if name in had}
 
     def dead_letter(self, record: Record, error: BadRecord, *, by: str) -> NewRecord:
-        """The record that says why another one was set aside, and by whom. Every run over the same log gives the same."""
+        """The dead letter of a record. Every run over the same log gives the same one."""
         return dead_letters.dead_letter(record, error, by=by, topics=self._topics)
 
     def _kind(self, record: Record | NewRecord) -> tuple[Kind, int]:
@@ -162,7 +162,7 @@ class Codec:
         return kind, version
 
     def _lift(self, kind: Kind, version: int, value: bytes) -> bytes:
-        """The bytes of today's version. Old events are rare, so they go through bytes again: there is one way to read."""
+        """The bytes of today's version. Old events are rare, so they are encoded again and then read like all others."""
         try:
             body = orjson.loads(value)
             for old in range(version, kind.version):
@@ -172,7 +172,7 @@ class Codec:
             raise BadRecord(f"version {version} of {kind.name} cannot be lifted to {kind.version}: {error!r}") from error
 
     def _decoder(self, kind: Kind) -> Callable[[bytes], Event]:
-        """What reads this kind, made when its first event comes: few programs read more than a few kinds."""
+        """The decoder of this kind, made when its first event comes, because most programs only read a few kinds."""
         found = self._decoders.get(kind.name)
         if found is None:
             found = self._decoders[kind.name] = self._new_decoder(kind)
@@ -206,7 +206,7 @@ _DEEPEST = 250
 
 
 def _is_odd(value: bytes) -> bool:
-    """Whether a value that was read may be one that cannot be written again: long integers, escapes, or many levels."""
+    """Whether a value may be impossible to write again: it has long integers, escapes, or many levels."""
     return b"\\u" in value or value.count(b"{") + value.count(b"[") > _DEEPEST or _LONG_NUMBER in value.translate(_ZEROS)
 
 
@@ -223,7 +223,7 @@ def _to_json(event: Event) -> bytes:
 
 
 def _to_plain(value: object) -> object:
-    """Converts what orjson does not know: mappings that are no dict, and arrays of an unusual layout."""
+    """Converts what orjson cannot write: mappings other than dicts, and arrays with an unusual layout."""
     if isinstance(value, Mapping):
         return dict(value)
     numpy = sys.modules.get("numpy")  # not loaded here: without it there is no array
@@ -233,7 +233,7 @@ def _to_plain(value: object) -> object:
 
 
 def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:
-    """The id of an event without one of its own: of a scrape partition, time and checksum, of all else a hash of the content."""
+    """The id of an event without one of its own: for a scrape partition, time and checksum, else a hash of the content."""
     if isinstance(event, MetricsScraped):
         return f"{kind.name}/{partition}/{time_bytes(event.at).decode()}/{crc32(value):08x}"
     return f"{kind.name}/{blake2b(value, digest_size=16).hexdigest()}"

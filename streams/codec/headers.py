@@ -57,16 +57,16 @@ MOST_TICK_AHEAD = 300_000
 
 
 def is_implausible(record: Record, number: int) -> bool:
-    """Whether the tick `number` is nothing because it lies far ahead of the time at which the log appended it.
+    """Whether the tick `number` is ignored because it lies far ahead of the time at which the log appended it.
 
-    A log without times (-1) refuses no tick. Neither what stood before a tick nor what it says of itself matters, so whoever may
-    write to a topic cannot lead it ahead, and it follows from the log alone. Simulated time therefore lies in the past.
+    A log without times (-1) refuses no tick. The answer depends neither on earlier ticks nor on anything else in this one, so a
+    writer to the topic cannot push time ahead, and it follows from the log alone. Simulated time therefore lies in the past.
     """
     return record.timestamp_ms >= 0 and number - record.timestamp_ms > MOST_TICK_AHEAD
 
 
 def latest_tick(record: Record, *, before: int) -> int | None:
-    """The newest tick that counts after a record, where `before` counted so far (-1 for none); None if the record is no tick."""
+    """The newest valid tick after a record, where `before` was the newest so far (-1 for none); None if the record is no tick."""
     number = tick_number(record)
     if number is None:
         return None

@@ -1,7 +1,7 @@
-"""Reads of a pod and of a recommendation only what a table of requests shows: the rest of their values is skipped, not built.
+"""Reads only those fields of pods and recommendations that a table of requests shows, and skips the rest of the JSON.
 
-Ten thousand workloads in under a second leave no time for objects that nobody looks at. The bounds of all events hold here, too;
-a record that another version wrote is read by the codec as always.
+Ten thousand workloads in under a second leave no time to build unused objects. The bounds of all events hold here, too; the codec
+reads records of other versions.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class RecommendedAmounts:
 
 @dataclass(frozen=True, slots=True)
 class RecommendedRequests:
-    """What is recommended for a workload. `oom_at`, `oom_container`: its last OOM kill, None and empty when it saw none."""
+    """What is recommended for a workload. `oom_at`, `oom_container`: its last OOM kill, None and empty if there was none."""
 
     workload: Workload
     containers: tuple[RecommendedAmounts, ...]
@@ -120,7 +120,7 @@ class RequestsReader:
         self._recommendations, self._pods = typed_json.decoder(_Recommendation), typed_json.decoder(_Pod)
 
     def recommendation(self, record: Record) -> RecommendedRequests | None:
-        """What a record recommends; None for what is no recommendation, or none that can be read."""
+        """The recommendation in a record; None if there is none that can be read."""
         try:
             if self._codec.older_version(record):
                 event = self._codec.decode_or_none(record)
@@ -145,7 +145,7 @@ class RequestsReader:
         )
 
     def pod(self, record: Record) -> tuple[RequestedAmounts, ...] | None:
-        """The containers of the pod in a record that says that one changed; None for what cannot be read."""
+        """The containers of the pod in a PodChanged record; None if it cannot be read."""
         try:
             if self._codec.older_version(record):
                 event = self._codec.decode_or_none(record)

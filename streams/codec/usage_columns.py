@@ -2,9 +2,8 @@
 
 The three name columns stand together in one object, so that a reader recognises them by their bytes and does not parse them
 again: equal names come back as the same tuples. A cluster's containers change seldom and are scraped often, so both directions
-remember the columns that they met lately; the memories are bounded, save time only, and give what parsing or writing would
-give. Numbers come back as float64 arrays, null as NaN. Columns of unequal length are refused. numpy is loaded with the first
-scrape: many commands that people wait for meet none.
+cache the columns that they met lately; the caches are bounded and never change the result. Numbers come back as float64 arrays,
+null as NaN. Columns of unequal length are refused. numpy is loaded with the first scrape, because many commands never meet one.
 """
 
 import re
@@ -50,7 +49,7 @@ class _Scrape(msgspec.Struct):
 
 
 class _Full(_Scrape):
-    """One without absent numbers, which takes half the time to read."""
+    """A scrape without absent numbers, which takes half the time to read."""
 
     cores: list[float]
     memory: list[float]
@@ -71,7 +70,7 @@ def _scrape(value: bytes) -> _Scrape:
 
 
 class ScrapeCodec:
-    """Encodes and decodes scrapes, and remembers the name columns that it met lately."""
+    """Encodes and decodes scrapes, and caches recent name columns."""
 
     def __init__(self) -> None:
         self._read, self._written = NameColumnReader(), NameColumnWriter()
@@ -118,10 +117,10 @@ class ScrapeCodec:
         )
 
     def _known_names(self, value: bytes) -> tuple[_Scrape, NameColumns] | None:
-        """Read a scrape as we write it whose names are known, without going through them; None for any other.
+        """Read a scrape in our own format whose names are cached, without parsing them; None for any other.
 
-        The rest is parsed with a word in the place of the names that nobody can know, so a record that says `names` twice, in
-        whatever spelling, is none of these.
+        The rest is parsed with an unguessable word in place of the names, so a record that has `names` twice, in any spelling, is
+        not read this way.
         """
         begin = _AS_WRITTEN.match(value)
         found = self._read.begins(value, begin.end()) if begin else None
@@ -131,7 +130,7 @@ class ScrapeCodec:
         try:
             body = _scrape(b"".join((value[: begin.end()], self._word, value[begin.end() + len(raw) :])))
         except msgspec.MsgspecError:
-            return None  # read whole, it is refused with the place where it is wrong
+            return None  # reading all of it names the place of the fault
         return (body, names) if bytes(body.names) == self._word else None
 
     def _any_names(self, value: bytes) -> tuple[_Scrape, NameColumns]:
@@ -168,7 +167,7 @@ class _Columns(msgspec.Struct):
 
 
 class _Within(msgspec.Struct):
-    """As in the record, so that errors have the record's paths."""
+    """Mirrors the record, so that errors have the record's paths."""
 
     names: _Columns
 

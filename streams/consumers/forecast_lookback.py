@@ -1,4 +1,4 @@
-"""How far back a process that starts reads forecasts: as far as one may still hold."""
+"""How far back a starting process reads forecasts: as long as one may still be valid."""
 
 from datetime import timedelta
 

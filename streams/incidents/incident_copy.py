@@ -1,8 +1,8 @@
 """Copies a stretch of a log into an incident file, and an incident file into a log.
 
-A stretch begins at a moment. What was in force at that moment is older, so of policies and control everything is taken but the
-ticks before it. A file or a log in memory takes the records at the places they had. Kafka gives places of its own: where these
-are others, the places that records name as their cause are changed with them.
+A stretch begins at a moment. What was in force then is older, so of policies and control everything before that moment is copied
+too, except ticks. A file or a log in memory takes the records at the places they had. Kafka assigns places of its own; where
+these differ, the places that records name as their cause are changed accordingly.
 """
 
 from array import array
@@ -45,7 +45,7 @@ class Stretch:
 
 
 def ignore(_records: int, _of: int) -> None:
-    """Nobody is told how far a copy is."""
+    """Reports no progress."""
 
 
 def to_file(  # noqa: PLR0913  # wired in one place
@@ -60,8 +60,8 @@ def to_file(  # noqa: PLR0913  # wired in one place
 ) -> IncidentManifest:
     """Write the stretch; what the manifest says. Raises BadInput, LogUnavailable.
 
-    `at_work` goes into it: stages and partitions that workers are at work on. `progress` is told of each record how many there
-    were, and how many offsets there are.
+    `at_work` goes into it: the stages and partitions that workers are working on. `progress` is called after each record with
+    their number and the number of offsets.
     """
     bounds = {wire: _bounds(context, wire, stretch) for wire in stretch.topics}
     tallies = {(w, p): PartitionTally(begin, end) for w, each in bounds.items() for p, (begin, end) in enumerate(each)}
@@ -129,7 +129,7 @@ def _is_within(record: Record, since: datetime | Mapping[Partition, int] | None)
 
 
 def _cluster(context: LogContext, record: Record) -> Iterator[str]:
-    """The cluster that a record is keyed by, where keys begin with one."""
+    """The cluster in a record's key, if it begins with one."""
     try:
         keyed = context.topics.topic(record.topic).keyed
     except KeyError:
@@ -139,7 +139,7 @@ def _cluster(context: LogContext, record: Record) -> Iterator[str]:
 
 
 def checked(file: IncidentFile, *, salvage: bool) -> list[str]:
-    """What is wrong with a file, as sentences. Raises BadInput for it unless it is to be salvaged."""
+    """Sentences about a file's faults. Raises BadInput for them unless the file is to be salvaged."""
     faults = file.check().sentences()
     if faults and not salvage:
         shown = "; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")  # noqa: PLR2004  # as shown
@@ -201,7 +201,7 @@ class _NewPlaces:
             self._ends[wire, partition] = end
 
     def moved(self, record: Record) -> NewRecord:
-        """The record as it is appended."""
+        """The record in its new place."""
         headers = record.headers
         try:
             rests_on = causes(record)
@@ -213,7 +213,7 @@ class _NewPlaces:
         return NewRecord(self._wires[record.topic], record.partition, record.key, record.value, headers)
 
     def _place(self, place: Place) -> Place:
-        """Where a record stands there; one that is not in the file keeps the name of the place that it had."""
+        """The new place of a record; a record that is not in the file keeps the name of its old place."""
         offsets, wire = self._offsets.get((place.topic, place.partition)), self._wires.get(place.topic, place.topic)
         at = 0 if offsets is None else bisect_left(offsets, place.offset)
         if offsets is None or at == len(offsets) or offsets[at] != place.offset:

@@ -2,7 +2,7 @@
 
 Any Parquet reader can look into it. Keys and values are text where they are UTF-8, else bytes in columns of their own; headers
 are JSON as in a log file. The rows stand topic by topic, partition by partition, in the order of their offsets. A reader that
-finds anything else says what, and how many of it: see `IncidentFaults`.
+finds anything else reports and counts it: see `IncidentFaults`.
 """
 
 from array import array
@@ -204,9 +204,8 @@ def write(
 ) -> IncidentManifest:
     """Write the records, counting each into its partition's tally. Returns `manifest` with counts and hashes.
 
-    `clusters` is asked for the clusters when all records have gone by.
-
-    The file appears when it is whole: a name beside it is written first. Raises BadInput when it cannot be written.
+    `clusters` is called after the last record. The file appears when it is complete: it is written under another name first.
+    Raises BadInput when it cannot be written.
     """
     import duckdb
 
@@ -291,7 +290,7 @@ def _data(text: str | None, data: bytes | None) -> bytes | None:
 
 
 def _settle(faults: IncidentFaults, where: str, tally: PartitionTally, said: PartitionManifest) -> None:
-    """What can be told only when all rows were seen. A hash says nothing of records in another order or fewer of them."""
+    """Add the faults that only show after the last row. Hashes are only compared for complete partitions in order."""
     if tally.records < said.records:
         faults.missing[where] = said.records - tally.records
     elif tally.records > said.records:

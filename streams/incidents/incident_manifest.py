@@ -1,7 +1,7 @@
-"""What an incident file says of itself: where its records stood, how many there are, their hashes, and who wrote it.
+"""The manifest of an incident file: the places of its records, their number and hashes, and who wrote it.
 
 The manifest is the file's own metadata, as JSON under the key `ullage.incident`. Its hashes find what was damaged or edited on
-the way. They prove nothing against somebody who makes up a file with hashes that fit: this is no signature.
+the way. They are no signature: anybody can make up a file whose hashes fit.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class IncidentManifest:
     """The whole file. `topics` are wire names, each with its partitions; `events` counts records by `ce_type`.
 
     `since` and `until` are the stretch in RFC 3339, empty where it had no such end. `pseudonyms` is the fingerprint of the key
-    that names were replaced with, empty if they are as they were. `at_work`: stages and partitions that workers were at work on.
+    that names were replaced with, empty if they are as they were. `at_work`: stages and partitions that workers were working on.
     """
 
     made_by: str
@@ -74,7 +74,7 @@ class PartitionTally:
         self._hash.update(file_format.encode_record(record))
 
     def manifest(self) -> PartitionManifest:
-        """What the manifest says of them."""
+        """Their entry in the manifest."""
         return PartitionManifest(self.begin, self.end, self.records, self._hash.hexdigest())
 
 
@@ -82,7 +82,7 @@ def encode(manifest: IncidentManifest) -> str:
     """As JSON."""
     body = {"version": VERSION, **asdict(manifest)}
     if not manifest.at_work:
-        del body["at_work"]  # as older programs know it
+        del body["at_work"]  # the form that older programs read
     return orjson.dumps(body, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -118,7 +118,7 @@ def _list(found: object) -> tuple[str, ...]:
 
 
 def _require_sense(found: IncidentManifest) -> None:
-    """Refuse values that no program of ours wrote. Raises ValueError."""
+    """Refuse values that our programs never write. Raises ValueError."""
     texts = (found.made_by, found.prefix, found.since, found.until, found.pseudonyms, *found.clusters)
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a text of it is no text")

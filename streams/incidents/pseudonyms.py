@@ -1,10 +1,10 @@
-"""Replaces the names in records, so that an incident can be shown to people who must not know whose it is.
+"""Replaces the names in records, so that an incident can be shown to people who must not know its owner.
 
-Everything is replaced that is not known to be harmless: words of our own schema and of Kubernetes' API, numbers, times, places in
-the log. A path such as a workload's key is replaced part by part, so that keys, ids and subjects go on agreeing. A sentence is
-withheld whole, because names stand in it. The same name always becomes the same pseudonym under the same key, which is an HMAC:
-without the key nobody can try names out. A pseudonym goes to the same partition as the name, so that a cluster's records are
-still found; it says that much, and nothing else, about the name.
+Everything is replaced except what is known to be harmless: words of our own schema and of Kubernetes' API, numbers, times, places
+in the log. A path such as a workload's key is replaced part by part, so that keys, ids and subjects still agree. A sentence is
+withheld as a whole, because it may contain names. The same name always becomes the same pseudonym under the same key, by an HMAC:
+without the key nobody can test guesses. A pseudonym falls into the same partition as the name, so that a cluster's records are
+still found; it reveals nothing else about the name.
 """
 
 import enum
@@ -91,7 +91,7 @@ class Pseudonyms:
 
     @property
     def fingerprint(self) -> str:
-        """Tells keys apart, and does not give them away."""
+        """Distinguishes keys without revealing them."""
         return hmac.new(self._key, b"ullage fingerprint", hashlib.sha256).hexdigest()[:16]
 
     def record(self, record: Record) -> Record:
@@ -158,7 +158,7 @@ class Pseudonyms:
         return self._id(text) if field in _IDS else self._text(text)
 
     def _id(self, text: str) -> str:
-        """An id keeps what kind of decision of which stage and turn it is."""
+        """An id keeps its stage, turn and kind of decision."""
         try:
             found = DecisionId.parse(text)
         except ValueError:
@@ -199,7 +199,7 @@ def key_of(path: Path) -> bytes:
 
 
 def _source(text: str) -> str:
-    """The source of a stage's records, which says no name; empty for another one."""
+    """The source of a stage's records, which contains no name; empty for any other source."""
     try:
         return str(TaskSource.parse(text))
     except ValueError:

@@ -1,8 +1,8 @@
 """Unpacks the content of a record batch, whatever its bytes are, within a bound.
 
-A topic's max.message.bytes bounds what is sent, and gzip makes 700 MB of 700 kB. So each codec stops at `MOST_BYTES`, and at
-`MOST_PIECES` where a piece costs more than its bytes. What is read is what Kafka's own Java client reads, such as gzip with
-something behind it; anything else raises `NotReadable`, which says why in words that do not depend on a library's version.
+A topic's max.message.bytes bounds what is sent, and gzip makes 700 MB of 700 kB. So each codec stops at `MOST_BYTES`, or at
+`MOST_PIECES` where a piece costs more than its bytes. It reads what Kafka's own Java client reads, such as gzip with trailing
+bytes; anything else raises `NotReadable`, whose text does not depend on a library's version.
 """
 
 import io
@@ -26,7 +26,7 @@ _LZ4, _LZ4_VERSION, _LZ4_LARGEST_ID = b"\x04\x22\x4d\x18", 0x40, (4, 5, 6, 7)
 _ALONE, _BLOCK_SUM, _CONTENT_SIZE, _RESERVED = 0x20, 0x10, 0x08, 0x03
 
 
-class NotReadable(Exception):  # said by what it does
+class NotReadable(Exception):  # named for what it does
     """Why a batch cannot be read, as the rest of a sentence that begins with the batch."""
 
 
@@ -47,7 +47,7 @@ def unpacked(codec: int, content: bytes) -> bytes:
 
 
 def gunzip(payload: bytes) -> bytes:
-    """GZIP, of one member or several. As in java.util.zip.GZIPInputStream, what is no header behind a member ends the reading."""
+    """GZIP, of one member or several. As in java.util.zip.GZIPInputStream, reading ends where no header follows a member."""
     payload, out = bytes(payload), bytearray()
     at = _after_gzip_header(payload, 0)
     if at is None:
@@ -61,9 +61,9 @@ def gunzip(payload: bytes) -> bytes:
 
 
 def unsnappy(payload: bytes) -> bytes:
-    """Snappy, as it is or in the blocks of xerial's Java library. Each block says its size before it is unpacked.
+    """Snappy, as it is or in the blocks of xerial's Java library. Each block states its size before it is unpacked.
 
-    As in that library a header may come again between blocks, and up to three bytes behind the last block are nothing.
+    As in that library, the header may be repeated between blocks, and up to three bytes after the last block are ignored.
     """
     payload = bytes(payload)
     if not payload.startswith(_XERIAL) or len(payload) < _XERIAL_HEADER:
@@ -116,7 +116,7 @@ def unzstd(payload: bytes) -> bytes:
 
 
 def _after_gzip_header(payload: bytes, at: int) -> int | None:
-    """Where the data of a member begins whose header stands at `at`; None for what is no header (RFC 1952, 2.3)."""
+    """Where the data of a member with its header at `at` begins; None if that is no header (RFC 1952, 2.3)."""
     begin, flags = at, payload[at + 3 : at + 4]
     if not payload.startswith(_GZIP, at) or payload[at + 2 : at + 3] != bytes([_DEFLATE]) or not flags:
         return None
@@ -137,7 +137,7 @@ def _after_gzip_header(payload: bytes, at: int) -> int | None:
 def _inflate(payload: bytes, at: int, out: bytearray) -> int:
     """Put the data of a member behind `out`; returns where its trailer ends. The time is linear in what is read and made.
 
-    What zlib has not used it copies, so it gets a member in slices that grow: a short member costs a short copy.
+    Zlib copies unused input, so it gets a member in growing slices: a short member costs a short copy.
     """
     member, view, begin, size = zlib.decompressobj(wbits=-15), memoryview(payload), len(out), _FIRST_SLICE
     while not member.eof:

@@ -1,7 +1,7 @@
-"""Why a Kafka cluster does not let us in: one broker after the other is tried step by step, and the step that fails says it.
+"""Why we cannot connect to a Kafka cluster: tries each broker step by step, and names the step that fails.
 
-The clients of Kafka retry whatever goes wrong and then say only that time ran out. This walks the same way once (name, port, TLS,
-mechanism, password) and puts what stopped it into a sentence that names the setting to look at. It reads and changes nothing.
+The clients of Kafka retry every error and then only report a time-out. This takes the same steps once (name, port, TLS,
+mechanism, password) and says in a sentence what failed and which setting to check. It reads and changes nothing.
 """
 
 import socket
@@ -32,22 +32,22 @@ _LARGEST_ANSWER = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFault:
-    """What stands in the way. `refused`: a broker answered and said no, so that trying again is no use."""
+    """What prevents a connection. `refused`: a broker answered and refused, so trying again is useless."""
 
     sentence: str
     refused: bool
 
 
-class _Stopped(Exception):  # it ends a walk; `ConnectionFault` is what is told
+class _Stopped(Exception):  # it ends the steps; `ConnectionFault` is what callers see
     def __init__(self, sentence: str, *, refused: bool = True) -> None:
         super().__init__(sentence)
         self.fault = ConnectionFault(sentence, refused)
 
 
 def find_fault(where: KafkaConnection, patience: Seconds = PATIENCE) -> ConnectionFault | None:
-    """Why none of the brokers can be used; None when one of them lets us in. A refusal is told before silence.
+    """Why no broker can be used; None when one accepts us. A refusal takes precedence over silence.
 
-    Raises BadInput for files of the settings that cannot be used.
+    Raises BadInput for unusable files in the settings.
     """
     faults = []
     for broker in where.addresses:
@@ -61,27 +61,27 @@ def find_fault(where: KafkaConnection, patience: Seconds = PATIENCE) -> Connecti
 
 
 def require_entry(where: KafkaConnection) -> None:
-    """Raises LogUnavailable with what stands in the way when none of the brokers can be used."""
+    """Raises LogUnavailable with the reason when none of the brokers can be used."""
     fault = find_fault(where)
     if fault is not None:
         raise LogUnavailable(fault.sentence)
 
 
 def refuse_at_once(where: KafkaConnection) -> None:
-    """Raises LogUnavailable when a broker answers and says no. With silence the client deals, which waits and retries."""
+    """Raises LogUnavailable when a broker refuses. If brokers are silent, the client itself waits and retries."""
     fault = find_fault(where)
     if fault is not None and fault.refused:
         raise LogUnavailable(f"connecting to Kafka '{where.brokers}' did not work: {fault.sentence}")
 
 
 def require_answer(where: KafkaConnection, *, within: Seconds) -> None:
-    """Raises LogUnavailable with what was tried when none of the brokers answers as Kafka does.
+    """Raises LogUnavailable with what was tried when none of the brokers answers like Kafka.
 
     For commands that a person waits for. All brokers are asked at once, up to the login, which is left to the client. Raises
     BadInput for files of the settings that cannot be used.
     """
     found: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
-    for broker in where.addresses:  # in threads, as looking up a name has no limit of time
+    for broker in where.addresses:  # in threads, because name look-ups have no time limit
         Thread(target=_try_to_enter, args=(where, broker, within, found), daemon=True).start()
     silent = {broker: _silence(broker, within) for broker in where.addresses}
     until = monotonic() + within + _GRACE
@@ -111,7 +111,7 @@ def _enter(where: KafkaConnection, broker: str, patience: Seconds, *, log_in: bo
     with closing(_connect(where, broker, patience)) as wire:
         try:
             _authenticate(where, broker, wire, log_in=log_in)
-        except ssl.SSLError as error:  # TLS 1.3 says so only when something is read
+        except ssl.SSLError as error:  # with TLS 1.3 that only shows on reading
             raise _Stopped(f"'{broker}' refuses our TLS ({error.reason}): {_CLIENT_CERTIFICATE}") from error
         except TimeoutError as error:
             raise _Stopped(_muteness(broker), refused=False) from error
@@ -181,7 +181,7 @@ def _bad_certificate(where: KafkaConnection, broker: str, error: ssl.SSLCertVeri
 
 
 def _authenticate(where: KafkaConnection, broker: str, wire: socket.socket, *, log_in: bool) -> None:
-    """Ask for the mechanism; a port without SASL says so, and to a client without SASL that answer is the right one."""
+    """Ask for the mechanism. A port without SASL refuses, which is right for a client without SASL."""
     wanted = str(where.options()["sasl_mechanism"] or "PLAIN") if where.security_protocol.startswith("SASL") else ""
     answer = _Answer(_ask(wire, _HANDSHAKE, _text(wanted)))
     code, offered = answer.number(), answer.texts()
@@ -248,7 +248,7 @@ def _text(text: str) -> bytes:
 
 
 class _Answer:
-    """Takes an answer apart, from its beginning on."""
+    """Parses an answer from its beginning."""
 
     def __init__(self, body: bytes) -> None:
         self._rest = body

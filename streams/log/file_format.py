@@ -1,11 +1,11 @@
-r"""The lines of a log file: records and topics as anyone may read them.
+r"""The lines of a log file: records and topics as readable JSON.
 
     {"format":"ullage.log","version":1}
     {"topic":"ullage.control.v1","partitions":1,"begin":[0]}
     {"at":"ullage.control.v1:0:0","ms":1700000000000,"key":"tick","value":"{\"at\":1700000000000}","headers":[]}
 
 One JSON object a line. Bytes are text where they are UTF-8, else `{"base64":"..."}`, and null where there are none. A topic's
-line stands before its records; a later line of the same topic says that its first kept offsets have moved.
+line comes before its records; a later line of the same topic says that its first kept offsets have moved.
 """
 
 import re
@@ -35,7 +35,7 @@ class TopicLine:
 
 
 def first_line() -> bytes:
-    """What a log file begins with."""
+    """The first line of a log file."""
     return orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
 

@@ -37,8 +37,8 @@ Span = tuple[int, int]
 class FileLog:
     """Opens an existing file; `FileLog.open_or_create` creates it if needed. `now` gives the timestamps of appended records.
 
-    A damaged line raises BadInput: at once when it is no record at all or does not fit to the lines before it, else when somebody
-    reads that record.
+    A damaged line raises BadInput: at once if it is no record at all or contradicts the lines before it, else when that record is
+    read.
     """
 
     def __init__(self, path: Path | str, now: Callable[[], int] = unknown_time) -> None:
@@ -50,7 +50,7 @@ class FileLog:
         """The partitions of the index by `topic:partition`, as lines spell them."""
         self._lock = threading.RLock()
         self._read_to, self._line = 0, 0
-        if self.path.is_char_device() or self.path.is_fifo() or self.path.is_socket():  # which may be read for ever
+        if self.path.is_char_device() or self.path.is_fifo() or self.path.is_socket():  # which never ends
             raise BadInput(f"the log file '{self.path}' cannot be opened: it is a device, a pipe or a socket")
         try:
             self._file = os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)
@@ -73,7 +73,7 @@ class FileLog:
 
     @property
     def torn(self) -> str | None:
-        """A sentence when the file ends in half a line: a crash cut it, or somebody is writing it this moment."""
+        """A sentence if the file ends in half a line: a crash cut it, or another process is just writing it."""
         with self._lock:
             self._catch_up()
             left = os.fstat(self._file).st_size - self._read_to
@@ -93,7 +93,7 @@ class FileLog:
                 raise
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        """Append all or, when one of them names no known place, none."""
+        """Append all, or none if one of them names an unknown partition."""
         with self._writing():
             ends: dict[tuple[str, int], int] = {}
             taken: list[Record] = []
@@ -168,7 +168,7 @@ class FileLog:
         return record
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Say that what stands before `offset` is no longer kept; its lines stay in the file, unread."""
+        """Mark records before `offset` as deleted; their lines stay in the file, unread."""
         with self._writing():
             self._index.at(topic, partition).truncate(offset)
             begin = tuple(index.begin for index in self._index.topics[topic])
@@ -200,7 +200,7 @@ class FileLog:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the file alone, knowing all that others wrote, with no half line at its end."""
+        """Lock the file, index what others wrote, and cut off half a line at the end."""
         with self._lock:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:

@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster. The one place that knows how kafka-python spells its settings. It opens nothing."""
+"""How to reach a Kafka cluster. Only this module knows kafka-python's names for settings. It opens no connection."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class KafkaConnection:
     ssl_keyfile: str | None = None
     ssl_check_hostname: bool = True
     msk: MskTokens | None = None
-    """Signs for Amazon MSK, where that asks for an identity of AWS."""
+    """Signs tokens for Amazon MSK with IAM."""
     client_id: str = "ullage"
 
     @property
@@ -36,11 +36,11 @@ class KafkaConnection:
 
     @property
     def secured(self) -> bool:
-        """Whether the brokers ask who we are, or show us who they are."""
+        """Whether TLS or authentication is configured."""
         return self.security_protocol != "PLAINTEXT"
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """How to check the brokers' certificates and show ours; None without TLS. Raises BadInput for files that are no use."""
+        """How to check the brokers' certificates and show ours; None without TLS. Raises BadInput for unusable files."""
         if not self.security_protocol.endswith("SSL"):
             return None
         try:
@@ -74,7 +74,7 @@ class KafkaConnection:
 
 
 def split_address(broker: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[address]:port`; the port is Kafka's usual one where none is named."""
+    """Host and port of `host:port` or `[address]:port`; without a port it is Kafka's usual one."""
     host, _, port = broker.rpartition(":") if broker[-1:] != "]" else (broker, "", "")
     if not port.isdecimal():
         host, port = broker, "9092"

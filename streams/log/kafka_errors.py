@@ -1,7 +1,7 @@
-"""What to tell a person when Kafka does not do what was asked: what was being done, where, what was missing, and what to do.
+"""Messages for errors of Kafka: what was being done, where, what was missing, and what to do.
 
-A missing right names its object and the right. A connection that does not come about is looked into, because Kafka's clients say
-only that time ran out. The same rules serve kafka-python and aiokafka, whose errors have the same names.
+A missing right names its object and the right. A failed connection is investigated, because Kafka's clients only report a
+time-out. The same rules serve kafka-python and aiokafka, whose errors have the same names.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ def translated_errors(
 
 
 def require(where: KafkaConnection, needs: Needs) -> None:
-    """Raises LogUnavailable that names each right that is missing, or why we are not let in at all."""
+    """Raises LogUnavailable that names each missing right, or says why we cannot connect at all."""
     with translated_errors(where, "asking for our rights"):
         refuse_at_once(where)
         found = kafka_rights.missing(where, needs)
@@ -81,7 +81,7 @@ def explain(where: KafkaConnection, error: Exception, *, right: str = "", topics
 
 
 def _unsaid(where: KafkaConnection, right: str, topics: Collection[str]) -> Sequence[str]:
-    """The missing rights behind a client that got in and then waited in vain: a refusal may end as mere silence."""
+    """The missing rights behind a client that connected and then timed out: a refusal may show as mere silence."""
     try:
         return kafka_rights.missing(where, Needs({topic: {right} for topic in topics})) if right and topics else ()
     except errors.KafkaError:
@@ -91,7 +91,7 @@ def _unsaid(where: KafkaConnection, right: str, topics: Collection[str]) -> Sequ
 def missing_right(where: KafkaConnection | None, error: BaseException, *, right: str = "", topics: Collection[str] = ()) -> str:
     """The sentence for an error about a right that we do not have; empty for another error."""
     name = type(error).__name__
-    if name == _CLUSTER or _CLUSTER in str(error):  # a producer that may write to no topic is refused for the cluster
+    if name == _CLUSTER or _CLUSTER in str(error):  # for a producer that may write to no topic
         return lacking(where, right, _topics(topics) if topics else "the cluster")
     if name not in _OBJECTS:
         return ""
@@ -104,7 +104,7 @@ def _topics(names: Collection[str]) -> str:
 
 
 def _named(error: BaseException) -> Collection[str]:
-    """The objects that the error carries: a set or list of topics, or the name of a group. A message of many words is none."""
+    """The objects that the error carries: topics, or the name of a group. A message of several words is ignored."""
     for named in error.args:
         if isinstance(named, set | frozenset | list | tuple | Mapping):
             return [str(each) for each in named]

@@ -1,8 +1,8 @@
 """The log in Kafka: one idempotent producer, one consumer without a group, and the admin client for questions.
 
-An append returns when all in-sync replicas have it. When an append fails, a part of it may stand in the log: whoever repeats it
-writes the same bytes, and readers recognise repeats by id. Threads may share it, but only one polls at a time: a loop that
-reads all the time should open a log of its own. It creates no topics.
+An append returns when all in-sync replicas have it. When an append fails, a part of it may be in the log: a repeat writes the
+same bytes, and readers recognise repeats by id. Threads may share it, but only one polls at a time: a loop that reads all the
+time should open a log of its own. It creates no topics.
 """
 
 import threading
@@ -74,7 +74,7 @@ class KafkaLog:
                 raise
 
     def _send(self, batch: Sequence[NewRecord]) -> Sequence[Place]:
-        """Send all, and large records alone: a refusal may make the client give up whatever else is on its way."""
+        """Send all, and large records alone, because a refusal may make the client drop everything else in flight."""
         places: dict[int, Place] = {}
         refused: dict[int, tuple[NewRecord, str]] = {}
         for part in _parts(batch):
@@ -90,7 +90,7 @@ class KafkaLog:
         places: dict[int, Place],
         refused: dict[int, tuple[NewRecord, str]],
     ) -> None:
-        """Send these of a batch together; where Kafka refuses one of them for good, in halves, until that one stands alone."""
+        """Send these records of a batch together; if Kafka refuses one for good, send halves until that one is alone."""
         error = self._send_together(batch, part, places)
         if error is None:
             return
@@ -104,7 +104,7 @@ class KafkaLog:
         self._send_part(batch, left[len(left) // 2 :], places, refused)
 
     def _send_together(self, batch: Sequence[NewRecord], part: Sequence[int], places: dict[int, Place]) -> KafkaError | None:
-        """Send these of a batch and enter the places of those that were taken. Gives the refusal if there was one."""
+        """Send these records of a batch and note the places of those that were accepted. Returns the refusal if there was one."""
         producer, errors = self._open_producer(), []
         sent = []
         for n in part:
@@ -115,8 +115,8 @@ class KafkaLog:
                 errors.append(error)
             else:
                 sent.append((n, future))
-        until = monotonic() + DELIVERY_MS / 1000  # for all of them: a broker that is frozen would take so long for each
-        with suppress(KafkaError):  # it gives up on a batch that is split; each record says itself what came of it
+        until = monotonic() + DELIVERY_MS / 1000  # for all together: a frozen broker takes this long for each
+        with suppress(KafkaError):  # it gives up on a split batch; each record's own future has its result
             producer.flush(DELIVERY_MS / 1000)
         for n, future in sent:
             try:
@@ -137,9 +137,9 @@ class KafkaLog:
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
     def read_without(self, key: bytes, ranges: Ranges, containing: bytes = b"") -> Iterator[Record]:
-        """The records of these ranges without those of a key, which is quick where most have it; a few of them may remain.
+        """The records of these ranges without those of a key, which is quick if most have it; a few of them may remain.
 
-        Without most of those that do not hold the bytes `containing`, too, which is quick where few do.
+        With `containing`, most records without these bytes are left out, too, which is quick if few have them.
         """
         for topic, partition in ranges:
             self._check(topic, partition)
@@ -157,7 +157,7 @@ class KafkaLog:
         return {place: (begins[tp], ends[tp]) for place, tp in wanted.items()}
 
     def held_by(self, group: str) -> Collection[tuple[str, int]] | None:
-        """The partitions that the members of a consumer group hold now; None while they share them out anew."""
+        """The partitions that the members of a consumer group hold now; None during a rebalance."""
         with translated_errors(self.where, f"asking who is in group '{group}'"):
             found = self._open_admin().describe_groups([group])[group]
         members = found["members"]
@@ -181,7 +181,7 @@ class KafkaLog:
             return self._offsets([tp], which)[tp]
 
     def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
-        """Asks again while there is no connection: the client does not know at once that a broker has come back."""
+        """Retry while there is no connection, because the client does not notice at once that a broker is back."""
         until = monotonic() + QUESTION_SECONDS
         while True:
             try:
@@ -246,7 +246,7 @@ class KafkaLog:
             producer.close(timeout=0)
 
     def close(self) -> None:
-        """Close all connections. What was appended is already safe."""
+        """Close all connections. Appended records are already safe."""
         self._reader.close()
         for reader in self._range_readers.values():
             reader.close()
@@ -285,7 +285,7 @@ _PRODUCER: Mapping[str, object] = {
     "acks": "all",
     "enable_idempotence": True,
     "compression_type": "lz4",
-    "linger_ms": 100,  # a whole append goes together: with less, its first records would go alone; `flush` ends the waiting
+    "linger_ms": 100,  # sends a whole append together: with less, its first records would go alone; `flush` ends the waiting
     "batch_size": 256 << 10,
     "max_request_size": MAX_RECORD_BYTES + OVERHEAD,
     "max_block_ms": DELIVERY_MS,

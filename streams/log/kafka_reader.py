@@ -1,7 +1,7 @@
 """Reads Kafka from positions that the caller keeps: one consumer, assigned by hand, that seeks only when its position differs.
 
-It commits nothing and belongs to no group. It never guesses: when Kafka holds a record and does not deliver it for `PATIENCE`
-seconds, that is an error, not an empty answer.
+It commits nothing and belongs to no group. If Kafka holds a record and does not deliver it for `PATIENCE` seconds, it raises an
+error instead of returning nothing.
 """
 
 import threading
@@ -31,7 +31,7 @@ class KafkaReader:
     """One consumer behind a lock. `_at` is the consumer's position in each partition, where it is known."""
 
     def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
-        """`offsets` uses a connection of its own: on the consumer's it would queue behind a fetch that waits for data."""
+        """`offsets` uses a connection of its own: on the consumer's own it would queue behind a fetch that waits for data."""
         self._where, self._offsets = where, offsets
         self._lock = threading.Lock()
         self._consumer: KafkaConsumer | None = None
@@ -87,7 +87,7 @@ class KafkaReader:
     def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
         try:
             found = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
-        except OffsetOutOfRangeError:  # retention took it since the seek: ask again where the log begins
+        except OffsetOutOfRangeError:  # retention deleted it since the seek: ask again where the log begins
             self._at.clear()
             return []
         for tp, records in found.items():
@@ -95,7 +95,7 @@ class KafkaReader:
         return [_record(record) for records in found.values() for record in records]
 
     def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
-        """Whether Kafka holds a record that it has not delivered yet. A hole at the end of a partition is none."""
+        """Whether Kafka holds a record that it has not delivered yet. A gap at the end of a partition does not count."""
         there = [tp for tp in consumer.assignment() if tp not in ahead]
         ends = self._offsets(there, OffsetSpec.LATEST) if there else {}
         return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
@@ -131,7 +131,7 @@ _CONSUMER: Mapping[str, object] = {
 
 
 def open_consumer(where: KafkaConnection, **options: object) -> KafkaConsumer:
-    """A consumer that belongs to no group and is assigned by hand; `options` of the client go before ours."""
+    """A consumer that belongs to no group and is assigned by hand; `options` of the client override ours."""
     consumer = KafkaConsumer(**where.options(), **{**_CONSUMER, **options})
     consumer._cluster.config["retry_backoff_ms"] = _RETRY_MS  # noqa: SLF001  # the client does not hand its option on to there
     return consumer

@@ -1,7 +1,7 @@
-"""Whether a user has the rights that a process will need, asked before it begins.
+"""Checks before a process begins whether its user has the rights that it will need.
 
 Kafka refuses a missing right at the moment of use, and a library that retries in between may turn that into silence. So a process
-asks first. A broker that does not tell a user's rights (an old one, or one of another make) is believed to allow everything.
+checks first. A broker that does not report a user's rights (an old one, or another product) is assumed to allow everything.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def lacking(where: KafkaConnection | None, right: str, what: str) -> str:
 
 
 def granted_operations(described: Mapping[str, Any]) -> set[str] | None:
-    """The operations on a topic or group that its description allows, as `DescribeConfigs`; None when it does not tell."""
+    """The operations on a topic or group that its description allows, as `DescribeConfigs`; None when it does not report them."""
     found = described.get("authorized_operations")
     return None if not isinstance(found, list) else {"".join(map(str.capitalize, name.split("_"))) for name in found}
 
@@ -72,7 +72,7 @@ def _groups(where: KafkaConnection, admin: KafkaAdminClient, needs: Mapping[str,
 
 
 def _operations_of_group(admin: KafkaAdminClient, group: str) -> set[str] | None:
-    """Asked again while there is no coordinator, which on a new cluster takes a moment."""
+    """Retries while there is no coordinator, which a new cluster takes a moment to choose."""
     until = monotonic() + COORDINATOR_WAIT
     while True:
         try:

@@ -53,7 +53,7 @@ class Record:
 
     @property
     def last_offset(self) -> int:
-        """Up to where this is all that there is: the record's own offset, unless it stands for others behind it as well."""
+        """The last offset that this record covers: its own, unless it also stands in for records after it."""
         told = next((value for name, value in self.headers if name == LEFT_OUT_TO), b"") if self.value is None else b""
         return max(self.offset, int(told)) if told.isdigit() else self.offset
 
@@ -69,7 +69,7 @@ MAX_RECORD_BYTES = 8 << 20
 
 
 class RecordsRefused(UllageError):
-    """The log will never take some records of a batch, whatever anybody does; all others were appended.
+    """The log will never accept some records of a batch; all others were appended.
 
     `places` has a place for each record of the batch, None for those that were refused.
     """
@@ -95,7 +95,7 @@ def oversize(record: NewRecord, most: int = MAX_RECORD_BYTES) -> str | None:
 
 
 def require_key_or_value(record: NewRecord) -> None:
-    """Raises BadInput for a record that has neither: it would mean nothing, and Kafka's clients refuse it."""
+    """Raises BadInput for a record that has neither: it would be meaningless, and Kafka's clients refuse it."""
     if record.key is None and record.value is None:
         raise BadInput(f"a record for {record.topic}:{record.partition} has neither a key nor a value")
 

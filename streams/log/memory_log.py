@@ -1,6 +1,6 @@
 """The log in memory: for tests, simulations and a demo without a broker. Any number of threads may use it.
 
-It forgets everything when the process ends and reads no clock: whoever wants timestamps hands one in.
+It forgets everything when the process ends and reads no clock: to have timestamps, pass one in.
 """
 
 import threading
@@ -33,7 +33,7 @@ class MemoryLog:
             self._index.create(topic, partitions)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        """Append all or, when one of them names no known place, none."""
+        """Append all, or none if one of them names an unknown partition."""
         batch = list(records)
         for record in batch:
             require_key_or_value(record)

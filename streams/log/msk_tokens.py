@@ -1,7 +1,7 @@
-"""Tokens for Amazon MSK: a cluster with IAM takes a signed request of ours, good for 15 minutes, in place of a password.
+"""Tokens for Amazon MSK: a cluster with IAM accepts a signed request, valid for 15 minutes, in place of a password.
 
-Who we are is what AWS' own clients find: a pod identity, an account's annotation, a profile, variables. AWS' own package signs
-(our extra msk), and both clients of Kafka ask here whenever they connect.
+The identity is found as by AWS' own clients: a pod identity, an account's annotation, a profile, variables. AWS' own package
+signs (our extra msk), and both clients of Kafka get a token here whenever they connect.
 """
 
 import threading
@@ -26,7 +26,7 @@ class MskTokens(AbstractTokenProvider):  # type: ignore[misc]  # the client ship
         self._token, self._ends_ms = "", 0
 
     def token(self) -> str:
-        """One that is good for a while. Raises BadInput without the package, LogUnavailable without credentials."""
+        """A token that stays valid for a while. Raises BadInput without the package, LogUnavailable without credentials."""
         with self._lock:
             if self._ends_ms - _SPARE_MS < time.time_ns() // 1_000_000:
                 self._token, self._ends_ms = _signed(self.region)

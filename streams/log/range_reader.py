@@ -1,7 +1,7 @@
-"""Reads ranges of Kafka's partitions once, quickly, without the records of one key. For commands that look back from the end.
+"""Reads ranges of Kafka's partitions once, quickly, without the records of one key, for commands that look back from the end.
 
-All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere,
-what Kafka holds and does not deliver is an error and no empty answer.
+All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere, it
+is an error, not an empty answer, if Kafka holds a record and does not deliver it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class RangeReader:
     def read(self, ranges: Ranges, containing: bytes = b"") -> Iterator[Record]:
         """The records of these ranges, in order within a partition. The first of each fetch is there whatever its key is.
 
-        Of those that do not hold the bytes `containing` most are left out.
+        Most records without the bytes `containing` are left out.
         """
         consumer = self._open(containing)
         ends = {TopicPartition(*place): end for place, (start, end) in ranges.items() if start < end}

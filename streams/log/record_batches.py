@@ -1,7 +1,7 @@
-"""Gives Kafka's two Python clients our way of reading a batch, and leaves out the records of one key, such as ticks.
+"""Makes Kafka's two Python clients read batches with our code, which can leave out the records of one key, such as ticks.
 
-`guard` puts it in the place of a client's own. The clients make objects of every record in steps of their own, which costs more
-than all that a command does with it; `RecordsWithoutKey` makes our records in one step, and nothing of a batch that is a tick.
+`guard` installs it in a client. The clients build several objects for every record, which costs more than everything that a
+command does with it; `RecordsWithoutKey` builds our records in one step, and skips batches that are a single tick.
 """
 
 import re
@@ -26,13 +26,13 @@ _ALIKE = ((8, 12), (16, 17), (_SUMMED_FROM, 27), (_COUNT_AT, record_format.HEAD.
 
 
 def guard(fetcher: ModuleType) -> None:
-    """Give a client's module that takes apart what was fetched our way of doing so."""
+    """Install our reader in the module of a client that parses fetched batches."""
     plain: Any = fetcher
     plain.MemoryRecords = guarded(plain.MemoryRecords)
 
 
 def guarded(records: Any) -> "_Guarded":
-    """A client's class of fetched records, whose batches are read our way."""
+    """A client's class of fetched records, with batches read by our code."""
     return records if isinstance(records, _Guarded) else _Guarded(records)
 
 
@@ -47,7 +47,7 @@ class _Guarded:
 
 
 class _Records:
-    """What was fetched, batch by batch."""
+    """The fetched bytes, batch by batch."""
 
     def __init__(self, records: Any, buffer: bytes) -> None:
         self._records, self._buffer, self._at = records, buffer, 0
@@ -69,7 +69,7 @@ class _Records:
 
 
 class _Batch:
-    """One batch: what the client says of it, and its records from us."""
+    """One batch: the client's attributes, and records that our code reads."""
 
     def __init__(self, batch: Any, as_fetched: Callable[[], bytes]) -> None:
         self._batch, self._as_fetched = batch, as_fetched
@@ -95,11 +95,10 @@ def _alike(size: int, *same: tuple[int, bytes]) -> re.Pattern[bytes]:
 
 
 class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
-    """What was fetched of a partition, as our records, without those of the key `left_out`, which a subclass names.
+    """The fetched records of a partition, as ours, without those of the key `left_out`, which a subclass sets.
 
-    And without those, or most of them, in which the bytes `containing` are not found.
-
-    The first record that was asked for stays whatever its key is, so that a reader learns of which time it is.
+    Most of those that lack the bytes `containing` are left out, too. The first record that was asked for stays whatever its key
+    is, so that a reader learns its time.
     """
 
     left_out, containing = b"", b""
@@ -112,7 +111,7 @@ class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the 
             end = at + _BEFORE + size
             if end > len(buffer) or size <= 0:
                 break
-            # Nothing is made of a batch that is one record of that key: these are most of all there are.
+            # Skip a batch that is a single record of that key: most batches are.
             if (
                 buffer.startswith(alone, at + head_size + 1)
                 and buffer.startswith(_ONE, at + _COUNT_AT)

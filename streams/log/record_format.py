@@ -1,11 +1,11 @@
-"""Reads the records of one batch as a broker hands it out, whatever its bytes are.
+"""Reads the records of one batch as a broker delivers it, whatever its bytes are.
 
-Kafka's two Python clients raise on a batch that they cannot read, each on others, and then for ever; one of them reads past the
-end of its memory. So both get their records from here, and every reader of a log finds the same: the records that Kafka's
-own Java client would find (version 2 of the format, https://kafka.apache.org/documentation/#recordbatch, and the sizes of
-org.apache.kafka.common.utils.ByteUtils), the names of headers with a replacement for what is no text. From the first byte that
-has no meaning on a stand-in takes the place of the rest: one record without key and value, whose header says what was left out.
-So readers go on behind the batch, and a stage sets the stand-in aside with its place.
+Kafka's two Python clients raise again and again on a batch that they cannot read, and not on the same ones; one of them reads
+past the end of its memory. So both get their records from here, and every reader of a log finds the same: the records that
+Kafka's own Java client would find (version 2 of the format, https://kafka.apache.org/documentation/#recordbatch, and the sizes of
+org.apache.kafka.common.utils.ByteUtils), with replacement characters in header names that are not text. From the first invalid
+byte on, a stand-in takes the place of the rest: one record without key and value, whose header says what was left out. So readers
+go on after the batch, and a stage sets the stand-in aside with its place.
 """
 
 import struct
@@ -55,12 +55,12 @@ class BatchRecord:
     size_in_bytes: int = 0
 
     def validate_crc(self) -> bool:
-        """The batch's was looked at."""
+        """True, because the batch's checksum was checked."""
         return True
 
 
 def end_of_batch(fetched: bytes, at: int) -> int:
-    """Where the batch ends that begins at a byte of what was fetched."""
+    """The end of the batch that begins at this byte of the fetched data."""
     return at + _BEFORE + int.from_bytes(bytes(fetched[at + _LENGTH_AT : at + _BEFORE]), signed=True)
 
 
@@ -72,7 +72,7 @@ def records(batch: bytes) -> Iterator[BatchRecord]:
 
 
 def fields(batch: bytes, containing: bytes = b"") -> Iterator[Fields]:
-    """The same, as plain fields; without most of the records that do not hold these bytes, of which nothing is made."""
+    """The same, as plain fields; most records without these bytes are skipped and not built."""
     if len(batch) < HEAD.size or batch[_VERSION_AT] != VERSION:
         yield _old(batch)
         return
@@ -93,7 +93,7 @@ def fields(batch: bytes, containing: bytes = b"") -> Iterator[Fields]:
 
 
 def _old(batch: bytes) -> Fields:
-    """What a record of before Kafka 0.11 is: it has no headers, without which there is no event."""
+    """A record from before Kafka 0.11, which has no headers and so cannot be an event."""
     offset = int.from_bytes(batch[:8], signed=True)
     at = int.from_bytes(batch[_OLD_TIME_AT:_OLD_HEAD], signed=True) if batch[_VERSION_AT] == 1 else -1
     return _stand_in(
@@ -106,7 +106,7 @@ def _stand_in(offset: int, last: int, at: int, sentence: str) -> Fields:
 
 
 def _name(raw: bytes) -> str:
-    """A header's name. Nobody else gives a record the names that say that it stands for others."""
+    """A header's name. Names that mark a stand-in are escaped, so that only we create one."""
     name = raw.decode(errors="replace")
     return f"({name})" if name.startswith(LEFT_OUT) else name
 
@@ -129,7 +129,7 @@ def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[
         if at < behind <= wanted:
             at = behind
             continue
-        at += 1  # attributes, which mean nothing
+        at += 1  # attributes, which are unused
         byte = content[at]
         later, at = (byte >> 1, at + 1) if not byte & _LONG else _number(content, at, _LONG_INT_BYTES, _LONG_INT)
         byte = content[at]
@@ -146,7 +146,7 @@ def _read(content: bytes, head: tuple[int, ...], containing: bytes) -> Iterator[
 
 
 def _headers(content: bytes, at: int) -> tuple[Headers, int]:
-    """Written out, as there are more of these than of anything else. The caller finds a size beyond the end."""
+    """Inlined, because there are more headers than anything else. The caller notices a size beyond the end."""
     byte = content[at]
     count, at = (byte >> 1, at + 1) if not byte & _LONG else _int(content, at)
     if not 0 <= count <= MOST_HEADERS:
@@ -201,5 +201,5 @@ def _number(content: bytes, at: int, most: int, mask: int) -> tuple[int, int]:
 
 
 def _time(at: int) -> int:
-    """Milliseconds as Java adds them up: in 64 bits, beyond which it begins anew."""
+    """Milliseconds added as in Java: in 64 bits, with overflow."""
     return at if -(1 << 63) <= at < 1 << 63 else (at + (1 << 63)) % (1 << 64) - (1 << 63)

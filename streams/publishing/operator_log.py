@@ -1,7 +1,7 @@
 """What operators put into the log: policies and control, a copy in every partition, because every reader needs them.
 
-What was published last is in force. So to change one thing means to read what is in force and publish it again with the change;
-if two operators do that at the same moment, one may undo the other. Nothing is judged here: the caller has validated it.
+What was published last is in force. So a change reads what is in force and publishes it again with the change; if two operators
+do that at the same moment, one may undo the other. Nothing is validated here; the caller has done that.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The outbox of a source: records wait here while the log is away, within a bound, and losses are counted and reported.
 
-A flush appends everything in order, or nothing. When the bound is reached, the oldest scrape is dropped first, because the next
-one makes up for it, and only then the oldest fact. The outbox never blocks and never grows beyond its bound.
+A flush appends everything in order, or nothing. At the bound it drops the oldest scrape first, because the next one makes up for
+it, and only then the oldest fact. The outbox never blocks and never grows beyond its bound.
 """
 
 from collections import Counter, deque
@@ -41,7 +41,7 @@ class Outbox:
             if self._facts or self._scrapes:
                 records = [*self._facts, *self._scrapes]
                 compacted_copy.append_with_copies(self._context.log, self._context.topics, records)
-        except LogUnavailable:  # the process says so, once for all that it does with the log
+        except LogUnavailable:  # the process logs that once for everything that it does with the log
             self._trim()
             return False
         self._facts.clear()

@@ -1,4 +1,4 @@
-"""The facts about a pod of the cluster port, the same from every source that sees pods."""
+"""The facts about a pod of the cluster port, shared by all sources of pods."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from streams.clients.cluster_port import OOMKill, Pod
 
 
 def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels by name; none at all where they are beyond what is kept of one object, so that no selector matches."""
+    """Labels by name; none at all if they exceed the bound for one object, so that no selector matches."""
     size = sum(len(name) + len(value) for name, value in labels.items())
     return dict(sorted(labels.items())) if size <= MOST_LABEL_TEXT and len(labels) <= MOST_ENTRIES else {}
 

@@ -1,10 +1,10 @@
-"""What a cluster source published before, as the log tells: so that a restart repeats nothing and notices what is gone.
+"""What a cluster source published before, read from the log, so that a restart repeats nothing and notices what is gone.
 
 It is read back once at a start, at most `MOST` of the newest records of each partition. A pod or node whose last record lies
-further back and which was deleted while the source was down is not noticed, and an OOM kill further back is not known. Ticks of
+further back and which was deleted while the source was down is not noticed, and an OOM kill further back is unknown. Ticks of
 half a second fill so many records in 27 hours. Policies are published once and never again, so they are read from the compacted
-copy alone: a policy that the source did not copy before it died counts as unpublished and goes out again. Without a complete copy
-their topic is read from its beginning.
+copy alone: a policy that the source did not copy before it died counts as unpublished and is published again. Without a complete
+copy their topic is read from its beginning.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,7 +60,7 @@ class PublishedState:
     seen_hpas: dict[str, HpaSeen] = field(default_factory=dict)
     hpas: dict[str, HpaTargetChanged] = field(default_factory=dict)
     hpa_policies: dict[str, HpaTargetChanged] = field(default_factory=dict)
-    """The same among policies, for those who read no facts about pods."""
+    """HPAs as published among the policies, for stages that read no facts about pods."""
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class PublishedState:
         self.kills.pop(uid, None)
 
     def keep_namespaces(self, namespaces: Sequence[str]) -> None:
-        """Forget what lies in other namespaces, so that nobody takes it for gone. No namespaces means all of them."""
+        """Forget other namespaces, so that their objects do not count as gone. No namespaces means all of them."""
         if not namespaces:
             return
         for uid in [uid for uid, (_, pod) in self.pods.items() if pod.namespace not in namespaces]:

@@ -1,7 +1,7 @@
-"""Usage as records: rows are cut by the partition of their workload, in order, at most so many in one record.
+"""Usage as records: rows are grouped by their workload's partition, in order, with a bounded number in one record.
 
 Rows are sorted by workload, pod and container, so that a cluster whose containers stay the same gives the same name columns each
-time. The cut is kept for as long as the names stay, so that the codec recognises the columns by identity.
+time. The grouping is cached while the names stay the same, so that the codec recognises the columns by identity.
 """
 
 from collections.abc import Iterable, Sequence

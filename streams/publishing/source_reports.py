@@ -1,7 +1,7 @@
-"""Which sources are at work on which clusters, as the end of the log says.
+"""Which sources are running for which clusters, according to the end of the log.
 
 Sources repeat their report each minute or so, so the end of the log is enough: some thousand records, ticks among them, however
-long the log is. A source that was silent for longer than that is as good as none.
+long the log is. A source that was silent for longer does not count.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def require_cluster(context: LogContext, cluster: str) -> None:
     reported = set[str]()
     for most in (_LATELY, _REPORTS):
         reported = _reported(context, most)
-        if cluster in reported:  # scrapes are large, and need no look then
+        if cluster in reported:  # scrapes are large, and not needed then
             return
     named = reported | _scraped(context)
     if named and cluster not in named:

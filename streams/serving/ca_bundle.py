@@ -1,7 +1,7 @@
-"""The authorities that an API server is told to trust, where several replicas write one bundle.
+"""The bundle of authorities that an API server trusts, written by several replicas.
 
-Ours are always in it. Others that are there may be another replica's, so they stay; only those are dropped that have ended or
-that no replica has claimed for a while.
+Ours are always in it. Others may belong to another replica, so they stay, unless they have expired or no replica has claimed them
+for a while.
 """
 
 import time
@@ -25,7 +25,7 @@ class CaBundle:
         """Authorities that are not ours, and since when we have seen them."""
 
     def merged(self, there: Iterable[bytes], ours: Sequence[bytes], at: datetime) -> bytes:
-        """What should be there, given the bundles that are. Raises BadInput for one of ours that cannot be read."""
+        """The wanted bundle, given the present ones. Raises BadInput for one of ours that cannot be read."""
         known = {certificate for bundle in ours for certificate in certificates.singles(bundle)}
         foreign = {certificate for bundle in there for certificate in _readable(bundle)} - known
         now = self._clock()
@@ -35,7 +35,7 @@ class CaBundle:
 
 
 def _readable(bundle: bytes) -> list[bytes]:
-    """What cannot be read vouches for nothing."""
+    """The authorities in a bundle; none if it cannot be read."""
     try:
         return certificates.singles(bundle)
     except BadInput:

@@ -1,8 +1,8 @@
-"""Keeps the server's certificate current, without a moment in which those who check it would refuse it.
+"""Renews the server's certificate without a moment in which clients would refuse it.
 
-A new certificate has a new authority, as a rule. So whoever checks is told of the new authority first, and only some seconds
-after that the new certificate is shown; the old authority stays trusted until the old certificate is surely shown by nobody any
-more. The keeper only says which authorities are to be trusted: to tell is up to who called it.
+A new certificate usually has a new authority. So clients learn of the new authority first, and the new certificate is shown some
+seconds later; the old authority stays trusted until no replica shows the old certificate any more. The keeper only says which
+authorities to trust; its caller passes that on.
 """
 
 import time
@@ -26,18 +26,18 @@ _log = structlog.get_logger(__name__)
 
 
 class CertificateWatcher(Protocol):
-    """Who counts."""
+    """Observes renewals."""
 
     def shown(self, ends: datetime) -> None:
         """A certificate that holds until `ends` is shown from now on."""
 
     def refused(self) -> None:
-        """A certificate that came could not be used, or none came."""
+        """A new certificate was unusable, or there was none."""
 
 
 @dataclass(slots=True)
 class _Next:
-    """A certificate that is to be shown, and since when its authority is trusted (by the monotonic clock)."""
+    """The next certificate to show, and since when its authority is trusted (by the monotonic clock)."""
 
     certificate: ServingCertificate
     trusted: float | None = None
@@ -62,7 +62,7 @@ class CertificateRotation:
         self._fault = "there is no certificate yet"
 
     def look(self, at: datetime) -> None:
-        """See what is to be shown. The first certificate is shown at once: there is none that could be refused for it."""
+        """Check which certificate to show. The first one is shown at once, because there is none before it."""
         try:
             found = self._source.current(at)
             if self._shown is None:
@@ -80,12 +80,12 @@ class CertificateRotation:
             self._watcher.refused()
 
     def authorities(self) -> Sequence[bytes]:
-        """Those that are to be trusted now: that of the certificate that is shown, and that of the next one."""
+        """The authorities to trust now: that of the present certificate, and that of the next one."""
         both = (self._shown, None if self._next is None else self._next.certificate)
         return [each.authorities for each in both if each is not None and each.authorities]
 
     def trusted(self) -> None:
-        """All of `authorities` are trusted: whoever has to know was told."""
+        """All of `authorities` are trusted now: the caller has passed them on."""
         if self._next is None:
             return
         if self._next.trusted is None:
@@ -96,7 +96,7 @@ class CertificateRotation:
             self._next = None
 
     def reasons(self, at: datetime) -> list[str]:
-        """Why nobody could trust what we show; empty when all is well."""
+        """Why clients cannot trust our certificate; empty when they can."""
         if self._shown is None:
             return [f"there is no certificate to serve with: {self._fault}"]
         if self._shown.ends <= at:
@@ -104,7 +104,7 @@ class CertificateRotation:
         return []
 
     def _check(self, found: ServingCertificate) -> None:
-        """Raises BadInput before anybody is told of it."""
+        """Raises BadInput before the certificate is announced."""
         certificates.read(found.authorities)
         CertificateHolder().load(found.certificate, found.key)
 

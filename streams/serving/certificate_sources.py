@@ -1,7 +1,7 @@
-"""Where the certificate to serve with comes from: files that others renew, or one that we make and renew ourselves.
+"""Sources of the server's certificate: files that others renew, or one that we make and renew ourselves.
 
 What we make is kept in a Secret, so that all replicas show the same one, or in a folder, where there is only one replica. Two
-replicas that renew at one time do no harm: the API server takes one of the two, and the other one reads that the next time.
+replicas may renew at the same time: the API server accepts one of the two, and the other replica reads that one the next time.
 """
 
 import base64
@@ -23,7 +23,7 @@ _FILES = ("tls.crt", "tls.key", "ca.crt")
 
 
 class CertificateSource(Protocol):
-    """Gives the certificate that is to be shown now."""
+    """Provides the certificate to show now."""
 
     def current(self, at: datetime) -> ServingCertificate:
         """The certificate, renewed if that is due. Raises BadInput, OSError, TryAgain and GiveUp."""
@@ -31,7 +31,7 @@ class CertificateSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Certificates of our own: for which names, how long they hold, and how long before their end they are renewed."""
+    """Our own certificates: their names, how long they are valid, and how long before their end they are renewed."""
 
     names: tuple[str, ...]
     life: timedelta = certificates.LIFE
@@ -48,7 +48,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Files that somebody else renews. Without `authorities` nobody is told whom to trust."""
+    """Files that somebody else renews. Without `authorities` no authority is announced."""
 
     certificate: Path
     key: Path

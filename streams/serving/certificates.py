@@ -1,7 +1,7 @@
-"""Certificates that we make ourselves, and what one has to know of any: until when it holds, and who vouches for it.
+"""Makes our own certificates, and reads any certificate's validity and authorities.
 
-An authority signs one certificate and its key is then forgotten, so that nobody can ever sign another one with it. To renew
-is to make a new authority, which is why those who check us are told of it before it is used. Time is an argument.
+An authority signs one certificate and its key is then forgotten, so that nobody can ever sign another one with it. A renewal
+makes a new authority, which is why clients learn of it before it is used. Time is an argument.
 """
 
 import ipaddress
@@ -26,9 +26,9 @@ _SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ServingCertificate:
-    """A certificate (with its chain), its key, and the authorities that vouch for it, all in PEM.
+    """A certificate (with its chain), its key, and its authorities, all in PEM.
 
-    `authorities` is empty where whoever gave us the certificate looks after that.
+    `authorities` is empty if the supplier of the certificate distributes them.
     """
 
     certificate: bytes
@@ -37,7 +37,7 @@ class ServingCertificate:
 
     @property
     def ends(self) -> datetime:
-        """When it holds no more. Raises BadInput."""
+        """When it expires. Raises BadInput."""
         return _first(self.certificate).not_valid_after_utc
 
     def covers(self, names: Iterable[str]) -> bool:
@@ -51,9 +51,9 @@ class ServingCertificate:
 
 
 def fit(found: ServingCertificate) -> bool:
-    """Whether the key, and one of the authorities, is that of the certificate. Raises BadInput for what cannot be read.
+    """Whether the key and one of the authorities belong to the certificate. Raises BadInput for unreadable files.
 
-    A writer that died in between leaves the one without the other.
+    A writer that died midway leaves one without the other.
     """
     try:
         key = serialization.load_pem_private_key(found.key, None)
@@ -90,7 +90,7 @@ def self_made(names: Sequence[str], at: datetime, life: timedelta = LIFE) -> Ser
 
 
 def joined(bundles: Iterable[bytes], at: datetime) -> bytes:
-    """The authorities of several bundles as one: none twice, none that has ended, in an order that does not depend on theirs.
+    """The authorities of several bundles as one: without duplicates and expired ones, in an order that does not depend on theirs.
 
     Raises BadInput for a bundle that cannot be read.
     """

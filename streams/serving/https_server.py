@@ -1,8 +1,8 @@
-"""One HTTPS server on aiohttp, in a thread with an event loop of its own, for whatever this program serves.
+"""One HTTPS server on aiohttp, in a thread with an event loop of its own, for everything that this program serves.
 
 TLS 1.2 or newer. The certificate can be changed at any time: a new handshake gets the new one, and connections that exist go on.
-Bodies are bounded, and so is the time for an answer. To stop is to answer what has arrived, then to hang up. It knows no path:
-routes are handed in, or one handler for everything, which costs half as much a request. Nothing is logged for each request.
+Bodies are bounded, and so is the time for an answer. When it stops, it answers pending requests, then hangs up. It has no paths
+of its own: it gets routes, or one handler for everything, which costs half as much a request. Nothing is logged for each request.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _ACCEPTED = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LateAnswer:
-    """What a handler would rather say than 503 when its time is over; it leaves that in the request."""
+    """What a handler answers instead of 503 when its time is over; it leaves that in the request."""
 
     make: Callable[[], web.Response]
 
@@ -44,10 +44,10 @@ AnyPath = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class CertificateHolder:
-    """The certificate that the server shows, and whose certificates it takes from clients; both may change at any moment.
+    """The server's certificate, and the authorities of clients' certificates that it accepts; both may change at any moment.
 
-    `asks_clients`: clients are asked for a certificate. One without may connect all the same, and shows nothing then; one with a
-    certificate of somebody whom `trust` has not named is refused.
+    `asks_clients`: clients are asked for a certificate. A client without one may still connect; one with a certificate of an
+    authority that `trust` has not named is refused.
     """
 
     def __init__(self, *, asks_clients: bool = False) -> None:
@@ -81,7 +81,7 @@ class CertificateHolder:
                 path.touch(mode=0o600)
                 path.write_bytes(content)
             try:
-                context.load_cert_chain(*paths, password="")  # a key with a password is refused instead of asked for
+                context.load_cert_chain(*paths, password="")  # refuse a key with a password instead of asking for the password
             except (ssl.SSLError, ValueError) as error:
                 raise BadInput(f"the certificate and its key cannot be used: {error}") from error
         if self._asks:
@@ -99,7 +99,7 @@ class CertificateHolder:
         return self._current is not None
 
     def _hand_on(self, connection: ssl.SSLObject, _name: str | None, _front: ssl.SSLContext) -> int | None:
-        """Called in each handshake, also of clients that name no host."""
+        """Called in each handshake, even if the client names no host."""
         if self._current is None:
             return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
         connection.context = self._current
@@ -110,15 +110,15 @@ class CertificateHolder:
 class ServerLimits:
     """`body`: bytes of a request; `deadline`: seconds for an answer; `linger`: seconds to go on answering when asked to stop.
 
-    Who is told to stop is still asked for a moment: the news that an endpoint is gone takes its time to get around. Each answer
-    of that time ends its connection, so that no client sends its next request at the very moment at which we hang up.
+    A server that is told to stop still gets requests for a moment, because it takes time until clients know that an endpoint is
+    gone. Each answer in that time closes its connection, so that no client sends its next request just as we hang up.
     """
 
     body: int = 5 * 1024 * 1024
     deadline: Seconds = Seconds(4.0)
     linger: Seconds = Seconds(0.0)
     drain: Seconds = Seconds(3.0)
-    """Seconds for what has arrived to be answered, after that."""
+    """Seconds after that to answer pending requests."""
     handshake: Seconds = Seconds(5.0)
 
 

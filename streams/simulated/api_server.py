@@ -1,8 +1,8 @@
 """The simulated cluster's HTTP paths: the few Kubernetes paths that this program's client uses, on loopback.
 
 GET pods (all, of a node, or one), PATCH pods/…/resize, POST pods/…/eviction, GET and PATCH nodes, POST events, GET
-metrics.k8s.io's pods, and GET a Lease, which says that admission is at work: the cluster has it in its own process. Everything
-else is 404. It never advances time; whoever owns the cluster does.
+metrics.k8s.io's pods, and GET a Lease, which always says that admission is running, because the cluster has it in its own
+process. Everything else is 404. It never advances time; the owner of the cluster does.
 """
 
 import re
@@ -51,7 +51,7 @@ class _Uid(msgspec.Struct, frozen=True):
 
 
 class _Conditions(msgspec.Struct, frozen=True, rename="camel"):
-    """Which pod the caller means, and as which version it read that pod."""
+    """Which pod the caller means, and which version of it the caller has read."""
 
     uid: str = ""
     resource_version: str = ""

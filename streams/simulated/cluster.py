@@ -2,8 +2,8 @@
 
 Nodes are given, or come and go with the instances of a simulated cloud; a node that leaves takes its pods along.
 
-The caller advances time: `advance(to)` simulates every step up to `to`. Same seed and same calls, same bytes. Several threads
-may call it; one call runs at a time. It refuses like an API server, with a status code (`streams.simulated.api_errors`).
+The caller advances time: `advance(to)` simulates every step up to `to`. Same seed and same calls, same bytes. Several threads may
+call it; calls run one at a time. It refuses like an API server, with a status code (`streams.simulated.api_errors`).
 """
 
 import hashlib
@@ -11,11 +11,12 @@ import heapq
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from http import HTTPStatus
 
 import structlog
 
+from schemas import times
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
@@ -34,7 +35,6 @@ from streams.simulated.simulated_aws import SimulatedAws
 RESIZE_DELAY = 30
 """Seconds from accepting a resize until the kubelet tries it."""
 _log = structlog.get_logger(__name__)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_BEGUN = -STEP
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -54,7 +54,7 @@ class SimulatedCluster:
         groups: Sequence[SimulatedNodeGroup] = (),
         step: int = STEP,
     ) -> None:
-        """`step` are the seconds between two moments at which anything happens; containers that use something need the usual."""
+        """`step` is the number of seconds between two moments of the simulation; containers with load need the default."""
         self.name, self.admit = name, admit
         self.deployments = tuple(deployments)
         self.nodes = ClusterNodes()
@@ -80,7 +80,7 @@ class SimulatedCluster:
     @property
     def now(self) -> datetime:
         """The end of the last step."""
-        return _EPOCH + timedelta(seconds=self._now)
+        return times.from_seconds(self._now)
 
     def advance(self, to: datetime) -> None:
         """Simulate all steps that end at or before `to`; a time in the past changes nothing."""
@@ -93,7 +93,7 @@ class SimulatedCluster:
                 self._step()
 
     def submit(self, template: SimulatedDeployment, lasts: int) -> None:
-        """Create one pod that ends by itself, so many seconds after it got a node; where it is evicted, another one goes on."""
+        """Create one pod that ends by itself, so many seconds after it got a node; if it is evicted, another one continues."""
         with self.lock:
             self._owed.append((template, lasts))
 
@@ -214,7 +214,7 @@ class SimulatedCluster:
                 self._scheduler.node_joined(node)
 
     def _lose(self, pod: SimulatedPod) -> None:
-        """A pod goes before its time; whoever made it makes another one."""
+        """A pod goes early; its owner makes another one."""
         if pod.lasts is not None:
             self._owed.append((pod.deployment, pod.lasts if pod.ends is None else pod.ends - self._now))
         self.moved += pod.node is not None
@@ -250,7 +250,7 @@ class SimulatedCluster:
         return deployment.replicas + round((deployment.peak - deployment.replicas) * daylight(Seconds(self._now)))
 
     def _remove_newest(self, deployment: SimulatedDeployment, count: int) -> None:
-        """As a ReplicaSet does: such as wait first, then the youngest."""
+        """As a ReplicaSet does: waiting pods first, then the youngest."""
         mine = [pod for pod in self.pods_by_name.values() if _key(pod.deployment) == _key(deployment)]
         for pod in sorted(mine, key=lambda one: (one.node is not None, -one.created.timestamp(), one.name.name))[:count]:
             self._remove(pod)
@@ -304,7 +304,7 @@ class SimulatedCluster:
                 heapq.heappush(self._ends, (pod.ends, _name(pod), pod.name.uid))
 
     def _try_resize(self, pod: SimulatedPod, node: str) -> None:
-        """In force if the node has room for the difference; else deferred until it has, or infeasible as it never can have."""
+        """Apply a resize if the node has room for the difference; else it is deferred, or infeasible if the node is too small."""
         (cpu, memory), (more_cpu, more_memory) = pod.claim(), pod.asked()
         if scheduler.fits((more_cpu - cpu, more_memory - memory), self._scheduler.free(node)):
             pod.apply_resize()

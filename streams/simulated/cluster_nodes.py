@@ -1,4 +1,4 @@
-"""The Node objects of the simulated cluster: who joins and leaves, and how others mark and cordon them.
+"""The Node objects of the simulated cluster: how they join and leave, and how callers mark and cordon them.
 
 A node is ready from the moment at which it joins. A change that names an older version or another uid is refused, as by an API
 server.
@@ -53,7 +53,7 @@ class ClusterNode:
 
 
 class ClusterNodes:
-    """All nodes by name, and which of them changed since somebody last asked."""
+    """All nodes by name, and which of them changed since the last call of `take_changes`."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, ClusterNode] = {}

@@ -57,7 +57,7 @@ class SimulatedNodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ContainerTemplate:
-    """One container of a pod template. One without a shape never uses anything."""
+    """One container of a pod template. A container without a shape uses nothing."""
 
     name: str
     shape: Shape | None
@@ -84,8 +84,8 @@ class SimulatedDeployment:
     """`replicas` pods of one template. `keep` is its disruption budget: evictions must leave so many ready (0: no budget).
 
     With a `peak` the number of pods follows the day, from `replicas` at three in the morning to `peak` at three in the afternoon,
-    as its own autoscaler would have it. `gpus` are those of each pod. `shared`: the shapes of its containers say how much CPU all
-    pods use together, and those that are ready have equal parts of it. With a `scaling`, an EHPA scales it.
+    as its own autoscaler would set it. `gpus` are those of each pod. `shared`: the shapes of its containers give the CPU of all
+    pods together, of which each ready pod has an equal part. With a `scaling`, an EHPA scales it.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""The machines' side: containers at work under their limits, OOM kills, restarts with growing delay, and pods made of them.
+"""The machines' side: containers running under their limits, OOM kills, restarts with growing delay, and pods made of them.
 
 Everything moves in steps of `STEP` seconds on a fixed grid, so it does not matter how often and how far time is advanced. CPU
 above the limit is throttled, memory above it is an OOM kill, resizes take effect after a delay if the node has room.
@@ -21,7 +21,7 @@ STEP = 15
 WINDOW = 60
 """Seconds over which usage is averaged."""
 BACK_OFF_FIRST, BACK_OFF_MOST, CALM_AFTER = 10, 300, 600
-"""Restart delays double from the first to the most; after a calm run they begin anew. Seconds, as the kubelet's."""
+"""Restart delays double from the first to the most; after a calm run they begin again. Seconds, as the kubelet's."""
 NANO = 1_000_000_000
 KIB = 1024
 
@@ -110,7 +110,7 @@ class SimulatedPod:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing of it ever changes by itself any more."""
+        """Whether it will never change by itself any more."""
         return all(container.shape is None and container.ready for container in self.containers)
 
     @property
@@ -139,7 +139,7 @@ class SimulatedPod:
 
 
 def total(requests: Iterable[Amounts]) -> tuple[int, int]:
-    """Sum in whole millicores and bytes, so that sums compare exactly; what is not set counts nothing."""
+    """The sum in whole millicores and bytes, so that sums compare exactly; unset amounts count as nothing."""
     cpu, memory = 0, Bytes(0)
     for amount in requests:
         cpu += 0 if amount.cpu is None else millicores(amount.cpu)

@@ -1,7 +1,7 @@
 """Load shapes: what one container would like to use, as pure functions of seed, time and age.
 
-Chance is a hash of the seed and the time slot, so a shape gives the same answer for a moment however often and in whatever
-order it is asked. A shape ignores limits; the kubelet enforces them.
+Chance is a hash of the seed and the time slot, so a shape always gives the same load for a moment, in whatever order it is
+called. A shape ignores limits; the kubelet enforces them.
 """
 
 import math

@@ -12,7 +12,7 @@ from streams.simulated.kubelet import NANO, SimulatedContainer, SimulatedPod
 
 
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
-    """The pod as it is now. Its version is another one for each change, and says nothing else."""
+    """The pod as it is now. Its version only says whether anything changed."""
     seen = _described(cluster, pod)
     return replace(seen, version=hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest())
 

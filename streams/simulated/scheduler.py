@@ -1,7 +1,7 @@
 """The scheduler: a pod goes to the node with the most free CPU among those that take it and have room for it, else it waits.
 
-It goes by requests, the number of pods, the node selector, taints and the cordon, as Kubernetes does. It knows nothing of rules
-between pods, of volumes and of preferences, and never moves a pod that has a node.
+It goes by requests, the number of pods, the node selector, taints and the cordon, as Kubernetes does. It ignores rules between
+pods, volumes and preferences, and never moves a pod that has a node.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -54,7 +54,7 @@ class Scheduler:
     def place(self, pod: SimulatedPod, hopeless: set[Waiting]) -> str | None:
         """The node for this pod, or None while there is none. Ties go to the first name.
 
-        `hopeless` collects what found no node, so that a step asks once for alike pods.
+        `hopeless` collects claims that found no node, so that a step tries once for equal pods.
         """
         deployment, wanted = pod.deployment, claim(pod)
         alike = wanted, tuple(sorted(deployment.node_selector.items())), deployment.tolerations

@@ -1,4 +1,4 @@
-"""What changed in the simulated cluster of all that decides which pod runs where, as the API would show it."""
+"""Changes in the simulated cluster that matter to scheduling, as the API would show them."""
 
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.object_changes import ObjectChanges, ObjectName
@@ -9,7 +9,7 @@ from streams.simulated.pod_description import describe_pod
 
 
 class SchedulingChanges:
-    """Looks at a cluster again and again; each look has what differs from the one before, and the first one everything."""
+    """Polls a cluster; each poll returns what differs from the one before, and the first one returns everything."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

@@ -1,8 +1,8 @@
 """A simulated AWS: Auto Scaling Groups whose instances take time to start, behind the SDK's own calls.
 
 `AwsClient` takes it in place of the SDK's clients, so the real source and the real consumer run on it. Its time is the cluster's.
-It refuses what AWS refuses: sizes out of bounds, instances that no group has. A group in a shortage starts nothing, and says so
-in an activity that failed, each minute anew. It chooses no victims and replaces no instance by itself.
+It refuses what AWS refuses: sizes out of bounds, instances that no group has. A group in a shortage starts nothing and reports a
+failed activity each minute. It chooses no victims and replaces no instance by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class _GroupState:
 
 @dataclass(slots=True)
 class MachineHours:
-    """What machines cost so far: hours and price by group, from the order to the end."""
+    """The cost of machines so far: hours and price by group, from the order to the end."""
 
     hours: dict[str, float] = field(default_factory=dict)
     price: float = 0.0
@@ -78,7 +78,7 @@ class SimulatedAws:
     """One region with these groups. Stands for both clients of the SDK, `autoscaling` and `ec2`."""
 
     def __init__(self, groups: Sequence[SimulatedNodeGroup], nodes: ClusterNodes) -> None:
-        """Raises BadInput for a type of instance that nobody knows."""
+        """Raises BadInput for an unknown type of instance."""
         self._nodes, self._now, self._born = nodes, 0, 0
         self._groups = {one.name: _GroupState(one, one.desired) for one in groups}
         self._ended: dict[str, SimulatedInstance] = {}
@@ -125,7 +125,7 @@ class SimulatedAws:
         return [one.node for one in over if one.node]
 
     def _start(self, state: _GroupState, now: int) -> None:
-        """Start what is missing, unless there is no machine of this type to be had."""
+        """Start what is missing, unless the cloud has no machine of this type."""
         missing = state.desired - sum(one.ordered_to_end is None for one in state.instances.values())
         if missing <= 0:
             return
@@ -174,7 +174,7 @@ class SimulatedAws:
         }
         state.activities = [activity, *state.activities][:KEPT_ACTIVITIES]
 
-    # What people look at
+    # For people
 
     @property
     def running(self) -> Mapping[str, int]:
@@ -199,7 +199,7 @@ class SimulatedAws:
         return [*going, *self._ended.values()]
 
     def resize_by_hand(self, group: str, desired: int) -> None:
-        """Somebody else changes what a group wants; it ends none of its instances for that."""
+        """Change the desired size by hand, as somebody else would; that ends no instance."""
         self._groups[group].desired = desired
 
     # The SDK's calls
@@ -316,7 +316,7 @@ def _size(group: SimulatedNodeGroup) -> InstanceSize:
 
 
 def _node_labels(group: SimulatedNodeGroup, size: InstanceSize) -> dict[str, str]:
-    """What a node of AWS says of itself."""
+    """The labels of a node on AWS."""
     return {
         "kubernetes.io/arch": size.architecture,
         "kubernetes.io/os": "linux",

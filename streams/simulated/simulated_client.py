@@ -1,4 +1,4 @@
-"""The client port on a simulated cluster in memory: the same words and the same errors as over HTTP."""
+"""The client port on a simulated cluster in memory: the same calls and the same errors as over HTTP."""
 
 from collections.abc import Mapping, Sequence
 

@@ -7,17 +7,17 @@ It reads ticks from partition 0 of `control`. For each new tick the cluster adva
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
+from schemas import times
 from streams.codec.event_codec import tick_number
 from streams.errors import EdgeError, LogUnavailable
 from streams.log.log_port import Log
 from streams.simulated.cluster import SimulatedCluster
 from streams.topics import Topics
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WAIT = 0.2
 """Seconds to wait for a tick before looking whether to stop."""
 _log = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ class SimulationLoop:
     period: timedelta = timedelta(seconds=60)
     _next: int = field(default=-1, init=False)
     _tick: int = field(default=-1, init=False)
-    _due: datetime = field(default=_EPOCH, init=False)
+    _due: datetime = field(default=times.EPOCH, init=False)
 
     def poll_once(self, *, wait: float = 0.0) -> int:
         """Advance through the new ticks of the log; returns how many there were. Raises LogUnavailable.
@@ -55,7 +55,7 @@ class SimulationLoop:
             number = tick_number(record)
             if number is not None and number > self._tick:
                 self._tick = number
-                self.advance(_EPOCH + timedelta(milliseconds=number))
+                self.advance(times.from_ms(number))
                 lived += 1
         return lived
 

@@ -1,10 +1,10 @@
 """The clock source: appends a tick to every partition of every topic that a stage reads, once each period.
 
 The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves: they
-append the same bytes, and a tick that is not above the last one counts for nothing. A clock that runs ahead would do harm: stages
-would act on its tick, and every honest tick would count for nothing until time has caught up. So before its first tick, now and
-then after that, and whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two
-are too far apart. Event time that is not real time lies in the past: a tick far ahead of real time is nothing.
+append the same bytes, and a tick that is not above the last one is ignored. A clock that runs ahead would do harm: stages would
+act on its tick, and ignore every honest tick until time has caught up. So before its first tick, from time to time, and whenever
+its time has jumped, the clock compares itself with the broker, and it appends nothing while the two are too far apart. Event time
+other than real time must lie in the past, because a tick far ahead of real time is ignored.
 """
 
 import time
@@ -115,7 +115,7 @@ class Clock:
                     self._warn(str(error))
                 self._skewed = True
                 self._sleep(error.after)
-            except LogUnavailable:  # the process says so
+            except LogUnavailable:  # the process logs that
                 self._last_look = None
                 self._sleep(1.0)
 
@@ -142,7 +142,10 @@ class Clock:
         return min(max(left, 0.001), period / base.speed / 1000)
 
     def _warn_of_future_ticks(self) -> None:
-        """Nobody can take a tick of the future back, but operators should know what the turns wait for. Looks at times again."""
+        """Warn of ticks of the future: they cannot be taken back, but operators should know what the turns wait for.
+
+        Repeated regularly.
+        """
         timing, wall = self._timing, self._now()
         if self._compared is not None and 0 <= wall - self._compared < timing.check_ms:
             return
@@ -150,7 +153,7 @@ class Clock:
         honest = self._last + timing.period_ms + int(timing.skew_ms * timing.base.speed)
         try:
             found = future_ticks(self._log, self._topics, self._ticked, honest)
-        except LogUnavailable:  # to tick matters more than to look at ticks
+        except LogUnavailable:  # ticking matters more than this check
             return
         for (topic, partition), highest in found.items():
             if self._warned.get((topic, partition)) != highest:

@@ -1,7 +1,7 @@
-"""How far this machine's time and the log's are apart, and whether the log holds a tick of the future.
+"""How far this machine's time and the log's are apart, and whether the log has a tick of the future.
 
 A record's timestamp is the broker's (LogAppendTime). So a probe that is appended and read back shows the broker's time. Probes
-look like ticks, which every reader passes over, and go to a topic that no stage reads.
+look like ticks, which every reader skips, and go to a topic that no stage reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ LOOK_BACK = 1_000
 def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:
     """Append a probe to every partition, as each may lie on another broker, and compare its timestamp with our time around it.
 
-    Raises TryAgain beyond `bound_ms`. A log without timestamps (`timestamp_ms` -1) cannot be compared, and is trusted.
+    Raises TryAgain beyond `bound_ms`. A log without timestamps (`timestamp_ms` -1) cannot be compared, and passes.
     """
     before = now()
     wire = topics.wire(PROBE_TOPIC)
@@ -59,7 +59,7 @@ def _read_back(log: Log, places: Sequence[Place]) -> Iterator[Record]:
 def future_ticks(log: Log, topics: Topics, ticked: Iterable[str], honest: int) -> dict[tuple[str, int], int]:
     """The highest tick above `honest` at the end of each partition of these topics (short names), where there is one.
 
-    A tick that is so far ahead that it is nothing is left out: nobody waits for it.
+    Ticks so far ahead that readers ignore them are left out, because nothing waits for them.
     """
     found: dict[tuple[str, int], int] = {}
     for place in [(topics.wire(name), partition) for name in ticked for partition in range(topics.partitions)]:

@@ -1,13 +1,13 @@
-"""The cluster source: looks at a cluster now and then and publishes what changed and what was used.
+"""The cluster source: polls a cluster and publishes changes and usage.
 
 Each look publishes a PodChanged for each pod that differs from its newest record, a PodDeleted for each that is gone, a
 ContainerOOMKilled for each kill that was not published yet, and a MetricsScraped for each partition; each minute a
-SourceReported. A pod that stays as it is, is published again every few hours, so that a quiet cluster does not look like a dead
-source. Pod facts go to both pod topics. Everything is sorted, so that the same cluster gives the same records. The source judges
-nothing and reads no clock: `at` is event time.
+SourceReported. An unchanged pod is published again every few hours, so that a quiet cluster does not look like a dead source. Pod
+facts go to both pod topics. Everything is sorted, so that the same cluster gives the same records. The source judges nothing and
+reads no clock: `at` is event time.
 
-After a restart it publishes every pod again, which is harmless. It reads back from the log, within a bound, what was published
-before, so that it notices pods that were deleted meanwhile and repeats no kill.
+After a restart it publishes every pod again, which is harmless. It reads back, within a bound, what was published before, so that
+it notices pods that were deleted meanwhile and repeats no kill.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ class SimulatedClusterPoller:
         return flushed
 
     def _report(self, at: datetime) -> Iterable[NewRecord]:
-        """That this source is at work, once in a while, in every partition."""
+        """Report regularly, in every partition, that this source is running."""
         if self._reported is not None and (at - self._reported).total_seconds() < REPORT_PERIOD:
             return []
         self._reported = at
@@ -111,7 +111,7 @@ class SimulatedClusterPoller:
                     yield self._workload_record("oom-events", oom_killed(pod, kill, container))
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
-        """A usage that was published before is no second sample: metrics servers measure less often than we ask."""
+        """Usage that was published before is not a new sample: metrics servers measure less often than we poll."""
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
         before, self._usage_at = self._usage_at, {(used.namespace, used.pod): used.at for used in usage}
         rows = [

@@ -1,6 +1,6 @@
-"""The scheduling source: looks at a cluster now and then and publishes what decides which pod runs where.
+"""The scheduling source: polls a cluster and publishes what decides which pod runs where.
 
-It publishes as the kube source does, from the same objects, but is told what changed instead of watching. It reads no clock.
+It publishes as the kube source does, from the same objects, but polls for changes instead of watching. It reads no clock.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _KINDS = (*STORAGE, "nodes", "replicasets", "pods", "poddisruptionbudgets")
 
 
 class SimulatedSchedulingPoller:
-    """One cluster into one log. `look` says what changed since it was called last; first everything."""
+    """One cluster into one log. `look` returns the changes since its last call; at first everything."""
 
     def __init__(self, context: LogContext, look: Callable[[], ObjectChanges]) -> None:
         self._context, self._look = context, look
@@ -57,7 +57,7 @@ class SimulatedSchedulingPoller:
         return self._outbox.flush()
 
     def _see(self, kind: str, found: Json, at: datetime) -> None:
-        """An object is new or changed. Raises ValueError for a kind that nobody knows."""
+        """An object is new or changed. Raises ValueError for an unknown kind."""
         match kind:
             case "nodes":
                 self._facts.node(typed_json.convert(found, DetailedNodeObject), at)
@@ -72,7 +72,7 @@ class SimulatedSchedulingPoller:
                 raise ValueError(msg)
 
     def _tell_again(self, at: datetime) -> None:
-        """That this source is at work, and what was told long ago, now and then."""
+        """Report regularly that this source is running, and publish old facts again."""
         if self._reported is None or at - self._reported >= REPORT_PERIOD:
             self._reported = at
             period = Seconds(REPORT_PERIOD.total_seconds())

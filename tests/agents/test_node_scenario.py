@@ -6,10 +6,11 @@ Pods, nodes and controllers go through the real kube source into the log; the wo
 from datetime import timedelta
 from typing import Any
 
-from agents.engine.turn import Event, Recorded, Turn
+from agents.engine.turn import Recorded, Turn
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
 from schemas import times
+from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.sources import SourceReported

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.engine.turn import Event
 from agents.logic.validation.events import refuse
 from agents.logic.vertical import vertical_event_validation
 from agents.logic.vertical.decision_builder import DeferredBecause
@@ -16,6 +15,7 @@ from agents.own_decision_cache import OwnDecisionCache
 from agents.partition_task import SharedRecord, Task
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import (
     CitedRules,
     ContainerRecommendation,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.engine.turn import Event
 from agents.partition_task import SharedRecord, Task, TurnResult
+from schemas.catalogue import Event
 from schemas.names import Place
 from streams.codec.event_codec import Codec, header
 from streams.log.log_port import NewRecord, Record

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from agents.engine.turn import Event
 from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
+from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery, RequiredPodAffinity
 from streams.clients.kube.scheduling_objects import ClaimObject, StorageClassObject, VolumeObject

@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from agents.engine.turn import Event, Recorded, Turn
+from agents.engine.turn import Recorded, Turn
 from agents.logic.nodes.drain_rules import MOST_DISRUPTION_BUDGETS
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
+from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.pods import ContainerSeen, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.engine.turn import Event
+from schemas.catalogue import Event
 from schemas.facts.sources import SourceReported
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction, Seconds

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.engine.turn import Event, Recorded, Turn
+from agents.engine.turn import Recorded, Turn
 from agents.logic.nodes import node_estimator, pending_pods
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import DeletionParallelism
@@ -29,6 +29,7 @@ from agents.logic.nodes.scaler_stage import Scaler
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
+from schemas.catalogue import Event
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from tests.support.cluster_events import START, when

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from agents import python_gc
-from agents.engine.turn import Event
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from agents.engine.turn import Event, Recorded, Turn
+from agents.engine.turn import Recorded, Turn
+from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload

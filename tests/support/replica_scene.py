@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from agents.engine.turn import Decided, Event, Recorded, Turn
+from agents.engine.turn import Decided, Recorded, Turn
 from agents.logic.replicas.forecaster import Forecaster
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.facts.load import LoadHistoryRead, series_id

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Event, Turn
+from agents.engine.turn import Decided, Turn
 from agents.stage_topics import ticked_topics
+from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from agents.engine import checkpoint_selection
 from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
-from agents.engine.turn import Event, Recorded, State, Turn
+from agents.engine.turn import Recorded, State, Turn
+from schemas.catalogue import Event
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record

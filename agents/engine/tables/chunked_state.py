@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Protocol
 
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import Event, Turn
+from agents.engine.turn import Turn
+from schemas.catalogue import Event
 from schemas.facts.usage import MetricsScraped
 
 _HASHED = 256

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from agents.engine.turn import Event
 from schemas import bounds
+from schemas.catalogue import Event
 from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged
 

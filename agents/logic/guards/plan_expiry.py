@@ -30,7 +30,7 @@ class Plan(Protocol):
         """The last moment at which it may be carried out."""
 
 
-def plan_expiry(turn: Turn, *, lifetime: Seconds, inputs: Iterable[tuple[int, Seconds]]) -> PlanExpiry:
+def plan_expiry(turn: Turn, *, lifetime: Seconds, inputs: Iterable[tuple[int, Seconds]] = ()) -> PlanExpiry:
     """The limits of a plan that is made in `turn`. `inputs`: the turn each input is of, and how many seconds it stays fresh."""
     expires = turn.at + timedelta(seconds=lifetime)
     stale = min((taken + int(within * 1000) for taken, within in inputs), default=None)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from agents.engine.turn import Event
 from schemas import bounds
+from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved

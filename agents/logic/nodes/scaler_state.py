@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import Event, Recorded, Turn
+from agents.engine.turn import Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes import affinity_limits, fact_conversion
 from agents.logic.nodes.carried_state import CarriedState
@@ -29,6 +29,7 @@ from agents.logic.nodes.scaler_table_values import (
     StartedReplacement,
 )
 from schemas import times
+from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved

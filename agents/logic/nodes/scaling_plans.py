@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.guards.budget import Headcount
+from agents.logic.guards.plan_expiry import plan_expiry
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import expanders, node_utilization, scale_up
 from agents.logic.nodes.cluster_view import ClusterView
@@ -81,6 +82,11 @@ class PlanContext:
         """The id of a decision of this turn."""
         return str(DecisionId(NAME, self.partition, self.turn.number, kind, f"{self.cluster}/{key}"))
 
+    def expires(self, *, drains: bool = False) -> datetime:
+        """When a plan of this turn expires; one that drains a node lasts longer by the time of a drain."""
+        longer = self.settings.drain_time if drains else 0.0
+        return plan_expiry(self.turn, lifetime=Seconds(self.settings.expires + longer)).expires
+
     def decided(self, event: NodeUpdate, *places: Place) -> Decided:
         """A decision with what it rests on."""
         return Decided(TOPIC, self.cluster, event, places)
@@ -112,7 +118,7 @@ def growth(context: PlanContext, one: GroupIncrease, pods: Sequence[SchedulableP
     return ScaleUpPlanned(
         id=context.id("scale-up", one.group),
         at=context.turn.at,
-        expires=context.turn.at + timedelta(seconds=settings.expires),
+        expires=context.expires(),
         cluster=context.cluster,
         group=one.group,
         before=one.before,
@@ -150,11 +156,11 @@ def replaced(record: StartedReplacement) -> Because:
 
 
 def _one_more(context: PlanContext, group: str, expander: str, because: Because) -> ScaleUpPlanned:
-    settings, fact, before = context.settings, context.view.groups[group].fact, context.view.sized[group].target
+    fact, before = context.view.groups[group].fact, context.view.sized[group].target
     return ScaleUpPlanned(
         id=context.id("scale-up", group),
         at=context.turn.at,
-        expires=context.turn.at + timedelta(seconds=settings.expires),
+        expires=context.expires(),
         cluster=context.cluster,
         group=group,
         before=before,
@@ -208,7 +214,7 @@ def _removal(
     return NodeRemovalPlanned(
         id=context.id("remove", name),
         at=context.turn.at,
-        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
+        expires=context.expires(drains=True),
         cluster=context.cluster,
         node=name,
         node_uid=known.uid,
@@ -261,11 +267,10 @@ def utilization(context: PlanContext, name: str) -> dict[str, object]:
 
 def soft_taint(context: PlanContext, name: str, *, tainted: bool) -> SoftTaintPlanned:
     """A node that gets the taint of one that may go soon, or loses it. Source: core/scaledown/actuation/softtaint.go."""
-    settings = context.settings
     return SoftTaintPlanned(
         id=context.id("soft-taint", name),
         at=context.turn.at,
-        expires=context.turn.at + timedelta(seconds=settings.expires),
+        expires=context.expires(),
         cluster=context.cluster,
         node=name,
         node_uid=context.view.nodes[name].fact.uid,
@@ -280,7 +285,7 @@ def abandoned(context: PlanContext, instance: NodeInstanceSeen) -> NodeRemovalPl
     return NodeRemovalPlanned(
         id=context.id("remove", instance.instance),
         at=context.turn.at,
-        expires=context.turn.at + timedelta(seconds=settings.expires + settings.drain_time),
+        expires=context.expires(drains=True),
         cluster=context.cluster,
         node="",
         node_uid="",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from agents.engine.turn import Decided, Turn
+from agents.logic.guards.plan_expiry import last_turn, plan_expiry
 from agents.logic.replicas import replica_planning
 from agents.logic.replicas.ehpa_objects import ehpa_of
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
@@ -107,9 +108,8 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     open_still = before is not None and (before[3] > now or mode is not ScalingMode.DIRECT or current == replicas)
     if repeated and open_still:
         return PlanOutcome(after)
-    expires = now + int(request.settings.expires * 1000)
-    after = replace(after, planned=(mode.value, current, replicas, expires), upcoming=upcoming)
     event = _event(request, result, _because(request, situation, result))
+    after = replace(after, planned=(mode.value, current, replicas, last_turn(event)), upcoming=upcoming)
     event = replace(event, carried_out_by=mode, replicas=replicas, upcoming=_expected(request, upcoming))
     return PlanOutcome(after, _decided(request, event))
 
@@ -131,7 +131,7 @@ def _event(request: PlanRequest, result: PassResult, because: Mapping[str, objec
     return ReplicasPlanned(
         id=request.id("replicas", ehpa.target),
         at=turn.at,
-        expires=turn.at + timedelta(seconds=request.settings.expires),
+        expires=plan_expiry(turn, lifetime=request.settings.expires).expires,
         workload=Workload.parse(ehpa.target),
         ehpa=ehpa.key,
         uid=ehpa.uid,

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from agents.engine.turn import Event
 from schemas import bounds
+from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
 from schemas.facts.load import MOST_ROWS, LoadHistoryRead, LoadScraped
 from schemas.facts.replica_scaling import HpaSeen, ScaleSeen

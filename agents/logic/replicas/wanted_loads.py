@@ -5,11 +5,11 @@ Both go by the same shares of the namespaces, so what the forecaster would not l
 
 from collections.abc import Callable, Sequence
 
-from agents.engine.turn import Event
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import ring_key
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
+from schemas.catalogue import Event
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import Event
+from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery
 

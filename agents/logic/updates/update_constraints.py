@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.turn import Event
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from agents.logic.updates.eviction_tolerance import ConfiguredReplicas
 from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
+from schemas.catalogue import Event
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen

@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from agents.engine.turn import Event
 from agents.logic.usage import histogram_checkpoints
 from agents.logic.usage.histograms import NEVER
 from schemas import bounds
+from schemas.catalogue import Event
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen

@@ -5,7 +5,6 @@ It knows only the event. A bad number in a histogram or in a plan cannot be take
 
 from collections.abc import Iterator
 
-from agents.engine.turn import Event
 from agents.logic.guards import guard_validation
 from agents.logic.nodes import node_event_validation, scaler_settings
 from agents.logic.nodes.scaler_settings import ScalerSettings
@@ -18,6 +17,7 @@ from agents.logic.usage import usage_event_validation
 from agents.logic.vertical import vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
+from schemas.catalogue import Event
 from schemas.names import Workload
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged

@@ -7,13 +7,14 @@ aside. Clocks of sources and of ticks may differ a little: that is let pass.
 
 import numpy as np
 
-from agents.engine.turn import Event, moment
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.ids import DecisionId
+from schemas.times import from_ms
 
 MOST_AHEAD = 300.0
 """Seconds that a time may lie after the turn's: what clocks may differ, as Kerberos has it."""
@@ -61,8 +62,8 @@ def _late_clock(name: str, at: float, turn: int) -> str | None:
     most = _MOST_REFERENCE if name in (_CPU, _MEMORY) else MOST_AHEAD
     if at - turn / 1000 <= most:
         return None
-    return f"{name} is {_text(at)}, {at - turn / 1000:g} s after the turn of {moment(turn).isoformat()}; {most:g} s are let pass"
+    return f"{name} is {_text(at)}, {at - turn / 1000:g} s after the turn of {from_ms(turn).isoformat()}; {most:g} s are let pass"
 
 
 def _text(at: float) -> str:
-    return moment(round(at * 1000)).isoformat() if abs(at) < _LAST else f"{at:g}"
+    return from_ms(round(at * 1000)).isoformat() if abs(at) < _LAST else f"{at:g}"

@@ -6,8 +6,8 @@ from datetime import UTC
 from functools import lru_cache
 from types import NoneType
 
-from agents.engine.turn import Event
 from schemas import bounds, event_bounds
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import CitedRules, LastOomKill, OomSource, RequestsRecommended
 from schemas.facts.nodes import NodeChanged
 from schemas.facts.sources import SourceReported

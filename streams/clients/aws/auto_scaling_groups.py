@@ -1,4 +1,4 @@
-"""Auto Scaling Groups, their instances and their scaling activities, as AWS's answers have them."""
+"""Auto Scaling Groups, their instances and their scaling activities, read from AWS's responses."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,10 @@ _READ = 4_000
 
 @dataclass(frozen=True, slots=True)
 class GroupInstance:
-    """An instance of a group. `lifecycle` and `health` are AWS's words. `protected`: a group that shrinks spares it."""
+    """An instance of a group. `lifecycle` and `health` are AWS's words.
+
+    `protected`: the group does not choose it when it shrinks.
+    """
 
     id: str
     zone: str
@@ -74,7 +77,7 @@ class AutoScalingGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupActivity:
-    """A scaling activity. For one that failed `code` is EC2's; what it tried to start, and where, as far as AWS says."""
+    """A scaling activity. For one that failed, `code` is EC2's; the type and zone that it tried are there if AWS names them."""
 
     id: str
     status: str

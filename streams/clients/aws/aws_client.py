@@ -1,8 +1,8 @@
 """The calls of AutoScaling, EC2, EKS and SQS that node groups need, each bounded in time and pages.
 
-Sizes only go up: there is no call here that lowers a group's size as such, because AWS would then choose the victim. The
-SDK makes each call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block:
-whoever must not wait calls from a thread. Every call raises TryAgain and GiveUp, and nothing else.
+Sizes only go up: there is no call here that lowers a group's size as such, because AWS would then choose the victim. The SDK
+makes each call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block, so an
+event loop makes them in a thread. Every call raises TryAgain and GiveUp, and nothing else.
 """
 
 import os
@@ -77,16 +77,17 @@ class AwsClient:
     # Looking
 
     def look(self) -> None:
-        """Ask everything that is asked before AWS is told to do something, about things that there are not.
+        """Make each read-only call once, about things that do not exist, to see whether AWS can be reached and used.
 
-        Raises TryAgain and GiveUp, a missing right among the reasons. What acts has no dry run, so that right shows when it acts.
+        Raises TryAgain and GiveUp, a missing right among the reasons. Calls that change something have no dry run, so a missing
+        right for those only shows when they are made.
         """
         self.group("ullage-sign-of-life")
         self.group_instance("i-00000000000000000")
         self.instance_states(["i-00000000000000000"])
 
     def groups(self, names: Sequence[str]) -> list[AutoScalingGroup]:
-        """The groups of these names; those that there are."""
+        """The groups of these names that exist."""
         found: list[AutoScalingGroup] = []
         for some in _batches(names, _NAMES_AT_ONCE):
             found += self._groups(", ".join(some)[:200], AutoScalingGroupNames=list(some))
@@ -105,7 +106,7 @@ class AwsClient:
         return self._groups(f"tags {', '.join(sorted(tags))}"[:200], Filters=filters)
 
     def group_instance(self, instance: str) -> tuple[str, GroupInstance] | None:
-        """The group that an instance is in, and how it is there; None when it is in none."""
+        """The group that an instance is in, with its state there; None when it is in none."""
         request = _request("autoscaling", "DescribeAutoScalingInstances", "describing instance", instance, InstanceIds=[instance])
         found = self._read(
             request,
@@ -133,7 +134,7 @@ class AwsClient:
         return found
 
     def instance_states(self, instances: Sequence[str]) -> dict[str, InstanceState]:
-        """How EC2 has these instances, by id. One that EC2 no longer knows is absent."""
+        """The states of these instances in EC2, by id. One that EC2 no longer knows is absent."""
         found: dict[str, InstanceState] = {}
         for some in _batches(instances, _AT_ONCE):
             # A filter, and not the ids themselves: EC2 refuses a whole call for one id that it does not know.
@@ -218,7 +219,10 @@ class AwsClient:
         return {one.name: one for one in self._read(request, "InstanceTypes", ec2_instances.read_size)}
 
     def messages(self, queue: str) -> list[QueueMessage]:
-        """Up to ten messages of a queue (its URL). Others do not see them for a while; who is done with one removes it."""
+        """Up to ten messages of a queue (its URL).
+
+        Others do not see them for a while; the caller removes each one that it has handled.
+        """
         request = _request("sqs", "ReceiveMessage", "reading queue", queue, QueueUrl=queue, MaxNumberOfMessages=_MESSAGES)
         return _decoded(request, self._call(request).get("Messages") or (), interruption_notices.read_message)
 
@@ -247,7 +251,7 @@ class AwsClient:
         self._call(_request("autoscaling", "TerminateInstanceInAutoScalingGroup", "terminating instance", instance, **arguments))
 
     def protect(self, group: str, instances: Sequence[str], *, protected: bool) -> None:
-        """Say whether a group may choose these instances itself when it shrinks."""
+        """Set whether a group may choose these instances itself when it shrinks."""
         for some in _batches(instances, _NAMES_AT_ONCE):
             arguments = {"AutoScalingGroupName": group, "InstanceIds": list(some), "ProtectedFromScaleIn": protected}
             self._call(_request("autoscaling", "SetInstanceProtection", "protecting instances of group", group, **arguments))
@@ -257,7 +261,7 @@ class AwsClient:
         return self._read(request, "AutoScalingGroups", auto_scaling_groups.read_group)
 
     def _read(self, request: _AwsRequest, field: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
-        """What stands in a field of all pages, decoded."""
+        """The items in a field of all pages, decoded."""
         return [one for page in self._pages(request) for one in _decoded(request, page.get(field) or (), read)]
 
     def _pages(self, request: _AwsRequest) -> Iterator[Mapping[str, Any]]:
@@ -277,7 +281,7 @@ class AwsClient:
             answer: Mapping[str, Any] = getattr(self._clients[request.service], _method(request.operation))(
                 **request.arguments, **more
             )
-        except EdgeError:  # the simulated cloud refuses in our own words
+        except EdgeError:  # the simulated cloud raises our own errors
             raise
         except Exception as error:  # whatever the SDK raises becomes one of the two words of the edges
             from streams.clients.aws import aws_refusals

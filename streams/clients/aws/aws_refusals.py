@@ -1,4 +1,4 @@
-"""What an answer of AWS, or none, means: worth asking again, or not, and what somebody has to do about it.
+"""What an error or a missing answer of AWS means: whether asking again makes sense, and what has to be done about it.
 
 The SDK has tried three times by then, at a rate that adapts to throttling. A missing right is named by the action that an IAM
 policy must allow and by what it was asked about. No error quotes a key, a token or an encoded message.
@@ -106,7 +106,7 @@ def _refusal(error: sdk.ClientError, *, doing: str, to: str, action: str) -> Edg
 
 
 def _passing(code: str, status: int) -> OutcomeDetail | None:
-    """What stands in the way for a while; None for what will not pass."""
+    """The error for a temporary obstacle; None for one that will not pass."""
     if code in _THROTTLED:
         return OutcomeDetail.THROTTLED
     if code in _BUSY:
@@ -115,7 +115,7 @@ def _passing(code: str, status: int) -> OutcomeDetail | None:
 
 
 def _final(code: str, message: str) -> OutcomeDetail:
-    """What a refusal for good came down to."""
+    """The detail of a final refusal."""
     if code in _CAPACITY:
         return OutcomeDetail.NO_CAPACITY
     if "NotFound" in code or "not found" in message.lower():

@@ -1,4 +1,4 @@
-"""Instances and their types, as EC2's answers have them."""
+"""Instances and their types, read from EC2's responses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class InstanceState:
-    """An instance as EC2 has it, whatever group it is in: `state` in EC2's words ("running", "shutting-down", "terminated")."""
+    """An instance in EC2, in whatever group it is: `state` in EC2's words ("running", "shutting-down", "terminated")."""
 
     id: str
     state: str

@@ -1,4 +1,4 @@
-"""Managed node groups, as EKS's answers have them, and which one an Auto Scaling Group belongs to."""
+"""Managed node groups, read from EKS's responses, and which one an Auto Scaling Group belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

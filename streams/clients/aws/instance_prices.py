@@ -1,4 +1,4 @@
-"""What nodes cost for an hour: a list that somebody gives as a CSV file, because bills differ from list prices.
+"""What nodes cost per hour: a list that the user supplies as a CSV file, because bills differ from list prices.
 
 The first line is `type,on_demand,spot`; the price of spot instances may be left empty, and then counts as the other one.
 """

@@ -1,7 +1,7 @@
-"""The instance types that we bring along, for whoever may not ask EC2 for them: name, processors, memory, GPUs, architecture.
+"""Instance types that ship with the program, for accounts that may not ask EC2: name, processors, memory, GPUs, architecture.
 
-`python -m tests.support.instance_size_snapshot` writes the table anew from what moto knows of EC2. A type that is younger than
-the table is unknown without the right ec2:DescribeInstanceTypes.
+`python -m tests.support.instance_size_snapshot` rewrites the table from moto's data about EC2. A type that is younger than the
+table is unknown without the right ec2:DescribeInstanceTypes.
 """
 
 import csv

@@ -1,6 +1,6 @@
-"""What EventBridge puts into a queue when AWS takes an instance, or would rather have it replaced.
+"""What EventBridge puts into a queue when AWS takes an instance away, or recommends to replace it.
 
-Rules that send such events to a queue are the user's; docs/nodes.md has them. A message about anything else announces nothing.
+Rules that send such events to a queue are the user's; docs/nodes.md has them. Messages about anything else are ignored.
 """
 
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
 
 
 def _time(told: object) -> datetime | None:
-    """When a message says that it was sent; None where that is no time that an event can have."""
+    """When a message was sent, by its own account; None if that is no time that an event can have."""
     try:
         found = typed_json.convert(told, datetime) if isinstance(told, str) else None
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Launch templates, mixed-instances policies and requirements on instance types, as AWS's answers have them."""
+"""Launch templates, mixed-instances policies and requirements on instance types, read from AWS's responses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class TemplateReference:
 
 @dataclass(frozen=True, slots=True)
 class TypeRequirements:
-    """The least that an attribute-based group demands of a type; None where nothing. `asked` is all of it in AWS's words."""
+    """The minimums that an attribute-based group demands of a type; None for no demand. `asked` is all of it in AWS's form."""
 
     vcpus: int | None = None
     memory_mib: int | None = None

@@ -129,7 +129,7 @@ class Api:
         return ApiResponse(response.status, body, response.headers.get("Retry-After"), response.headers.get("Date"))
 
     def _send(self, request: ApiRequest, timeout: float | tuple[float, float]) -> urllib3.BaseHTTPResponse:
-        """Reads the credentials anew when they are due. An error about them is not quoted, because it may hold a secret."""
+        """Reads the credentials again when they are due. An error about them is not quoted, because it may hold a secret."""
         headers = {"Accept": _JSON}
         if request.body is not None:
             headers["Content-Type"] = request.content_type

@@ -1,7 +1,7 @@
-"""Paths of the Kubernetes API, built from names that are checked as what they are before they get into one.
+"""Paths of the Kubernetes API, built from names that are validated before they go in.
 
-References and records carry names that a tenant wrote. A name such as `../api/v1/pods?watch=1` put into a path as it is would ask
-another question than was meant, with our credentials. So each part is held to Kubernetes' own rule for its kind, and quoted.
+References and records carry names that a tenant wrote. A name such as `../api/v1/pods?watch=1` would otherwise make another
+request than was meant, with our credentials. So each part must satisfy Kubernetes' own rule for its kind, and is quoted.
 """
 
 import re
@@ -53,7 +53,7 @@ def unscoped(start: str, plural: str, name: str) -> str:
 
 
 def check_kind(kind: str) -> None:
-    """Raises GiveUp for what can be no kind."""
+    """Raises GiveUp for text that cannot be a kind."""
     if not _KIND.fullmatch(kind):
         raise _refused(kind, "kind")
 

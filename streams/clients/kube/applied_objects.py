@@ -1,4 +1,4 @@
-"""Objects of one kind that we keep as they are to be: by server-side apply under our own name as field manager.
+"""Keeps objects of one kind in their wanted state, by server-side apply under our own name as field manager.
 
 So the server knows which fields are ours, puts back what somebody changed in them, and leaves alone what others added. All calls
 raise Unreachable, TryAgain and GiveUp.
@@ -21,13 +21,13 @@ Json = dict[str, Any]
 
 
 class ObjectKeeper(Protocol):
-    """What is written against it needs no server in a test."""
+    """Code written against this port needs no server in a test."""
 
     def find(self, namespace: str, name: str) -> Json | None:
         """The object; None when there is none."""
 
     def apply(self, namespace: str, manifest: Mapping[str, object]) -> Json:
-        """Make the object, or take our fields in it to what the manifest says; gives it as it is then."""
+        """Create the object, or set our fields in it as in the manifest; returns it as it is then."""
 
     def merge(self, namespace: str, name: str, patch: Mapping[str, object], *, part: str = "") -> Json:
         """Put a merge patch over an object, or over a part of it such as `status`; gives it as it is then."""
@@ -48,7 +48,7 @@ class AppliedObjects:
         return self._api.find(ApiRequest(path, f"reading {self.kind}", f"{namespace}/{name}"), Json)
 
     def apply(self, namespace: str, manifest: Mapping[str, Any]) -> Json:
-        """Server-side apply, by force: what others said of our fields does not stand."""
+        """Server-side apply, by force: changes by others to our fields are undone."""
         name = str(manifest["metadata"]["name"])
         path = api_paths.scoped(self._root, namespace, self._plural, name)
         request = ApiRequest(

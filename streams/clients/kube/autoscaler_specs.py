@@ -25,7 +25,7 @@ class CrossReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class TargetSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What a metric is to be."""
+    """The target of a metric."""
 
     type: str = ""
     average_utilization: int | None = None
@@ -206,7 +206,7 @@ class HpaConditionObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class HpaStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What the HPA controller says, but for what each metric reads now."""
+    """What the HPA controller reports, except for the current value of each metric."""
 
     current_replicas: int = 0
     desired_replicas: int = 0

@@ -1,7 +1,8 @@
-"""The way from a controller up to the topmost well-known or scalable one, asked of the API server request by request.
+"""Finds the topmost well-known or scalable controller above another one, by requests to the API server.
 
-For those who need one answer now and hold no copy of the cluster. Upstream's pkg/target/controller_fetcher/controller_fetcher.go:
-the seven well-known kinds are read from their objects, any other kind counts if it has a scale, and the scale says who owns it.
+It is for callers that need one answer now and have no copy of the cluster. Upstream's
+pkg/target/controller_fetcher/controller_fetcher.go: the seven well-known kinds are read from their objects, any other kind counts
+if it has a scale, and the scale says who owns it.
 """
 
 import threading
@@ -30,7 +31,7 @@ _PLACES = {
 _LONGEST = 16
 """Owners above one another that are followed; a real chain has three."""
 _FORGET = Seconds(300.0)
-"""After so long the places of installed kinds are looked up anew."""
+"""After so long the places of installed kinds are looked up again."""
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,7 +66,7 @@ class ControllerChain:
         return top
 
     def _owners(self, key: ControllerKey) -> list[OwnerReference] | None:
-        """Who owns a controller; None for what is no controller that counts."""
+        """Who owns a controller; None for an object that does not count as one."""
         if not key.well_known:
             return self._owners_of_scale(key)
         start, plural = _PLACES[key.kind]

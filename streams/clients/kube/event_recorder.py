@@ -1,7 +1,7 @@
 """Kubernetes Events: what `kubectl describe` shows of what was done to an object.
 
-An event's name follows from what caused it, so whoever writes it again after a crash finds it there. Events tell people; nothing
-rests on them, and the API server forgets them after an hour.
+An event's name follows from its cause, so writing it again after a crash finds it there. Events are for people; nothing depends
+on them, and the API server forgets them after an hour.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """Something was done to an object: a pod or a VPA. `cause` tells this event from others about the same object."""
+    """Something was done to an object: a pod or a VPA. `cause` distinguishes this event from others about the same object."""
 
     subject: Subject
     reason: str

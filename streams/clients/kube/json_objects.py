@@ -1,7 +1,7 @@
-"""Single objects of the Kubernetes API as plain JSON, for what is read, changed and put back as a whole.
+"""Single objects of the Kubernetes API as plain JSON, to read, change and replace as a whole.
 
 A replacement names the version that was read, so the server refuses it when somebody else was faster; that raises TryAgain, and
-whoever asks reads anew. All calls raise Unreachable, TryAgain and GiveUp.
+the caller reads the object again. All calls raise Unreachable, TryAgain and GiveUp.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class ObjectStore(Protocol):
-    """Objects of one kind by name: what is written against it needs no server in a test."""
+    """Objects of one kind by name: code written against this port needs no server in a test."""
 
     def find(self, name: str) -> Json | None:
         """The object; None when there is none."""

@@ -1,4 +1,4 @@
-"""The pods that a selector selects, as plain JSON: for what looks at one workload's pods now and then."""
+"""The pods that a selector selects, as plain JSON, for occasional looks at one workload's pods."""
 
 from typing import Any
 from urllib.parse import quote

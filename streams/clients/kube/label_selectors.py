@@ -1,6 +1,6 @@
 """Label selectors as requirements, from both forms that Kubernetes has: objects (`matchLabels`, ...) and text (`a=b,c in (d)`).
 
-A selector that is present and empty matches every pod. What Kubernetes would refuse is refused here with a quotation.
+A selector that is present and empty matches every pod. It refuses what Kubernetes would refuse, and quotes it.
 """
 
 import re
@@ -28,7 +28,7 @@ def of_object(selector: LabelSelector) -> tuple[Requirement, ...]:
 
 
 def of_text(text: str) -> tuple[Requirement, ...]:
-    """From the text form, which scales use. Raises ValueError that quotes the part which makes no sense."""
+    """From the text form, which scales use. Raises ValueError that quotes the invalid part."""
     parts = [part.strip() for part in _PARTS.split(text)]
     return tuple(sorted((_part(part) for part in parts if part), key=lambda each: (each.key, each.operator, each.values)))
 

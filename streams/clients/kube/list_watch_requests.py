@@ -1,7 +1,7 @@
 """Lists in pages and watches as streams, for one kind of object on a Kubernetes API server.
 
-This module knows how the server spells pages, events and versions. It keeps nothing: what a broken stream means is the caller's
-business. An object that cannot be read comes with the reason, so that it does not stop the others.
+This module knows the server's format of pages, events and versions. It keeps no state; the caller decides what a broken stream
+means. An object that cannot be read comes with the reason, so that it does not stop the others.
 """
 
 from collections.abc import Iterator
@@ -118,7 +118,7 @@ class ListWatchClient:
     def list_pages(self, resource: ApiResource[T]) -> Iterator[ListPage[T]]:
         """All objects, page by page. Raises TryAgain, GiveUp, NotServed, and Outdated when reading the list took too long.
 
-        A page that is too large is asked for anew with fewer objects in it, so that nobody's large objects hide those of others.
+        If a page is too large, it asks again for fewer objects, so that one tenant's large objects do not hide those of others.
         """
         after, size = "", PAGE
         while True:
@@ -139,7 +139,7 @@ class ListWatchClient:
     def watch(self, resource: ApiResource[T], version: str) -> Iterator[WatchEvent[T]]:
         """What happens after a version, until the server ends the stream, which is open when this returns.
 
-        Raises as `list_pages`. A line that is no JSON raises Outdated, because only a new list can tell what it said.
+        Raises as `list_pages`. A line that is not JSON raises Outdated, because only a new list can show what it contained.
         """
         parameters = {
             "watch": "true",

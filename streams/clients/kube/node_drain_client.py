@@ -1,7 +1,7 @@
-"""Nodes that are to be emptied: what they are marked with, which pods they hold, and how these are asked to go.
+"""Nodes that are being drained: their marks, their pods, and the evictions of these.
 
 Each change names the uid and the version of the node that was read, so that the server refuses it when somebody was faster, and
-each eviction names the pod's uid. Nothing is retried here, and no pod is deleted but through the eviction API.
+each eviction names the pod's uid. It retries nothing, and deletes pods only through the eviction API.
 """
 
 from collections.abc import Mapping
@@ -120,7 +120,7 @@ class NodeDrainClient:
                 return None
 
     def change(self, node: DrainableNode, *, metadata: Json, spec: Json) -> None:
-        """Merge this into a node, if it still is as it was read."""
+        """Merge this into a node, if it has not changed since it was read."""
         body = {"metadata": {**metadata, "uid": node.uid, "resourceVersion": node.version}, "spec": spec}
         path = api_paths.unscoped(_CORE, "nodes", node.name)
         request = ApiRequest(path, "changing node", node.name, "PATCH", body, MERGE_PATCH)

@@ -1,4 +1,4 @@
-"""What changed in a cluster between two looks, for a source that looks now and then and does not watch."""
+"""What changed in a cluster between two polls, for a source that polls instead of watching."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How the eviction API is asked for a pod to go. The server enforces disruption budgets."""
+"""The request by which the eviction API evicts a pod. The server enforces disruption budgets."""
 
 from schemas.names import PodName
 from schemas.units import Seconds
@@ -9,7 +9,7 @@ _CORE = api_paths.root("v1")
 
 
 def eviction_request(pod: PodName, grace: Seconds | None = None) -> ApiRequest:
-    """The request to evict a pod if it still has its uid. It gets `grace` seconds to end; None: as long as it asks for itself."""
+    """The request to evict a pod if it still has its uid. It gets `grace` seconds to end; None means its own grace period."""
     options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
     if grace is not None:
         options["gracePeriodSeconds"] = int(grace)

@@ -295,7 +295,7 @@ def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
 
 
 def _original(container: str, annotation: str) -> BoostedContainer:
-    """What an annotation says; no amounts where anybody but admission seems to have written it."""
+    """The amounts in an annotation; none if it seems to be written by anybody but admission."""
     try:
         found = _ORIGINAL.decode(annotation)
         requests, limits = _read(found.requests), _read(found.limits)
@@ -333,7 +333,7 @@ _RESIZE_STATES: Mapping[str, Mapping[str, ResizeState]] = {
 
 
 def _resize(conditions: list[StatusCondition], generation: int) -> tuple[ResizeState, str]:
-    """From the first resize condition that is true. What was said of an earlier spec is no answer to the one that stands now."""
+    """From the first resize condition that is true. A condition about an earlier spec says nothing about the present one."""
     for condition in conditions:
         states = _RESIZE_STATES.get(condition.type)
         if states is not None and condition.status == "True":

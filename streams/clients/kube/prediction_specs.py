@@ -15,7 +15,7 @@ class PredictionObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class PredictedReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What a prediction is about, maybe in another namespace."""
+    """The target of a prediction, maybe in another namespace."""
 
     kind: str = ""
     name: str = ""
@@ -30,7 +30,7 @@ class ExpressionSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class NamedQuerySpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The block `metricQuery`, of which only the name counts: nothing can be asked by it."""
+    """The block `metricQuery`, of which only the name counts: it defines no query."""
 
     metric_name: str = ""
 
@@ -71,7 +71,7 @@ def decode_prediction(spec: msgspec.Raw) -> TspSpec:
 
 
 def decode_predicted(spec: msgspec.Raw) -> PredictedReference | None:
-    """What it is about alone; None if not even that can be read."""
+    """Only its target; None if not even that can be read."""
     try:
         return _TARGET.decode(spec).target_ref
     except msgspec.MsgspecError:

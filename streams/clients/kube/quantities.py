@@ -1,8 +1,8 @@
 """Kubernetes quantities: text to amounts and back, and when two amounts are the same to a cluster.
 
-A cluster keeps CPU in whole millicores and memory in whole bytes, so amounts that differ by less are the same to it. Whatever
-Kubernetes would refuse as a quantity is refused here too. `canonical_cpu` and `canonical_memory` write amounts the way
-Kubernetes itself does, so that a status that we write reads like upstream's.
+A cluster keeps CPU in whole millicores and memory in whole bytes, so amounts that differ by less are the same to it. It refuses
+quantities that Kubernetes would refuse. `canonical_cpu` and `canonical_memory` write amounts the way Kubernetes itself does, so
+that a status that we write reads like upstream's.
 """
 
 import math
@@ -33,7 +33,7 @@ def parse(quantity: str) -> float:
 
 
 def exact(quantity: str) -> Fraction:
-    """A quantity as the number that it is. Raises ValueError for text that is none, or far beyond every amount there is."""
+    """A quantity as an exact number. Raises ValueError for text that is none, or is far beyond any real amount."""
     if len(quantity) > _LONGEST:
         msg = f"'{quantity[:_LONGEST]}…' has {len(quantity)} characters, and no quantity has more than {_LONGEST}"
         raise ValueError(msg)

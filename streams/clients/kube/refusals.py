@@ -1,8 +1,8 @@
-"""What a refusal of a Kubernetes API server means: worth asking again, or not.
+"""What a refusal of a Kubernetes API server means: whether asking again makes sense.
 
-The rule stands here alone, so that the real client and the simulated cluster cannot disagree. It judges the status code, with two
-exceptions. A conflict is final when it is about the uid, because a uid never comes back. So is the 500 of the eviction API
-answers for a pod that several disruption budgets select, because no waiting changes that.
+The rule is only here, so that the real client and the simulated cluster cannot disagree. It judges the status code, with two
+exceptions. A conflict is final when it is about the uid, because a uid never comes back. So is the 500 that the eviction API
+answers for a pod that several disruption budgets select, because waiting does not help.
 """
 
 from collections.abc import Collection

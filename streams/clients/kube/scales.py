@@ -55,7 +55,7 @@ class ScaleClient:
         self._kinds: dict[str, _Kinds] = {}
 
     def forget_kinds(self) -> None:
-        """Look up every kind anew from now on, because types may have been installed or removed."""
+        """Look up every kind again from now on, because types may have been installed or removed."""
         self._kinds.clear()
 
     def look_up(self, key: ControllerKey) -> ObjectScale | None:
@@ -67,7 +67,7 @@ class ScaleClient:
         return None if found is None else ObjectScale(found[1].status.selector, tuple(found[1].metadata.owner_references))
 
     def find(self, key: ControllerKey) -> FoundScale | None:
-        """As `look_up`, with what there is to know of replicas. The key names its apiVersion, also of a well-known kind."""
+        """As `look_up`, with the replicas. The key names its apiVersion, even for a well-known kind."""
         found = self._first(key)
         if found is None:
             return None

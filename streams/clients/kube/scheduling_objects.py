@@ -1,6 +1,7 @@
-"""The fields of pods, nodes and disruption budgets that scheduling goes by; decoded only where node scaling is wanted.
+"""The fields of pods, nodes and disruption budgets that scheduling needs; decoded only where nodes are scaled.
 
-These are structs to decode raw responses into, without any logic. What other parts read of a pod or a node is in them, too.
+These are structs to decode raw responses into, without any logic. They also have the fields of pods and nodes that other parts
+read.
 """
 
 import msgspec
@@ -10,7 +11,7 @@ from streams.clients.kube.watched_objects import LabelSelector, NodeObject, Node
 
 
 class SelectorTermExpression(msgspec.Struct, frozen=True, gc=False):
-    """A demand on a label or a field of a node."""
+    """A requirement on a label or a field of a node."""
 
     key: str
     operator: str = ""
@@ -155,7 +156,7 @@ class TaintObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class DetailedNodeSpec(NodeSpec, frozen=True, gc=False, rename="camel"):
-    """Whom a node keeps away, and which machine it is."""
+    """The taints of a node, and which machine it is."""
 
     taints: list[TaintObject] | None = None
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -248,7 +249,7 @@ class StorageClassObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class AttachLimit(msgspec.Struct, frozen=True, gc=False):
-    """How many volumes a driver attaches to a node; none means that nobody says."""
+    """How many volumes a driver attaches to a node; None if it does not say."""
 
     count: int | None = None
 
@@ -281,13 +282,13 @@ class ConfigMapObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class DisruptionBudgetSpec(msgspec.Struct, frozen=True, gc=False):
-    """Whom a budget protects."""
+    """The pods that a budget protects."""
 
     selector: LabelSelector | None = None
 
 
 class DisruptionBudgetStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What its controller found."""
+    """The state that its controller reports."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0

@@ -1,6 +1,6 @@
-"""A VerticalPodAutoscaler's spec as the API server has it, also when it breaks its own schema.
+"""A VerticalPodAutoscaler's spec as the API server sends it, even if it violates its own schema.
 
-Enumerations and quantities stay text here, so that the code which interprets them can quote the value that makes no sense.
+Enumerations and quantities stay text here, so that the code which interprets them can quote an invalid value.
 """
 
 from typing import TypeVar

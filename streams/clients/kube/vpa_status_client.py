@@ -1,7 +1,7 @@
 """The status of VerticalPodAutoscaler objects: list, read and write it.
 
-A write names the version of the object that it rests on. So a second writer is noticed, as `Conflict`, and never overwritten
-unseen. Of the spec only the recommenders are read, to know who is to serve the object; the rest of it is a source's business.
+A write names the version of the object that it is based on, so another writer's change raises `Conflict` and is never silently
+overwritten. Of the spec it only reads the recommenders, to know who serves the object.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class _RecommenderEntry(msgspec.Struct, frozen=True):
 
 
 class ServedBySpec(msgspec.Struct, frozen=True):
-    """The part of the spec that names who is to serve the object."""
+    """The part of the spec that names the object's recommenders."""
 
     recommenders: tuple[_RecommenderEntry, ...] = ()
 
@@ -146,7 +146,7 @@ class VpaStatusClient:
         return decode_body(accepted_body(response, request), VpaStatusObject, request)
 
     def _pages(self, scope: str) -> Iterator[VpaStatusObject]:
-        """A page that is too large is asked for anew with fewer objects in it."""
+        """If a page is too large, it asks again for fewer objects."""
         token, size = "", PAGE
         while True:
             path = f"{scope}?limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
@@ -166,7 +166,10 @@ def _path(namespace: str, name: str) -> str:
 
 
 def _patch(about: VpaStatusMeta, status: VpaStatus) -> Mapping[str, object]:
-    """The merge patch. It leaves what it does not name, so it names what is to go as null; it replaces lists as a whole."""
+    """The merge patch.
+
+    A merge patch keeps what it does not name, so this one sets to null what has to go; lists are replaced as a whole.
+    """
     body: dict[str, object] = {"conditions": [], "recommendation": None, "observedGeneration": None}
     body.update(msgspec.to_builtins(status))
     return {"metadata": {"uid": about.uid, "resourceVersion": about.resource_version}, "status": body}

@@ -199,7 +199,7 @@ class ScaleStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
-    """The replicas that somebody asks for."""
+    """The replicas that are asked for."""
 
     replicas: int = 0
 

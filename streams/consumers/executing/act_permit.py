@@ -1,9 +1,9 @@
-"""Whether what was looked at just now still allows an act: asked right before a request that changes something.
+"""Whether the last look at the log still allows an act; checked right before each request that changes something.
 
 A process may be frozen between its last look at the log and its request (SIGSTOP, a paused machine), and wake up when the
 decision has expired, a pause has come, or another instance has taken over. So the executor opens the permit when it reads the
-log, and a handler asks it before each change. What is left is the time between the question and the request, in which nothing
-waits.
+log, and a handler checks it before each change. Only the instant between the check and the request is left, and nothing waits in
+it.
 """
 
 import time
@@ -34,11 +34,11 @@ class ActPermit:
         return self.lease is None or self.lease.held
 
     def open(self) -> None:
-        """What allows an act is being looked at now."""
+        """The conditions for acting are being checked now."""
         self._until = self._clock() + LASTS
 
     def check(self, doing: str, to: str) -> None:
-        """Raises TryAgain when this must be looked at again before anything is changed. The words are those of the error."""
+        """Raises TryAgain if the conditions must be checked again first. The arguments are those of the error."""
         if not self.held:
             _refuse(doing, to, "the Lease was lost meanwhile")
         if self._clock() >= self._until:

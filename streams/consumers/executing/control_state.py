@@ -1,4 +1,4 @@
-"""What the `control` topic says of one cluster: whether anything may be done there now, and what time it is.
+"""Follows `control` for one cluster: whether anything may be done there now, and the event time.
 
 The newest ControlChanged of the cluster is in force; without one nothing is allowed, because the default mode is shadow. Event
 time is the newest tick; before the first tick there is no time, and nothing is allowed either.
@@ -33,7 +33,7 @@ class ControlState:
         return None if self._tick < 0 else times.from_ms(self._tick)
 
     def catch_up(self) -> None:
-        """Read `control` to its end: at first what it says now, from then on what is appended. Raises LogUnavailable."""
+        """Read `control` to its end: the present state at first, later what was appended. Raises LogUnavailable."""
         if self._cursor is None:
             log, place = self._context.log, self._context.cluster_partition("control")
             present = compacted_copy.read_present(log, self._context.topics, "control", place[1])

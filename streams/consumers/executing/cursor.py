@@ -14,7 +14,7 @@ _PATIENCE = 5.0
 
 
 class Cursor:
-    """Positions in (topic, partition) pairs: from the first record that is kept, or from the offsets that a mapping gives."""
+    """Positions in (topic, partition) pairs: from the first record that the log still has, or from the offsets in a mapping."""
 
     def __init__(self, log: Log, places: Iterable[tuple[str, int]] | Mapping[tuple[str, int], int]) -> None:
         self._log, self._places = log, tuple(places)

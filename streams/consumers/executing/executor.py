@@ -2,15 +2,15 @@
 
 A decision is carried out only when everything in the log has been read, the control record allows it, it is not void by event
 time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
-After each decision an outcome is appended before the next is begun. Handlers ask the permit before each change; a process that
-slept meanwhile has none any more. A crash between act and outcome is harmless: a handler looks at the world first, finds it as
-decided, and says so. That holds for a decision that may no longer be carried out, too: if this process or one before it may have
-acted on it, the world is asked before the outcome says that nothing was done. What takes
-several steps is taken back, if the handler knows how, before the outcome says that it did not work. What the cluster accepted
-and is not done with yet is followed, also beyond the plan's end and under a pause, for a bounded time. Following holds
-nothing up: what is to be begun comes first, and in one round at most `LOOKS` of those are looked at that are followed. Of several
-decisions about one subject a later one is not begun before the earlier has its outcome, which it might undo.
-The executor decides nothing; what to do is the handler's business.
+After each decision an outcome is appended before the next is begun. Handlers check the permit before each change; it has expired
+if the process was frozen meanwhile. A crash between act and outcome is harmless: a handler looks at the cluster first, finds it
+as decided, and reports that. The same holds for a decision that may no longer be carried out: if this process or an earlier one
+may have acted on it, the handler looks at the cluster before the outcome says that nothing was done. An act of several steps that
+fails is undone, if the handler can do that, before its outcome is written. What the cluster has accepted and not finished is
+followed for a bounded time, even beyond the plan's end and under a pause. Following delays nothing: new decisions come first, and
+one round looks at no more than `LOOKS` of those that are followed. If there are several decisions about one subject, a later one
+is not begun before the earlier one has its outcome, because it might undo it. The executor decides nothing; the handler knows
+what to do.
 """
 
 import threading
@@ -73,7 +73,7 @@ def _source(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    """The cluster did not answer; no request goes out before `until`, which is event time."""
+    """The cluster did not answer, so no request is sent before `until`, which is event time."""
 
     until: datetime
     answer: str
@@ -89,9 +89,9 @@ class Executor:
         permit: ActPermit | None = None,
         upkeep: Callable[[Collection[str]], None] | None = None,
     ) -> None:
-        """`permit` is what the handlers ask; with a Lease in it, nothing is done while another instance holds it.
+        """`permit` is what the handlers check; if it has a Lease, nothing is done while another instance holds that.
 
-        `upkeep` is called each minute with what is pending.
+        `upkeep` is called each minute with the pending decisions.
         """
         self._context, self._permit, self._upkeep = context, permit or ActPermit(), upkeep
         self._next_upkeep: datetime | None = None
@@ -152,7 +152,7 @@ class Executor:
         while not stop.is_set():
             try:
                 self.poll_once()
-            except LogUnavailable:  # the process says so, once for all that it runs
+            except LogUnavailable:  # the process logs that once for all that it runs
                 stop.wait(_LOG_AGAIN)
             stop.wait(_IDLE)
 
@@ -197,13 +197,13 @@ class Executor:
             self._pending.setdefault(decision.id, pending)
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
-        """The stages that read outcomes set bad ones aside; of decisions a consumer may be the only reader."""
+        """The stages that read outcomes set bad ones aside, but decisions may have no reader other than a consumer."""
         action = self._decisions.get((record.topic, record.partition))
         if action is not None:
             self._unpublished.append(self._context.codec.dead_letter(record, error, by=_source(action)))
 
     def _keep_up(self, now: datetime) -> None:
-        """What is due by time alone, while nobody else acts."""
+        """Do what is due by time alone, unless another instance acts."""
         if self._upkeep is not None and self._may_act and (self._next_upkeep is None or now >= self._next_upkeep):
             self._next_upkeep = now + _UPKEEP
             self._upkeep(self._pending.keys())
@@ -216,13 +216,13 @@ class Executor:
         return queues
 
     def _due(self, now: datetime) -> list[tuple[str, PendingDecision]]:
-        """What is attempted in this round: decisions to begin, then some of those that are followed."""
+        """The decisions to attempt in this round: first those to begin, then some of those that are followed."""
         due = [each for each in self._pending.items() if not self._left_to_others(each[1]) and self._is_due(each[1], now)]
         followed = sorted((each for each in due if each[1].followed), key=lambda each: each[1].not_before or now)
         return [each for each in due if not each[1].followed] + followed[:LOOKS]
 
     def _is_due(self, pending: PendingDecision, now: datetime) -> bool:
-        """Whether it is time for a decision, or something speaks against it, as far as this round has read."""
+        """Whether a decision is due or has met an obstacle, as far as this round has read."""
         if pending.not_before is None or now >= pending.not_before:
             return True
         return not pending.unsure and self._obstacle(pending, now) is not None
@@ -238,7 +238,7 @@ class Executor:
         ended = None if now is None else self._result(pending, now, waits=waits)
         if now is None or ended is None:
             return 0
-        if self._left_to_others(pending):  # the Lease was lost meanwhile; whoever has it next looks what was done, and says so
+        if self._left_to_others(pending):  # the Lease was lost meanwhile; its next holder looks what was done and reports it
             return 0
         outcome = _outcome(pending, ended, now)
         index.apply(outcome)
@@ -250,7 +250,7 @@ class Executor:
         return appended
 
     def _left_to_others(self, pending: PendingDecision) -> bool:
-        """Whether another instance may act now. If so, what became of the decision is to be looked at."""
+        """Whether another instance may act now. If so, the outcome of the decision has to be looked up."""
         if self._may_act:
             return False
         pending.unsure, pending.ended = True, None
@@ -276,7 +276,7 @@ class Executor:
         return None if pending.ended is None else self._taken_back(pending, now, pending.ended)
 
     def _taken_back(self, pending: PendingDecision, now: datetime, ended: HandlerResult) -> HandlerResult | None:
-        """How it ended, once what was begun in vain is taken back; None when that is to be tried again."""
+        """How it ended, once what was begun in vain is undone; None when undoing is to be tried again."""
         undo = pending.handler.undo
         if undo is None or ended.result is Result.DONE:
             return ended
@@ -303,9 +303,10 @@ class Executor:
         return None if objection is None else HandlerResult(Result.REFUSED, objection, OutcomeDetail.NOT_ALLOWED)
 
     def _call(self, pending: PendingDecision, now: datetime, call: Callable[[Any], HandlerResult]) -> HandlerResult | None:
-        """Call the handler. When the cluster does not answer, every decision waits: each would wait for a time-out of its own.
+        """Call the handler.
 
-        The decision may have been carried out nevertheless, if it was the answer that got lost.
+        When the cluster does not answer, every decision waits, because each would run into a time-out of its own. The decision
+        may have been carried out nevertheless, if only the answer was lost.
         """
         self._outage = None
         try:
@@ -327,7 +328,7 @@ class Executor:
             return HandlerResult(Result.FAILED, reason, OutcomeDetail.INVALID)
 
     def _flush(self) -> int:
-        """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
+        """Append the outcomes that are not in the log yet and return how many; nothing else is begun until the log has them."""
         if self._unpublished:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
@@ -335,7 +336,7 @@ class Executor:
 
 
 def _left(later: UnderWay) -> HandlerResult:
-    """The result for what the cluster accepted, and still is not done with when it is followed no longer."""
+    """The result if the cluster has accepted it but not finished when following ends."""
     return HandlerResult(Result.EXPIRED, f"the cluster accepted it; {later.answer}", later.detail)
 
 

@@ -1,4 +1,4 @@
-"""A handler carries out decisions of one class; what is remembered of each of them until it has an outcome stands here, too."""
+"""Handlers, each for one class of decisions, and the state that is kept of a decision until it has an outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,17 +54,17 @@ def _every(_decision: Any) -> bool:
 
 
 def _unknown(_decision: Any) -> None:
-    """For a handler that cannot see what has become of a decision."""
+    """For a handler that cannot see whether a decision was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[D]):
     """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
 
-    `act` looks at the subject first, then acts. `look` only looks: it answers when the world is as decided already, and None when
-    it is not. `undo` is there for what takes several calls of `act`, each but the last of which raises TryAgain: it takes
-    back what was begun, if anything was. All may raise TryAgain and GiveUp. Decisions that `concerns` denies are for others, and
-    get no outcome from it.
+    `act` looks at the subject first, then acts. `look` only looks: it returns a result if the cluster already is as decided, else
+    None. `undo` is for acts that take several calls of `act`, all but the last of which raise TryAgain: it takes back what was
+    begun. All may raise TryAgain and GiveUp. Decisions for which `concerns` is false are for other handlers, and get no outcome
+    from this one.
     """
 
     topic: str
@@ -78,10 +78,9 @@ class Handler(Generic[D]):
 
 @dataclass(slots=True)
 class PendingDecision:
-    """A decision that has no outcome yet. `not_before` is event time; `unsure`: somebody may have carried it out already.
+    """A decision that has no outcome yet. `not_before` is event time. `unsure`: it may have been carried out already.
 
-    `followed`: the cluster has accepted it and is not done with it. `ended` is how it ended, while what was begun is not taken
-    back yet.
+    `followed`: the cluster has accepted and not finished it. `ended` is how it ended, while what was begun is not undone yet.
     """
 
     decision: ExecutableDecision
@@ -101,11 +100,11 @@ class PendingDecision:
 
     @property
     def follow_until(self) -> datetime:
-        """When it is followed no longer."""
+        """When following ends."""
         return self.decision.void_after + FOLLOWED
 
     def follow(self, now: datetime, after: Seconds) -> None:
-        """The cluster is at it: look again after so many seconds, or later the longer it takes, but once when time is up."""
+        """The cluster is working on it: look again after so many seconds, later the longer it takes, and once when time is up."""
         patience = min((now - self.decision.at) / _PART_OF_AGE, self.follow_until - now)
         self.followed = self.unsure = True
         self.not_before = now + max(timedelta(seconds=after), patience)

@@ -1,4 +1,4 @@
-"""The Lease by which one of several instances of a consumer acts, while the others stand by.
+"""The Lease that lets one of several instances of a consumer act, while the others stand by.
 
 Time is each instance's own monotonic clock, so that clocks that disagree or jump do no harm. A holder counts the Lease as its own
 for `HELD` after the beginning of its last successful renewal. Another instance takes it once it has seen no renewal for
@@ -6,7 +6,8 @@ for `HELD` after the beginning of its last successful renewal. Another instance 
 `DURATION`, a round of renewals and a request. A holder that was frozen between its last look and its request looks again before
 it acts (see `act_permit`); if it freezes within that instant, the pod's uid and version are conditions of the request.
 
-The official client's leader election is not used: it goes by the wall clock, and can neither be stopped nor give the Lease back.
+The official client's leader election is not used, because it goes by the wall clock and can neither be stopped nor give the Lease
+back.
 """
 
 import threading
@@ -104,7 +105,7 @@ class HolderLease:
             keeper.join(_LAST_WORDS)
 
     def _write(self, lease: Json | None, spec: Json, holder: str) -> bool:
-        """Put our name on it; False when another instance was faster."""
+        """Write our name into it; False when another instance was faster."""
         at = micro_time(datetime.now(UTC))  # noqa: TID251  # shown to people; nothing compares it
         ours = {**spec, "holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": at}
         if holder != self._identity:

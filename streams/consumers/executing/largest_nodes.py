@@ -1,7 +1,7 @@
-"""What the largest node of a cluster has for pods, as the log says.
+"""What the largest node of a cluster has for pods, according to the log.
 
-Sources publish each node again and again, so the end of the topic names them all, and a node that nobody publishes any more
-counts no longer. A log without nodes says nothing, and neither does a node of impossible size.
+Sources publish each node again and again, so the end of the topic names them all, and a node that is no longer published does not
+count. Nodes of impossible size are ignored.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""Keeps what a server answers from up with the log: reads the present once, then follows in a thread of its own.
+"""Keeps a server's view up to date with the log: reads the present state once, then follows in a thread of its own.
 
-While the log is away, the answers rest on what was read before, and `age` says for how long. Whoever derives from this says what
-is read and what becomes of each record.
+While the log is away, the answers rest on what was read before, and `age` says for how long. Subclasses say what to read and what
+to do with each record.
 """
 
 import threading
@@ -40,15 +40,15 @@ class LogFollower(ABC):
 
     @property
     def age(self) -> float:
-        """Real seconds since the log gave anything new; with a clock at work it gives a tick every moment."""
+        """Real seconds since the log delivered anything new; a running clock appends ticks all the time."""
         return self._clock() - self._heard
 
     def silence(self) -> list[str]:
-        """Why answers may be old: with a clock at work the log gives a tick every moment. They are still given."""
+        """Why answers may be old, although they are still given: a running clock appends ticks all the time."""
         return self._silence.reasons_once_heard()
 
     def reasons(self) -> list[str]:
-        """Why this is not to be answered from; empty when it is."""
+        """Why this view must not answer yet; empty when it may."""
         why = f": {self._fault}" if self._fault else ""
         return [] if self.caught_up else [f"the {self._reads} in the log were not read to their end yet{why}"]
 
@@ -72,22 +72,22 @@ class LogFollower(ABC):
             try:
                 self.catch_up(wait=_WAIT)
                 self._fault = ""
-            except (LogUnavailable, BadInput) as error:  # topics that are not there yet may come
-                if not self._fault and isinstance(error, BadInput):  # of a log that is away the process itself speaks
+            except (LogUnavailable, BadInput) as error:  # missing topics may still be created
+                if not self._fault and isinstance(error, BadInput):  # the process itself logs that the log is away
                     _log.warning("the log cannot be read, answers rest on what was read", action=self._action, error=str(error))
                 self._fault = str(error)
                 stop.wait(_AGAIN)
 
     @abstractmethod
     def _begin(self) -> int:
-        """From nothing to the present; how many records. After a failure it begins anew: a record twice changes nothing."""
+        """Read the present state; how many records. After a failure it starts over, because a repeated record changes nothing."""
 
     @abstractmethod
     def _apply(self, record: Record) -> None:
         """One record. A bad one changes nothing; the stages that read it, too, set it aside."""
 
     def _read_present(self, name: str, place: tuple[str, int]) -> int:
-        """What is in force of a topic that has a compacted copy, to be followed from there; how many records."""
+        """Read the present state of a topic that has a compacted copy, to be followed from there; how many records."""
         present = read_present(self._context.log, self._context.topics, name, place[1])
         count = 0
         for record in present:
@@ -97,7 +97,7 @@ class LogFollower(ABC):
         return count
 
     def _read_last(self, wire: str, span: timedelta) -> int:
-        """The last records of a topic, as far back as `span` of event time, to be followed from there; how many records.
+        """Read the last `span` of event time of a topic, to be followed from there; how many records.
 
         The newest come first, so that a view of the newest need not decode what is older.
         """

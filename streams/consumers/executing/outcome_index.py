@@ -1,8 +1,8 @@
-"""Which decisions have an outcome already, for as long as it is worth remembering.
+"""Which decisions have an outcome already, for as long as that matters.
 
-The log keeps decisions for a year, and a worker that recovers publishes some of them again. It can only repeat what its inputs,
-which are kept for `REACH` with certainty, let it recompute. So a decision older than that is over: the index neither remembers
-nor answers for it, and the memory and the time to start are bounded by what happens within one reach.
+The log keeps decisions for a year, and a worker that recovers publishes some of them again. It can only repeat what it can
+recompute from its inputs, which are certainly kept for `REACH`. So a decision older than that is over: the index neither
+remembers nor answers for it, and the memory and the time to start are bounded by what happens within one reach.
 """
 
 from collections import OrderedDict

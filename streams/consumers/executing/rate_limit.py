@@ -1,4 +1,4 @@
-"""How fast requests may go out: so many a second, and a burst after a pause. It delays requests and never refuses one."""
+"""Limits how fast requests are sent: so many per second, and a burst after a pause. It delays requests and never refuses one."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""For how long time has stood still: without ticks that move it on nothing expires, and nothing new is decided."""
+"""How long event time has stood still: without new ticks nothing expires, and nothing new is decided."""
 
 import time
 from collections.abc import Callable
@@ -14,9 +14,9 @@ _PERIODS = 3
 
 
 class TickSilence:
-    """`clock` counts real seconds. The period is what lies between two ticks, so that a slow clock is no silent one.
+    """`clock` counts real seconds. The period is the time between two ticks, so that a slow clock does not count as silent.
 
-    The shorter of the last two counts: a jump of the time is no period.
+    Of the last two periods the shorter one counts, because a jump in time is no period.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,14 +26,14 @@ class TickSilence:
         self._behind = False
 
     def take(self, record: Record, *, before: int) -> int | None:
-        """The newest tick that counts, if this record is a tick, and `before` was the newest; None if it is something else."""
+        """The newest valid tick if this record is a tick and `before` was the newest; None for any other record."""
         newest = latest_tick(record, before=before)
         if newest is not None:
             self.heard(min(newest, tick_number(record) or 0))
         return newest
 
     def heard(self, tick: int) -> None:
-        """A tick came in; `tick` is its time in milliseconds. One that is not later than all before moves nothing on."""
+        """A tick came in; `tick` is its time in milliseconds. It only counts if it is later than all before."""
         self._behind = self._behind or tick < self._tick
         if tick > self._tick:
             self.moved_on(tick)
@@ -46,7 +46,7 @@ class TickSilence:
         self._tick = max(tick, self._tick)
 
     def reasons(self) -> list[str]:
-        """Why nobody knows what time it is, as a sentence; empty while ticks come in."""
+        """A sentence on why the event time is unknown; empty while ticks come in."""
         if self._heard is None:
             return ["the log has no tick yet: is `ullage source clock` at work?"]
         silent = self._clock() - self._heard
@@ -58,5 +58,5 @@ class TickSilence:
         return [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"]
 
     def reasons_once_heard(self) -> list[str]:
-        """As `reasons`, for those who have nothing to wait for in a log without ticks."""
+        """As `reasons`, for readers that need not wait in a log without ticks."""
         return [] if self._heard is None else self.reasons()

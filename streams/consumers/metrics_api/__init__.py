@@ -1,1 +1,1 @@
-"""The consumer that answers an autoscaler's questions for external metrics: what is forecast, and what schedules ask for."""
+"""The consumer that serves external and custom metrics to autoscalers: forecasts, and the replicas that schedules ask for."""

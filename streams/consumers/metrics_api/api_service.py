@@ -1,8 +1,8 @@
-"""Our APIService: with it the API server passes questions for external metrics on to us.
+"""Our APIService, which makes the API server forward requests for external metrics to us.
 
-A group has one server in a cluster. So an APIService that somebody else made for somebody else's Service (another adapter) is
-left alone, and that is said. It is never taken away when a replica stops: an autoscaler that gets no answer keeps its replicas,
-and a rolling update must not make the group disappear.
+A group has one server in a cluster. So an APIService of another adapter's Service is left alone, and that is reported. Ours is
+never removed when a replica stops, because a rolling update must not make the group disappear; an autoscaler that gets no answer
+keeps its replicas.
 """
 
 import base64
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 class ServedAt:
     """The Service by which the API server reaches us for a group of metrics.
 
-    `own` False: a chart made the APIService; only authorities are kept up.
+    `own` False: a chart made the APIService; only its authorities are kept up to date.
     """
 
     namespace: str
@@ -43,7 +43,7 @@ class ServedAt:
         return self.group.api_service
 
     def spec(self, bundle: bytes) -> dict[str, Any]:
-        """What the APIService says."""
+        """The spec of the APIService."""
         return {
             "group": self.group.name,
             "version": self.group.version,
@@ -60,13 +60,13 @@ class ServedAt:
 
 
 class ApiServiceKeeper:
-    """Keeps the APIService as it is to be. Calls raise TryAgain and GiveUp."""
+    """Keeps the APIService in its wanted state. Calls raise TryAgain and GiveUp."""
 
     def __init__(self, objects: ObjectStore, served: ServedAt) -> None:
         self._objects, self._served, self._trust = objects, served, CaBundle()
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
-        """Make it say where we are and whom to trust; raises GiveUp when the group is another server's."""
+        """Make it name our Service and the authorities to trust; raises GiveUp when the group belongs to another server."""
         found = self._objects.find(self._served.name)
         if found is None:
             if self._served.own:
@@ -86,7 +86,7 @@ class ApiServiceKeeper:
             _log.info("the APIService was brought up to date", api_service=self._served.name)
 
     def _wanted(self, spec: Json, ours: Sequence[bytes], at: datetime) -> Json:
-        """The parts of the spec that are ours to say."""
+        """The parts of the spec that we set."""
         try:
             there = base64.b64decode(spec.get("caBundle") or "")
         except binascii.Error:

@@ -1,7 +1,7 @@
-"""Questions for custom metrics: the same forecasts and schedules, asked for by the object that is scaled.
+"""Custom metrics: the same forecasts and schedules, requested for the object that is scaled.
 
-A cluster in which another adapter serves external metrics may have nobody who serves custom ones, and an autoscaler can ask for
-either: by a metric of type Object that describes the workload. The resource identifier is a label of the metric's selector.
+Where another adapter serves external metrics, custom ones may be free, and an autoscaler can use either: with a metric of type
+Object that describes the workload. The resource identifier is a label of the metric's selector.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ KINDS = {
 
 
 def selector_of(resource: str, namespace: str, name: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """How an external question about the same object would ask. Raises ValueError for a resource that nobody scales by us."""
+    """The selector of a request for the same external metric. Raises ValueError for a resource that we do not scale."""
     if resource not in KINDS:
         raise ValueError(f"there are no metrics of '{resource[:100]}'; there are some of {', '.join(KINDS)}")
     kind, _ = KINDS[resource]
@@ -28,7 +28,7 @@ def selector_of(resource: str, namespace: str, name: str, labels: Mapping[str, s
 
 
 def value_list(question: Mapping[str, str], labels: Mapping[str, str], quantity: str, at: datetime) -> dict[str, Any]:
-    """The answer in the API's words; `question` has the parts of the path: resource, namespace, name and metric."""
+    """The response in the API's form; `question` has the parts of the path: resource, namespace, name and metric."""
     kind, version = KINDS[question["resource"]]
     item = {
         "describedObject": {

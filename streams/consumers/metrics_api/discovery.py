@@ -1,7 +1,7 @@
-"""What an API server asks of one that it passes questions on to: which groups, versions and resources there are.
+"""Discovery documents for the API server that forwards requests to us: which groups, versions and resources there are.
 
-The documents follow from the groups alone, so they are made once. Aggregated discovery is what newer API servers ask for first;
-those that do not know it get the older documents. No schema is published: the types are Kubernetes' own.
+The documents follow from the groups alone, so they are made once. Newer API servers request aggregated discovery first; others
+get the older documents. No schema is published: the types are Kubernetes' own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ class MetricsGroup:
 
     @property
     def group_version(self) -> str:
-        """As objects of the group say it."""
+        """Group and version, as in `apiVersion`."""
         return f"{self.name}/{self.version}"
 
     @property
     def root(self) -> str:
-        """Where its questions are asked."""
+        """The path of its requests."""
         return f"/apis/{self.group_version}"
 
     @property
@@ -77,7 +77,7 @@ def _resources(group: MetricsGroup, names: Sequence[str]) -> Document:
 
 
 def aggregated(served: Served) -> Document:
-    """The one document that says all of it, for `/apis` and `/api` alike."""
+    """The single document of aggregated discovery, for both `/apis` and `/api`."""
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",

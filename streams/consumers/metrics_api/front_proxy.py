@@ -1,8 +1,8 @@
-"""Who may ask: an API server that passes questions on, known by its client certificate (the aggregation layer's front proxy).
+"""Which clients may ask: API servers that forward requests, by their client certificate (the aggregation layer's front proxy).
 
-The API server has authenticated and authorized whoever asked it, and says who that is in headers. Its certificate's authority,
-its names and those headers stand in the ConfigMap `extension-apiserver-authentication` of the namespace `kube-system`, where
-every cluster keeps them for servers such as ours. Nobody else is answered.
+The API server has authenticated and authorized the user, and names the user in headers. The certificate's authority, its names
+and those headers are in the ConfigMap `extension-apiserver-authentication` of the namespace `kube-system`, where every cluster
+keeps them for servers such as ours. All other clients are refused.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ NAME = "extension-apiserver-authentication"
 
 @dataclass(frozen=True, slots=True)
 class FrontProxyTrust:
-    """Whom to believe: `authorities` (PEM), a certificate's `names` (any, if there are none), the headers of a user's name."""
+    """Which front proxies to trust: `authorities` (PEM), a certificate's `names` (none means any), the headers of user names."""
 
     authorities: bytes
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class FrontProxyTrust:
 
 
 def read_trust(objects: ObjectStore) -> FrontProxyTrust:
-    """What the cluster says. Raises TryAgain, GiveUp, and BadInput where the cluster has no aggregation layer."""
+    """Read it from the cluster. Raises TryAgain, GiveUp, and BadInput if the cluster has no aggregation layer."""
     found = objects.find(NAME)
     data = {} if found is None else found.get("data") or {}
     authorities = str(data.get("requestheader-client-ca-file") or "")
@@ -42,7 +42,10 @@ def read_trust(objects: ObjectStore) -> FrontProxyTrust:
 
 
 def user_of(trust: FrontProxyTrust, certificate: Mapping[str, Any] | None, headers: Mapping[str, str]) -> str | None:
-    """The user for whom a front proxy asks; None when it is none. `certificate` is what TLS verified, as Python decodes it."""
+    """The user on whose behalf a front proxy asks; None if the client is no front proxy.
+
+    `certificate` is what TLS verified, as Python decodes it.
+    """
     if not certificate:
         return None
     if trust.names and not set(trust.names).intersection(_common_names(certificate)):

@@ -1,4 +1,4 @@
-"""`ullage consumer metrics-api`: the server, its view, and every few seconds certificate, APIService, and whom it believes.
+"""`ullage consumer metrics-api`: the server, its view, and the regular look at certificate, APIService and clients.
 
 Each part goes on without the others: without the log the answers rest on the view, and no failure of the API server ends it.
 """
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MetricsApiParts:
-    """What it is put together from. `keeper` looks after the certificate; the `registered` tell of it, a group each."""
+    """The parts of the consumer. `keeper` looks after the certificate; each of the `registered` announces it for one group."""
 
     view: MetricsView
     endpoint: MetricsEndpoint
@@ -82,7 +82,7 @@ class MetricsApiConsumer:
         return [*self._parts.view.reasons(), *self._parts.view.silence(), *self._parts.keeper.reasons(self._now()), *whom]
 
     def _look_after(self) -> None:
-        """The certificate, and whom we believe."""
+        """Look after the certificate and the trusted clients."""
         at = self._now()
         self._parts.keeper.look(at)
         if self._trusted_at is None or at - self._trusted_at >= _TRUST_AGAIN:
@@ -94,7 +94,7 @@ class MetricsApiConsumer:
         self._parts.endpoint.trust, self._trusted_at = trust, self._now()
 
     def _register(self) -> None:
-        """Tell the API server of us, group by group, once what we show can be shown."""
+        """Register with the API server, group by group, once our certificate can be shown."""
         for place, service in enumerate(self._parts.registered):
             self._attempt(f"registration {place}", partial(self._ensure, service))
         if not self._parts.registered:
@@ -105,11 +105,11 @@ class MetricsApiConsumer:
         self._parts.keeper.trusted()
 
     def _attempt(self, what: str, action: Callable[[], None]) -> None:
-        """What fails is tried again in the next round, and said once."""
+        """What fails is logged once, and tried again in the next round."""
         try:
             action()
             self._faults.pop(what, None)
         except (EdgeError, BadInput) as error:
-            if what not in self._faults and not isinstance(error, Unreachable):  # that nobody answers is said for the process
+            if what not in self._faults and not isinstance(error, Unreachable):  # the process logs that
                 _log.warning("the metrics API could not keep something up", what=what, error=str(error))
             self._faults[what] = str(error)

@@ -1,7 +1,7 @@
-"""Questions for external and custom metrics over HTTP, and the answers in the API's words.
+"""Serves external and custom metrics over HTTP, in the API's form.
 
-A question that cannot be answered gets a Status with a sentence: 404 when there is nothing to tell, 503 as long as the log was
-not read. An autoscaler that gets no answer does not scale down, and goes on by its other metrics.
+A request that cannot be answered gets a Status with a sentence: 404 if there is no value, 503 until the log has been read. An
+autoscaler that gets no answer does not scale down, and goes by its other metrics.
 """
 
 import time
@@ -32,14 +32,14 @@ class MetricsAnswerer(Protocol):
 
 
 class AnswerWatcher(Protocol):
-    """Who counts."""
+    """Counts answers."""
 
     def answered(self, metric: str, result: str, seconds: float) -> None:
-        """A question was answered so."""
+        """A request was answered with this status."""
 
 
 class MetricsEndpoint:
-    """Answers everything that arrives. `not_ready` says why no value is known yet, `now` gives the time that values are for."""
+    """Answers every request. `not_ready` says why no value is known yet, `now` gives the time that values are for."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MetricsEndpoint:
         return [*alive, *values, web.get("/{path:.*}", self._document)]
 
     async def _alive(self, request: web.Request) -> web.Response:
-        """For probes, which show no certificate."""
+        """Liveness, for probes, which show no certificate."""
         reasons = self._not_ready() if request.path == "/readyz" else ()
         return web.Response(text="\n".join(reasons) or "ok", status=HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 

@@ -1,8 +1,8 @@
-"""What the metrics API answers from: autoscalers and forecasts, as the log says them.
+"""The view that the metrics API answers from: autoscalers and forecasts in the log.
 
-A process that starts reads the policies in force, and of the forecasts as much as may still hold: twice the longest window that
-any policy asks for. Then it follows the log in a thread of its own. While the log is away, the answers rest on what was read
-before; a forecast expires by itself, so no answer is older than it says.
+A starting process reads the policies in force, and the forecasts that may still be valid: twice the longest window that any
+policy asks for. Then it follows the log in a thread of its own. While the log is away, the answers rest on what was read before;
+a forecast expires by itself, so no answer is older than it says.
 """
 
 import threading
@@ -21,7 +21,7 @@ from streams.log_context import LogContext
 
 
 class PolicyIndex(Protocol):
-    """Takes in policies; whoever answers finds them there."""
+    """Collects policies for the code that answers."""
 
     def apply(self, event: Event) -> None:
         """Take in one event of `policies`."""
@@ -38,7 +38,7 @@ class MetricsView(LogFollower):
         self._longest = Seconds(0.0)
 
     def feed(self, index: PolicyIndex) -> None:
-        """Where policies go; to be told before the log is read."""
+        """Set where policies go, before the log is read."""
         self._index = index
 
     def latest(self, key: str) -> LoadForecast | None:

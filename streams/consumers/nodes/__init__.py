@@ -1,1 +1,1 @@
-"""The asg consumer: lets groups grow, and takes single nodes away, as decided."""
+"""The asg consumer: grows groups and removes single nodes, as decided."""

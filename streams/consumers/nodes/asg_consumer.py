@@ -1,4 +1,4 @@
-"""The asg consumer: carries out the decisions about nodes on AWS and the cluster, and leaves no mark behind that nobody needs."""
+"""The asg consumer: carries out the decisions about nodes on AWS and the cluster, and removes stale marks from nodes."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def asg_consumer(
 
 
 def sweep(world: NodeWorld, pending: Collection[str]) -> None:
-    """Take our marks off nodes whose removal nobody is at any more: a decision that was lost, or is older than anybody remembers.
+    """Take our marks off nodes whose removal is abandoned: the decision was lost, or is older than the outcomes that we remember.
 
     A node whose instance ends keeps them until it is gone. What fails is logged, and tried again in the next sweep.
     """

@@ -1,7 +1,7 @@
-"""Lets a group grow, if it still wants what the plan expected.
+"""Lets a group grow, if its desired size still is what the plan expected.
 
-Done means that AWS has accepted the number; facts about the group say later whether nodes came of it. A group that wants more by
-now, or less, is left alone: somebody else changed it, and the next facts lead to a new plan.
+Done means that AWS has accepted the number; facts about the group later show whether nodes came up. If the group's desired size
+has changed meanwhile, it is left alone: somebody else changed it, and the next facts lead to a new plan.
 """
 
 from schemas.decisions.node_updates import ScaleUpPlanned
@@ -33,7 +33,7 @@ def grow(aws: AwsClient, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bo
 
 
 def look(aws: AwsClient, plan: ScaleUpPlanned) -> HandlerResult | None:
-    """The result for a group that wants as many already; None for any other. Raises TryAgain and GiveUp."""
+    """The result if the group already has this desired size; else None. Raises TryAgain and GiveUp."""
     group = aws.group(plan.group)
     return _already(plan, group.desired) if group is not None and group.desired >= plan.after else None
 

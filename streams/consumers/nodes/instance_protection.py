@@ -1,7 +1,7 @@
-"""Protects the instances of a group from the group's own choice, so that only a decision of ours ends one.
+"""Protects a group's instances from scale-in, so that only our decisions end one.
 
-An instance is protected when something is done with its group; a group may be told to start its instances so (docs/nodes.md). A
-failure here stops nothing.
+An instance is protected when we act on its group; a group can also be configured to start its instances protected
+(docs/nodes.md). A failure here stops nothing.
 """
 
 import structlog

@@ -1,9 +1,9 @@
-"""Takes one node away: mark, wait, evict, wait until the pods are gone, terminate this very instance; else take the marks back.
+"""Takes one node away: mark, wait, evict, wait until the pods are gone, terminate this very instance; or remove the marks.
 
-Each call of `act` looks at AWS and the cluster, does the next thing, and raises TryAgain until the last is done: nothing is
-remembered here that a restart would lose, and several nodes go at the same time. How long it has taken is told by the taint. A
-pod that the plan does not know of ends it: the scheduler was faster. Pods go through the eviction API alone, so disruption
-budgets hold to the end. Source of the steps: core/scaledown/actuation.
+Each call of `act` looks at AWS and the cluster, does the next thing, and raises TryAgain until the last is done: no state is kept
+here that a restart would lose, and several nodes can go at the same time. The taint shows since when. A pod that the plan does
+not know ends the removal: the scheduler was faster. Pods only go through the eviction API, so disruption budgets hold to the end.
+Source of the steps: core/scaledown/actuation.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class NodeRemoval:
         self._aws, self._nodes, self._now, self._options = aws, nodes, now, options or RemovalOptions()
         self._permit = permit
         self._since: dict[tuple[str, str], datetime] = {}
-        """When the last steps of a removal began; a restart begins them anew."""
+        """When the last steps of a removal began; a restart begins them again."""
 
     def act(self, plan: NodeRemovalPlanned) -> HandlerResult:
         """Do the next step. Raises TryAgain while there is one, and GiveUp."""
@@ -83,7 +83,7 @@ class NodeRemoval:
         return found if isinstance(found, HandlerResult) and found.result is Result.DONE else None
 
     def undo(self, plan: NodeRemovalPlanned) -> None:
-        """Take the marks of this removal off the node, if it has them. Raises TryAgain and GiveUp."""
+        """Remove this removal's marks from the node, if it has them. Raises TryAgain and GiveUp."""
         self._forget(plan)
         node = self._nodes.node(plan.node) if plan.node else None
         mark = None if node is None else removal_marks.read(node)
@@ -91,14 +91,14 @@ class NodeRemoval:
             self._nodes.change(node, **removal_marks.removed(node))
 
     def _end_without_node(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult:
-        """Terminate an instance that never became a node, unless it did: its fact may be missing, and its pods would die."""
+        """Terminate an instance that never became a node; but if it did become one, its pods would die, so check first."""
         here = self._nodes.of_instance(plan.instance)
         if here is not None:
             return _moved(f"instance '{plan.instance}' is node '{here}', of which the plan does not know")
         return self._terminate(plan, instance)
 
     def _instance(self, plan: NodeRemovalPlanned) -> GroupInstance | HandlerResult:
-        """The instance, as long as it works in its group; else what became of it."""
+        """The instance while it is in service in its group; else the result."""
         found = self._aws.group_instance(plan.instance)
         if found is None:
             state = self._aws.instance_states([plan.instance]).get(plan.instance)
@@ -115,7 +115,7 @@ class NodeRemoval:
         return instance
 
     def _begin(self, plan: NodeRemovalPlanned, node: DrainableNode) -> HandlerResult:
-        """Mark the node, unless something speaks against it."""
+        """Mark the node, unless there is an obstacle."""
         if removal_marks.foreign(node):
             return _moved(f"somebody else is taking node '{plan.node}' away")
         strange = self._strange(plan, self._nodes.pods(node.name))
@@ -152,7 +152,7 @@ class NodeRemoval:
         return self._terminate(plan, instance)
 
     def _evict(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> TryAgain | None:
-        """Ask for the eviction of all of these at the same time; what refused one of them for now. Raises Unreachable, GiveUp."""
+        """Evict all of these at the same time; returns what refused one of them for now. Raises Unreachable, GiveUp."""
         with ThreadPoolExecutor(self._options.evictions) as pool:
             answers = list(pool.map(lambda pod: self._evicted(plan, pod), pods))
         final = next((one for one in answers if isinstance(one, GiveUp | Unreachable)), None)
@@ -170,7 +170,7 @@ class NodeRemoval:
         return None
 
     def _wait_for_daemons(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> None:
-        """Ask the pods of DaemonSets to end, and give them their time; it is no obstacle if they do not."""
+        """Evict the pods of DaemonSets and give them their time; it is no obstacle if they do not end."""
         wanted = {pod.uid for pod in plan.daemons}
         left = [pod for pod in pods if pod.pod.uid in wanted and not pod.finished]
         if not left:
@@ -246,7 +246,7 @@ def _wait(plan: NodeRemovalPlanned, why: str, after: Seconds, detail: OutcomeDet
 
 
 def _why_left(bound: Sequence[NodePod]) -> OutcomeDetail:
-    """What kept a pod that nobody could evict in all this time: its budget, as whatever else refuses ends it at once."""
+    """What kept a pod from being evicted in all this time: its budget, because any other refusal ends the removal at once."""
     return OutcomeDetail.BUDGET if bound else OutcomeDetail.NONE
 
 

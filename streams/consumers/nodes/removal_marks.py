@@ -1,8 +1,8 @@
-"""The marks on a node that goes: upstream's taint, by which others leave it alone, and ours, by which we know it again.
+"""The marks on a node that is being removed: upstream's taint, which tells others to leave it alone, and our own label.
 
-Everything about a removal that a restart must know stands on the node: since when (the taint's value, in seconds since the
-epoch), for which decision (a label, by which such nodes are also found), and whether it was us who cordoned it. A node that
-others cordoned stays so when the marks go.
+The node itself carries everything that a restart must know about its removal: since when (the taint's value, in seconds since the
+epoch), for which decision (a label, which also finds such nodes), and whether we cordoned it. A node that others cordoned stays
+cordoned when the marks go.
 """
 
 import hashlib
@@ -22,19 +22,19 @@ EFFECT = "NoSchedule"
 
 @dataclass(frozen=True, slots=True)
 class RemovalMark:
-    """A node goes by the decision with this digest, since then."""
+    """A node is being removed by the decision with this digest, since that time."""
 
     digest: str
     since: datetime
 
 
 def digest(decision: str) -> str:
-    """What names a decision in a label."""
+    """The digest that names a decision in a label."""
     return hashlib.sha256(decision.encode()).hexdigest()[:32]
 
 
 def read(node: DrainableNode) -> RemovalMark | None:
-    """Our mark on a node; None when there is none. A time that makes no sense counts as long past."""
+    """Our mark on a node; None when there is none. An invalid time counts as long past."""
     found = node.labels.get(MARK)
     if found is None:
         return None
@@ -44,12 +44,12 @@ def read(node: DrainableNode) -> RemovalMark | None:
 
 
 def foreign(node: DrainableNode) -> bool:
-    """Whether somebody else, such as upstream's autoscaler, is taking the node away."""
+    """Whether somebody else, such as upstream's autoscaler, is removing the node."""
     return MARK not in node.labels and any(taint.get("key") == TAINT for taint in node.taints)
 
 
 def leaves(node: DrainableNode) -> bool:
-    """Whether anybody, we included, is taking the node away."""
+    """Whether anybody, including us, is removing the node."""
     return MARK in node.labels or foreign(node)
 
 

@@ -1,7 +1,7 @@
-"""Sets the taint by which the scheduler rather uses other nodes, on a node that may go soon, and takes it off again.
+"""Sets the taint that makes the scheduler prefer other nodes on a node that may go soon, and removes it again.
 
-A node that is on its way out, by us or by somebody else, is left alone. The taint is upstream's, so both understand it.
-Source: DeletionCandidateTaint in utils/taints/taints.go.
+A node that is already being removed, by us or others, is left alone. The taint is upstream's, so both understand it. Source:
+DeletionCandidateTaint in utils/taints/taints.go.
 """
 
 from datetime import datetime

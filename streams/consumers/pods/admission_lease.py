@@ -1,7 +1,7 @@
-"""Whether a webhook is at work that would give the successor of an evicted pod other requests, by the Lease that it renews.
+"""Whether a webhook is running that would change the requests of an evicted pod's successor, by the Lease that it renews.
 
-Without one the successor would come back as the pod was, and be evicted again. Upstream's updater looks at the Lease of its own
-webhook in the same way (pkg/utils/status/status_validator.go), once a minute; here it is looked at before each eviction.
+Without one the successor would come back unchanged and be evicted again. Upstream's updater checks the Lease of its own webhook
+in the same way (pkg/utils/status/status_validator.go), once a minute; we check it before each eviction.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Objection = Callable[[], str | None]
 
 
 def nothing_objects() -> None:
-    """For a cluster whose admission is always at work, such as the simulated one."""
+    """For a cluster whose admission always works, such as the simulated one."""
 
 
 class AdmissionLease:

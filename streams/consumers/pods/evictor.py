@@ -1,7 +1,7 @@
 """The evictor: evicts a pod through the eviction API, so that disruption budgets hold, if nothing changed since the decision.
 
-A pod that is gone is as decided, whoever did it. A pod whose requests are not those that the decision expected is left alone, and
-so is every pod while no webhook is seen at work that would give its successor other requests.
+A pod that is gone counts as done, whoever did it. A pod whose requests are not those that the decision expected is left alone,
+and so is every pod while no webhook is running that would change its successor's requests.
 """
 
 from schemas.decisions.pod_updates import EvictionPlanned
@@ -53,7 +53,7 @@ def evict(
     objection: Objection = nothing_objects,
     record: Record = record_nothing,
 ) -> HandlerResult:
-    """Look, ask the permit, then act, then say so in Events. Raises TryAgain and GiveUp."""
+    """Look, check the permit, act, then record Events. Raises TryAgain and GiveUp."""
     pod = find_live(client, plan.pod)
     if pod is None:
         return _already_gone(plan.pod)

@@ -1,7 +1,7 @@
 """Whether a resize would set a container's memory limit below what the container uses: then it would be killed at once.
 
-The kubelet looks at that, too, from Kubernetes 1.34 on, after it has accepted the resize; here it is looked at before. Use that
-nobody measures holds nothing back.
+From Kubernetes 1.34 on the kubelet checks this too, but after it has accepted the resize; we check before. Use that is not
+measured holds nothing back.
 """
 
 import structlog
@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 def refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
-    """Why the resize is refused; None if no limit falls below use. A container that the resize restarts begins anew."""
+    """Why the resize is refused; None if no limit falls below use. A container that the resize restarts begins again."""
     lowered = dict(_lowered(pod, plan))
     used = _used(client, pod) if lowered else {}
     for name, limit in lowered.items():
@@ -30,7 +30,7 @@ def refusal(client: ClusterClient, pod: Pod, plan: ResizePlanned) -> HandlerResu
 
 
 def _lowered(pod: Pod, plan: ResizePlanned) -> list[tuple[str, Bytes]]:
-    """The containers whose memory limit comes down while they run, and to how much."""
+    """The containers whose memory limit is lowered while they run, and the new limits."""
     found = []
     for container in pod.containers:
         after, before = plan.limits.get(container.name, Amounts()).memory, container.limits.memory

@@ -1,7 +1,7 @@
-"""Which plans no consumer carries out, whoever wrote them: amounts that no cluster has, or far more or less than there was.
+"""Which plans no consumer carries out, whoever wrote them: impossible amounts, or far more or less than before.
 
-A plan is a record in a log, and a log can be written to by mistake. What stands in here holds in each consumer, beside everything
-that stages judge by.
+A plan is a record in a log, and a log can be written to by mistake. Each consumer applies these bounds, in addition to all checks
+by the stages.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ MOST_LIMIT = 10
 
 
 def objection(plan: ResizePlanned, largest_node: Amounts | None) -> str | None:
-    """Why this plan is not carried out, in a sentence; None if it may be. `largest_node`: what the largest node has for pods."""
+    """A sentence on why this plan is not carried out; None if it may be. `largest_node`: what the largest node has for pods."""
     return next(_objections(plan, largest_node), None)
 
 

@@ -25,7 +25,7 @@ def record_nothing(_event: ObjectEvent) -> None:
 
 
 def record_eviction(record: Record, plan: EvictionPlanned) -> None:
-    """The cluster accepted the eviction: say so of the pod, and of the VPA that governs it if there is one."""
+    """The cluster accepted the eviction: record it for the pod, and for the VPA that governs it if there is one."""
     message = f"Pod was evicted to apply recommended requests; decision {plan.id}"
     _try(record, ObjectEvent(plan.subject, EVICTED_POD, message, plan.id))
     if plan.vpa is not None:

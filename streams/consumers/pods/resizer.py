@@ -1,8 +1,8 @@
 """The resizer: changes a pod's requests and limits in place, if the pod is still the one that was decided about.
 
-Done means that the kubelet has put the new amounts into force. Until then the pod's conditions are followed: infeasible and a
-failure are outcomes at once, what is deferred or under way is one when it is followed no longer. A pod whose requests are not
-those that the decision expected is left alone, and so is one whose memory limit would come to lie below what it uses.
+Done means that the kubelet has put the new amounts into force. Until then the pod's conditions are followed: infeasible or failed
+is an outcome at once, deferred or under way is one when following ends. A pod whose requests are not those that the decision
+expected is left alone, and so is one whose memory limit would fall below its use.
 """
 
 from schemas.decisions.pod_updates import ResizePlanned
@@ -67,7 +67,7 @@ class Resizes:
         """Decisions for which this process has asked the cluster, and which did not end since."""
 
     def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult:
-        """Refuse what is absurd, look, then act, then say so in an Event."""
+        """Refuse what is absurd, look, act, then record an Event."""
         absurd = plan_sanity.objection(plan, largest_node)
         if absurd is not None:
             return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
@@ -88,7 +88,7 @@ class Resizes:
         raise _under_way(plan, OutcomeDetail.IN_PROGRESS, "the kubelet has not begun yet")
 
     def look(self, plan: ResizePlanned) -> HandlerResult | None:
-        """What has become of a resize that was asked for; None for one that was not."""
+        """The state of a resize that was requested; None if it was not."""
         pod = find_live(self._client, plan.pod)
         return None if pod is None else self._followed(pod, plan)
 

@@ -1,6 +1,6 @@
-"""The status of a VPA object in the API's own words: what a decision says, over what stands in the object.
+"""The status of a VPA object in the API's form: the decision, merged over the present status.
 
-A condition whose status does not change keeps its time. Conditions that nobody decides stay as they are, except the deprecated
+A condition whose status does not change keeps its time. Conditions that we do not decide stay as they are, except the deprecated
 one that an old recommender may have left behind.
 """
 
@@ -43,7 +43,7 @@ def container_resources(each: ContainerRecommendation, *, humanize: bool = False
 
 
 def _apply(found: dict[str, VpaCondition], condition: DecidedCondition, *, provided: bool) -> None:
-    """RecommendationProvided is always there, True or False; the others are True or not there at all."""
+    """RecommendationProvided is always present, True or False; the others are True or absent."""
     status = condition.status
     if condition.type is ConditionType.PROVIDED:
         if status is ConditionStatus.UNKNOWN:
@@ -75,7 +75,7 @@ def _pod_resources(containers: Sequence[ContainerRecommendation], *, humanize: b
 
 
 def _standing(decision: VpaConditionsDecided, before: VpaStatus) -> RecommendedPodResources | None:
-    """The recommendation that stands in the object, if it was made for this generation."""
+    """The recommendation that the object has, if it was made for this generation."""
     true, provided = ConditionStatus.TRUE.value, ConditionType.PROVIDED.value
     stands = any(condition.type == provided and condition.status == true for condition in before.conditions)
     return before.recommendation if stands and before.observed_generation == decision.generation else None

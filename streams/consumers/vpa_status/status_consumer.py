@@ -1,4 +1,4 @@
-"""The status consumer: keeps the status of VPA objects as the conditions stage decides, with as few writes as that takes.
+"""The status consumer: keeps the status of VPA objects as the conditions stage decides, with as few writes as possible.
 
 It reads the decisions to their end before it writes anything, then writes what is new, several objects at a time. Writing a
 status changes no pod, so it is done in every mode and while the cluster is paused, as upstream does it in mode `Off`. Each
@@ -51,7 +51,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ListingApi(StatusApi, Protocol):
-    """Where the objects are read and written, and can be listed."""
+    """A client that reads, writes and lists the objects."""
 
     def all(self) -> Iterable[VpaStatusObject]:
         """All objects."""
@@ -59,7 +59,7 @@ class ListingApi(StatusApi, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StatusOptions:
-    """How hard the API may be worked: objects at one time, requests a second, and how many at once after a pause.
+    """The load on the API: objects at the same time, requests per second, and how many at once after a pause.
 
     `humanize` shows memory with two decimals and a unit. `recommender` is the name under which we serve.
     """
@@ -73,7 +73,7 @@ class StatusOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest decision about an object, and where it stands. A repeat of the same turn is the same decision."""
+    """The newest decision about an object, and its place in the log. A repeat of the same turn is the same decision."""
 
     decision: VpaConditionsDecided
     turn: int
@@ -197,7 +197,7 @@ class StatusConsumer:
                 pass
 
     def _apply_decision(self, event: VpaConditionsDecided, record: Record) -> None:
-        """Of the decisions about an object the highest turn wins, and a repeat changes nothing."""
+        """Apply a decision: for each object the highest turn wins, and a repeat changes nothing."""
         try:
             turn = DecisionId.parse(event.id).turn
         except ValueError as error:
@@ -208,7 +208,7 @@ class StatusConsumer:
             self._due[event.key] = float("-inf")
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
-        """Stages set bad policies aside; nobody but this consumer reads these decisions."""
+        """Set a bad decision aside, because only this consumer reads them; stages set bad policies aside."""
         if record.topic == self._context.topics.wire("vpa-conditions"):
             self._unpublished.append(self._context.codec.dead_letter(record, error, by=_SOURCE))
 
@@ -221,7 +221,7 @@ class StatusConsumer:
             self._listed, self._unlisted = True, []
         except EdgeError as error:
             self._away = self._clock() + (error.after if isinstance(error, TryAgain) else _LIST_AGAIN)
-            if not self._unlisted and not isinstance(error, Unreachable):  # that nobody answers is said for the whole process
+            if not self._unlisted and not isinstance(error, Unreachable):  # the process logs that the server does not answer
                 _log.warning("VPA objects cannot be listed", error=str(error))
             self._unlisted = [f"VPA objects cannot be listed: {error}"]
         return self._listed

@@ -1,4 +1,4 @@
-"""Writes the status of VPA objects: it remembers the objects, reads them again when they may have changed, and writes only news.
+"""Writes the status of VPA objects: it caches the objects, reads them again when they may have changed, and only writes changes.
 
 An object is looked at before its first write, and again after a conflict. One of another uid than was decided about is left
 alone, and so is one that names another recommender, whatever the log says. Threads may write different objects at the same
@@ -29,7 +29,7 @@ class WrittenStatus:
 
 
 class StatusApi(Protocol):
-    """Where the objects are read and written: the client of an API server, or a fake."""
+    """A client that reads and writes the objects: an API server's, or a fake."""
 
     def read(self, namespace: str, name: str) -> VpaStatusObject | None:
         """The object; None when there is none."""
@@ -52,7 +52,7 @@ class StatusWriter:
         self._objects = {(each.metadata.namespace, each.metadata.name): each for each in listed}
 
     def observe(self, vpa: VpaChanged) -> None:
-        """The log has a version of an object; if it is not the one that is remembered, somebody else has written it."""
+        """The log has a version of an object; if it is not the cached one, somebody else has written it."""
         known = self._objects.get((vpa.namespace, vpa.name))
         if known is not None and vpa.resource_version not in ("", known.metadata.resource_version):
             del self._objects[vpa.namespace, vpa.name]
@@ -86,7 +86,7 @@ class StatusWriter:
         raise conflict or AssertionError("there is a conflict after each try")
 
     def _current(self, decision: VpaConditionsDecided) -> VpaStatusObject | None:
-        """The object as remembered, if it is of the spec that was decided about; else as it is."""
+        """The cached object, if it has the spec that was decided about; else it is read again."""
         name = decision.namespace, decision.name
         known = self._objects.get(name)
         if known is None or decision.uid not in ("", known.metadata.uid) or decision.generation != known.metadata.generation:

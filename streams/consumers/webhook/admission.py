@@ -1,9 +1,9 @@
-"""What the webhook answers, whoever asks: a judged review under the control record, and an outcome for each changed pod.
+"""The webhook's answers: a judged review under the control record, and an outcome for each changed pod.
 
-In shadow and plan mode and during a pause everything is let through as it is; an outcome (refused, with the objection) then says
-what would have been set. A dry run leaves no trace in the log. It never fails and never waits: what cannot be known, and a view
-that has not caught up, is a reason to leave the object alone. Whoever made the object is given that reason as a warning, and so
-is our own log, once a second at most.
+In shadow and plan mode and during a pause it lets everything through unchanged; an outcome (refused, with the objection) then
+says what would have been set. A dry run leaves no trace in the log. It never fails and never waits: missing information, or a
+view that has not caught up, is a reason to leave the object alone. The user gets that reason as a warning, and so does our own
+log, at most once a second.
 """
 
 import json
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AdmissionWatcher(Protocol):
-    """Who counts."""
+    """Counts answers."""
 
     def answered(self, review: Review, objection: str | None, seconds: float) -> None:
         """A review was answered; with an objection, without what it would have changed."""
@@ -75,11 +75,11 @@ class Admission:
         return unchanged(review.uid, f"the object is let through as it is: {why}")
 
     def answer(self, body: bytes, topmost: Topmost = itself) -> bytes:
-        """Both at once, for who need not look owners up."""
+        """Judge and conclude at once, for callers that need not look up owners."""
         return self.conclude(self.judge(body, topmost))
 
     def _blind(self) -> str | None:
-        """Why nothing may be changed now that we should know of; None when we know all."""
+        """Why we know too little to change anything now; None if we know enough."""
         if not self._view.caught_up:
             return "the view has not caught up with the log yet"
         if self._view.control.now is None:
@@ -113,7 +113,7 @@ class Admission:
 
 
 def unchanged(uid: str, warning: str = "") -> bytes:
-    """The answer that lets an object through as it is, with a warning to whoever made it."""
+    """The answer that lets an object through unchanged, with a warning to its user."""
     response: dict[str, object] = {"uid": uid.encode(errors="replace").decode(), "allowed": True}
     if warning:
         response["warnings"] = [f"ullage: {warning}"[:_LONGEST_WARNING]]

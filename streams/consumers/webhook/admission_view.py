@@ -1,8 +1,8 @@
-"""What the webhook answers from: policies, recommendations and the control record, as the log says them.
+"""The view that the webhook answers from: policies, recommendations and the control record in the log.
 
-A process that starts reads the compacted copies and the recommendations of the last heartbeats, so it has the present in a
-moment; then it follows the log in a thread of its own. While the log is away, the answers rest on what was read before, and the
-view's age says for how long. Other threads may ask at any time and never see half of a change.
+A starting process reads the compacted copies and the recommendations of the last heartbeats, which takes a moment; then it
+follows the log in a thread of its own. While the log is away, the answers rest on what was read before, and the view's age says
+for how long. Other threads may ask at any time and never see half of a change.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Outcomes of admission on their way to the log: nobody who waits for a pod waits for the log.
+"""Outcomes of admission on their way to the log, so that no pod's creation waits for the log.
 
 They are kept in memory, within a bound, and written by another thread. While the log is away they wait; beyond the bound the
 oldest are dropped, counted and logged.

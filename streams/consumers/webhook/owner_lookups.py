@@ -1,8 +1,8 @@
-"""Finds the topmost controller above a pod that is about to be created, without letting anybody wait for long.
+"""Finds the topmost controller above a pod that is about to be created, without letting the API server wait for long.
 
-Answers of the API server are kept: the pods of a ReplicaSet ask for one and the same. Several that ask at one time share one
-question. Questions are bounded in time and number; beyond the bound the pod is left alone, and the answer, when it comes, is
-there for the next one.
+Answers of the API server are cached, because all pods of a ReplicaSet need the same one, and simultaneous look-ups of one
+controller share a request. Requests are bounded in time and number; beyond the bound the pod is left alone, and a late answer
+serves the next pod.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ _WAITING = 500
 
 
 class Chain(Protocol):
-    """Who knows the owners of controllers; it is asked in a thread."""
+    """A client that finds the owners of controllers; it is called in a thread."""
 
     def topmost(self, start: ControllerKey) -> ControllerKey | None:
         """The topmost controller; None when there is none that counts. Raises TryAgain and GiveUp."""
 
 
 class LookupWatcher(Protocol):
-    """Who counts."""
+    """Counts look-ups."""
 
     def looked_up(self, result: str) -> None:
-        """One question ended: `found`, `none`, `failed`, `late` (the pod did not wait) or `refused` (too many at once)."""
+        """One look-up ended: `found`, `none`, `failed`, `late` (the pod did not wait) or `refused` (too many at once)."""
 
 
 class OwnerLookups:
@@ -58,7 +58,7 @@ class OwnerLookups:
         self._asked: dict[ControllerKey, asyncio.Task[Found]] = {}
 
     def cached(self, owner: ControllerKey) -> tuple[Found] | None:
-        """What is known by now, in a tuple of one; None when it is to be looked up."""
+        """The cached answer, in a tuple of one; None if it has to be looked up."""
         held = self._known.get(owner)
         if held is None or self._clock() >= held[0]:
             return None

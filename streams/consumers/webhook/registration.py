@@ -1,8 +1,8 @@
-"""Our MutatingWebhookConfiguration: with it the API server asks us, and it never waits for us for long or depends on us.
+"""Our MutatingWebhookConfiguration, which makes the API server ask us, without depending on us or waiting for long.
 
-Safe by default: failures are ignored, five seconds, neither our own namespace nor the system's, no pod without a controller. It
-is looked at every few seconds, so that somebody else's change or deletion does not last; of the authorities in it only those
-are dropped that have ended or that no replica has claimed for a while.
+Safe by default: failures are ignored, the time-out is five seconds, and it leaves out our own namespace, the system's, and pods
+without a controller. It is checked every few seconds, so that somebody else's change or deletion does not last. Only authorities
+that have expired, or that no replica has claimed for a while, are dropped from it.
 """
 
 import base64
@@ -75,14 +75,14 @@ class Registration:
 
 
 class Registrar:
-    """Keeps the configuration as it is to be. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
+    """Keeps the configuration in its wanted state. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
 
     def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
         self._objects, self._registration, self._trust = objects, registration, CaBundle(clock)
         self.registered = False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
-        """Make the configuration say what it is to say; returns when the server has taken it."""
+        """Bring the configuration into its wanted state; returns when the server has accepted it."""
         wanted, found = self._registration, self._objects.find(self._registration.name)
         if found is None:
             self.registered = False
@@ -101,7 +101,7 @@ class Registrar:
         self.registered = True
 
     def remove(self) -> None:
-        """Take our own configuration away: from now on nobody asks us."""
+        """Delete our own configuration, so that the API server stops asking us."""
         if self._registration.own and self._objects.delete(self._registration.name):
             _log.info("unregistered", configuration=self._registration.name)
         self.registered = False
@@ -134,7 +134,7 @@ def _same_names(there: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]
 
 
 def _over(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What is wanted, with the server's own defaults where we say nothing: else each look would be a change."""
+    """The wanted configuration with the server's defaults for what we leave out; otherwise each check would find a difference."""
     merged = {**old, **new}
     client = {**new["clientConfig"]}
     if "service" in client:

@@ -1,7 +1,7 @@
-"""What the webhook hands to whoever judges reviews, and what it gets back.
+"""The interface between the webhook and the code that judges reviews.
 
-How a review is judged is no business of an edge, so it is handed in as a `Reviewer`; which controller is above a pod is asked of
-the cluster, so the webhook hands that in.
+An edge does not decide how to judge a review, so the `Reviewer` is passed in; the topmost controller of a pod comes from the
+cluster, so the webhook passes that on.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from streams.clients.kube.controllers import ControllerKey
 
 @dataclass(frozen=True, slots=True)
 class UnknownOwner:
-    """The topmost controller cannot be said. `why` is a clause: "the API server did not answer"."""
+    """The topmost controller is unknown. `why` is a clause: "the API server did not answer"."""
 
     why: str
 
@@ -59,7 +59,7 @@ class Review:
 
 
 class Reviewer(Protocol):
-    """Who judges. Several threads may ask it."""
+    """Judges reviews, from any number of threads."""
 
     def apply(self, event: Event, place: Place) -> None:
         """Take in one event of `policies`."""

@@ -1,7 +1,7 @@
-"""The Lease that says that admission is at work, so that nobody evicts a pod whose successor would come back unchanged.
+"""The Lease that shows that admission is running; without it nobody evicts a pod, as its successor would come back unchanged.
 
-All replicas renew one Lease, as upstream's do (pkg/utils/status/status_object.go). Beside that each leaves the time of its own
-last renewal in an annotation, by which the last one to stop knows that it is the last.
+All replicas renew one Lease, as upstream's do (pkg/utils/status/status_object.go). Each also notes the time of its own last
+renewal in an annotation, so that the last one to stop knows that it is the last.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class StatusLease:
         self._objects, self._name, self._replica = objects, name, replica
 
     def renew(self, at: datetime) -> bool:
-        """Say that we are at work; False when another replica was faster, which is as good."""
+        """Renew the Lease; False when another replica was faster, which is as good."""
         lease = self._objects.find(self._name)
         try:
             if lease is None:
@@ -41,7 +41,7 @@ class StatusLease:
         return True
 
     def leave(self, at: datetime) -> bool:
-        """Say that we stop; True when no other replica is at work."""
+        """Sign off; True when no other replica is running."""
         lease = self._objects.find(self._name)
         if lease is None:
             return True

@@ -1,8 +1,8 @@
 """`ullage consumer webhook`: the server, the view it answers from, and every few seconds the certificate, registration and Lease.
 
-Each part goes on without the others: without the log the answers rest on the view, without the API server on what was known of
-owners, and no failure of either ends it. Asked to stop, the last replica unregisters first, so that no API server asks a server
-that is gone; then what has arrived is answered.
+Each part goes on without the others: without the log the answers rest on the view, without the API server on cached owners, and
+no failure of either ends it. When it stops, the last replica unregisters first, so that no API server asks a server that is gone;
+then pending requests are answered.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WebhookWatcher(AdmissionWatcher, LookupWatcher, Protocol):
-    """Who counts."""
+    """Measures answers."""
 
     def step(self, name: str, seconds: float) -> None:
         """One step of an answer took so long: upstream's read_request, admit, build_response, write_response and total."""
@@ -52,7 +52,7 @@ class WebhookWatcher(AdmissionWatcher, LookupWatcher, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where we listen, and for how long an answer, and a look at a pod's owners, may take."""
+    """Where we listen, and how long an answer and a look-up of owners may take."""
 
     address: tuple[str, int]
     limits: ServerLimits = ServerLimits()
@@ -64,7 +64,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the webhook is put together from. `registrar` and `lease` are None where there is to be none."""
+    """The parts of the webhook. `registrar` and `lease` may be None."""
 
     view: AdmissionView
     outcomes: OutcomeQueue
@@ -118,7 +118,7 @@ class WebhookConsumer:
         return [*self._parts.view.reasons(), *self._parts.keeper.reasons(self._now())]
 
     def _round(self) -> None:
-        """Look after all that others see of us. What fails is tried again in the next round."""
+        """Look after certificate, registration and Lease. What fails is tried again in the next round."""
         parts, at = self._parts, self._now()
         parts.keeper.look(at)
         try:
@@ -134,7 +134,7 @@ class WebhookConsumer:
             self._fault = str(error)
 
     def _leave(self) -> None:
-        """The last replica takes the registration away."""
+        """Sign off; the last replica deletes the registration."""
         try:
             last = self._parts.lease is None or self._parts.lease.leave(self._now())
             if last and self._parts.registrar is not None:
@@ -207,7 +207,7 @@ class ReviewEndpoint:
 
 
 class _KnownOwners:
-    """Answers from what has been looked up, and keeps which owners are still to be."""
+    """Answers from the cache, and collects the owners that have to be looked up."""
 
     def __init__(self, lookups: OwnerLookups) -> None:
         self._lookups = lookups

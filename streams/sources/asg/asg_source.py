@@ -1,8 +1,8 @@
-"""The asg source: asks AWS for the groups that are ours to scale, and publishes what changed.
+"""The asg source: polls AWS for the groups that we scale, and publishes what changed.
 
-Groups are named one by one, with bounds of their own, or found by their tags. While a group has not what it wants, its scaling
-activities are asked for each time, and a failure becomes a fact at once. An AWS error about one group leaves the others alone;
-one about all of them means that the source sees nothing, and says so. The source changes nothing in AWS and reads no clock.
+Groups are named one by one, with bounds of their own, or found by their tags. While a group is below its desired size, each poll
+reads its scaling activities, and a failure becomes a fact at once. An AWS error about one group does not affect the others; after
+one about all of them the source reports that it sees nothing. The source changes nothing in AWS and reads no clock.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,8 +70,8 @@ class GroupBounds:
 class GroupSelection:
     """Which groups are ours: those named here, and those that carry all these tags (an empty value stands for any).
 
-    `prices` are those of their nodes, as far as somebody has told them. `notices` is the URL of the queue into which AWS
-    announces that it takes instances; empty for none.
+    `prices` are those of their nodes, as far as they are configured. `notices` is the URL of the queue into which AWS announces
+    that it takes instances; empty for none.
     """
 
     explicit: tuple[GroupBounds, ...] = ()
@@ -110,7 +110,7 @@ class AsgSource:
         return self._outbox.dropped
 
     def poll(self, at: datetime) -> bool:
-        """Ask AWS once and publish what is new; whether nothing is to be expected soon. Raises TryAgain and GiveUp.
+        """Poll AWS once and publish what is new; True if no change is expected soon. Raises TryAgain and GiveUp.
 
         The first call needs the log, to know what was published before: it raises LogUnavailable without it.
         """
@@ -133,7 +133,7 @@ class AsgSource:
         return read_up and all(group.settled for group in groups)
 
     def _groups(self) -> list[AutoScalingGroup]:
-        """All groups that are ours, by name; the bounds by hand win."""
+        """All our groups, by name; configured bounds win."""
         sizes = {one.name: one for one in self._selection.explicit}
         tags = self._selection.tags
         named = self._client.groups(list(sizes))
@@ -184,7 +184,7 @@ class AsgSource:
             yield NodeGroupGone(at, cluster, name)
 
     def _learn_states(self, groups: Sequence[AutoScalingGroup], at: datetime) -> None:
-        """Ask EC2 for instances that are new. What it refuses is left out of the facts, and asked for again after a while."""
+        """Look up new instances in EC2. What it refuses is left out of the facts, and looked up again after a while."""
         new = [one.id for group in groups for one in group.instances if one.id not in self._states]
         if not new or (self._states_after is not None and at < self._states_after):
             return
@@ -199,7 +199,7 @@ class AsgSource:
     def _failures(
         self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime
     ) -> list[ScalingActivityFailed]:
-        """The failures of these groups that were not told before, oldest first."""
+        """The failures of these groups that were not published before, oldest first."""
         since = at - ACTIVITY_SPAN
         published.forget_activities(since - ACTIVITY_SPAN)
         found: list[ScalingActivityFailed] = []
@@ -222,9 +222,9 @@ class AsgSource:
         return found
 
     def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> bool:
-        """Publish what AWS announces, and remove from the queue what is in the log; False when the queue may hold more now.
+        """Publish what AWS announces, and remove from the queue what is in the log; False when the queue may have more.
 
-        What AWS refuses is said. A fact that no reader would take is named and left out, and its message is removed as well.
+        What AWS refuses is logged. A fact that readers would refuse is logged and left out, and its message is removed as well.
         """
         try:
             for _ in range(_MOST_READS):
@@ -240,7 +240,7 @@ class AsgSource:
         return False
 
     def _noticed(self, message: QueueMessage, published: PublishedGroups, at: datetime) -> Iterator[InstanceInterruptionNoticed]:
-        """What a message says of instances of ours."""
+        """The facts in a message about our instances."""
         try:
             notice = interruption_notices.read_notice(message)
         except ValueError as error:
@@ -251,7 +251,7 @@ class AsgSource:
                 yield InstanceInterruptionNoticed(at, self._context.cluster, instance, notice.kind, message.id, notice.noticed)
 
     def _fits(self, fact: GroupFact | InstanceInterruptionNoticed) -> bool:
-        """Whether every reader would take a fact; what none would take is named, and left out."""
+        """Whether readers would accept a fact; one that they would refuse is logged, and left out."""
         fault = event_bounds.fault(fact)
         what = "" if fault is None else f"what AWS says is too large to be kept: {' '.join(fault).lstrip('.')}"
         if isinstance(fact, NodeGroupSeen):
@@ -278,7 +278,7 @@ class AsgSource:
         return flushed
 
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
-        """That this source is at work, when it is time to say so, or when what it sees or lacks has changed."""
+        """Report that this source is running, when that is due or when what it sees or lacks has changed."""
         now = (sees, *sorted(self._lacks)) if sees else (False,)
         if self._reported is not None and self._reported[1] == now and at - self._reported[0] < REPORT_PERIOD:
             return []
@@ -289,7 +289,7 @@ class AsgSource:
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
 
     def _lack(self, about: str, what: str = "") -> None:
-        """The source goes on without something, as its log and its reports say; it lacks it no more where `what` is empty."""
+        """Note in log and reports that the source goes on without something; an empty `what` ends that."""
         if what:
             self._lacks[about] = what
             self._say(about, what)
@@ -305,7 +305,7 @@ class AsgSource:
 
 
 def _mismatch(ours: GroupBounds, found: AutoScalingGroup | None) -> str:
-    """What is wrong with the bounds by hand of a group; empty if nothing is."""
+    """The fault in a group's configured bounds; empty if there is none."""
     if found is None:
         return f"group '{ours.name}', which aws.groups names, is not in AWS: check its name and aws.region"
     if ours.least >= found.least and ours.most <= found.most:

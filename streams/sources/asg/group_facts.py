@@ -1,4 +1,4 @@
-"""Facts about groups, their instances and their failures, made from what AWS said. Pure: the time of a fact is given."""
+"""Facts about groups, their instances and their failures, made from AWS's responses. Pure: the time of a fact is given."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,14 +16,14 @@ _MESSAGE = 2_000
 def group_seen(
     cluster: str, group: AutoScalingGroup, launch: LaunchDetails, template: NodeTemplateSeen | str, at: datetime
 ) -> NodeGroupSeen:
-    """The fact about a group. `template` is how a new node of it would look, or the sentence why nobody knows."""
+    """The fact about a group. `template` describes a new node of it, or is a sentence on why that is unknown."""
     known = template if isinstance(template, NodeTemplateSeen) else None
     return NodeGroupSeen(
         at,
         cluster,
         group.name,
         group.least,
-        min(group.most, MOST_NODES),  # AWS lets a group without any real limit have millions
+        min(group.most, MOST_NODES),  # AWS allows millions for a group without a real limit
         group.desired,
         template=known,
         no_template=template if isinstance(template, str) else "",
@@ -39,7 +39,7 @@ def group_seen(
 def instance_seen(
     cluster: str, group: str, instance: GroupInstance, state: InstanceState | None, at: datetime
 ) -> NodeInstanceSeen:
-    """The fact about an instance of a group; `state` is what EC2 says of it, as far as it was asked."""
+    """The fact about an instance of a group; `state` is its state in EC2, if that was looked up."""
     version = instance.template.key if instance.template is not None else ""
     return NodeInstanceSeen(
         at,

@@ -1,8 +1,8 @@
-"""How each group would start an instance: its launch template's version, its type and its size, asked for once and kept.
+"""How each group would start an instance: its launch template's version, its type and its size, looked up once and cached.
 
 A version that is a number never changes. `$Default` and `$Latest` are looked up again after a minute, so that a new version of a
-template is seen as soon as new instances would be started from it. What AWS refuses is kept as a sentence for a minute, too: one
-group whose template cannot be read does not keep the others waiting.
+template is seen as soon as new instances would be started from it. A refusal by AWS is cached as a sentence for a minute, too, so
+that one group whose template cannot be read does not delay the others.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,8 @@ class LaunchDetails:
     """What a group starts. `configured`: the type of its launch configuration. `template`: its own, or its mixed policy's.
 
     `fitting`: the first type that fits where the group demands attributes instead of a type. `version` names what a new instance
-    would come from: `lt-0abc:7`, or the name of a launch configuration. `failure`: why it could not be found out. `managed`: what
-    EKS says of its group, None where it is no group of EKS or EKS does not answer.
+    would come from: `lt-0abc:7`, or the name of a launch configuration. `failure`: why it is unknown. `managed`: EKS's
+    description of the group, None if it is no EKS group or EKS does not answer.
     """
 
     version: str = ""
@@ -68,7 +68,7 @@ class LaunchLookups:
         self._sizes: _Kept[dict[str, InstanceSize]] | None = None
 
     def details(self, group: AutoScalingGroup, at: datetime) -> LaunchDetails:
-        """How a group starts instances, as of `at`. Whatever AWS refuses stands in the answer."""
+        """How a group starts instances, as of `at`. Refusals by AWS are part of the answer."""
         failed = self._failures.get(group.name)
         if failed is not None and at < failed.until:
             return LaunchDetails(failure=failed.value)
@@ -80,7 +80,7 @@ class LaunchLookups:
             return LaunchDetails(failure=str(error))
 
     def sizes(self, at: datetime) -> dict[str, InstanceSize]:
-        """All instance types: what the region offers, over our own table, which alone counts without the right to ask."""
+        """All instance types: the region's, merged over our own table; without the right to ask, the table alone."""
         if self._sizes is None or at >= self._sizes.until:
             try:
                 self._sizes = _Kept(at + SIZES, read_table() | self._client.instance_sizes())
@@ -93,7 +93,7 @@ class LaunchLookups:
         return self._sizes.value
 
     def _managed_by_eks(self, group: AutoScalingGroup, at: datetime) -> EksNodeGroup | None:
-        """What EKS says of a group of its own; None where it refuses, which keeps nothing else waiting."""
+        """EKS's description of its group; None where it refuses, which does not affect anything else."""
         key = eks_node_groups.managed_by(group.tags)
         if key is None:
             return None
@@ -140,7 +140,7 @@ K = TypeVar("K")
 
 
 def _kept(kept: dict[K, _Kept[T]], key: K, at: datetime, ask: Callable[[], T], keep: timedelta) -> T:
-    """The answer that is kept, or a new one. What is not there is asked for again soon."""
+    """The cached answer, or a new one. A missing thing is looked up again soon."""
     found = kept.get(key)
     if found is None or at >= found.until:
         value = ask()

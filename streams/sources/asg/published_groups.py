@@ -21,14 +21,14 @@ _Fact = TypeVar("_Fact", NodeGroupSeen, NodeInstanceSeen)
 
 @dataclass(slots=True)
 class PublishedGroups:
-    """By name or id: the newest fact of each group and instance, and the failed activities that were told."""
+    """By name or id: the newest fact of each group and instance, and the failed activities that were published."""
 
     groups: dict[str, NodeGroupSeen] = field(default_factory=dict)
     instances: dict[str, NodeInstanceSeen] = field(default_factory=dict)
     activities: dict[str, datetime] = field(default_factory=dict)
 
     def group_is_news(self, fact: NodeGroupSeen) -> bool:
-        """Whether a fact says something new, or was not said for long. It then counts as published."""
+        """Whether a fact is new, or was last published long ago. It then counts as published."""
         return _is_news(self.groups, fact.group, fact)
 
     def instance_is_news(self, fact: NodeInstanceSeen) -> bool:
@@ -36,7 +36,7 @@ class PublishedGroups:
         return _is_news(self.instances, fact.instance, fact)
 
     def apply(self, event: object) -> None:
-        """A fact that stands in the log."""
+        """Apply a fact from the log."""
         match event:
             case NodeGroupSeen():
                 self.groups[event.group] = event
@@ -52,7 +52,7 @@ class PublishedGroups:
                 pass
 
     def forget_activities(self, before: datetime) -> None:
-        """Forget failures that nobody asks AWS for any more."""
+        """Forget failures that AWS is not asked for any more."""
         self.activities = {name: at for name, at in self.activities.items() if at >= before}
 
 

@@ -1,7 +1,7 @@
 """The kube source: what comes in from the cluster becomes facts in the log.
 
 One thread calls it: `restore` once the log can be read, then `handle` and `publish_due` in turn. After a restart it publishes
-only what changed meanwhile and what is gone. So it does after it had to drop facts because the log was away for too long.
+only what changed meanwhile and what is gone. It does the same after it had to drop facts because the log was away for too long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -86,9 +86,9 @@ _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, 
 class SourceOptions:
     """`now` gives event time. `namespaces` are the only ones watched, none means all; `period` is how often it reports.
 
-    `nodes`: whether what node scaling needs is told, which needs all namespaces; with `priorities`, that ConfigMap, too.
-    `replicas`: whether EHPAs and scales are, with `queries`. `webhook`: its Lease; without one nothing is told of what else
-    holds updates back.
+    `nodes`: whether to publish what node scaling needs, which takes all namespaces; with `priorities`, that ConfigMap, too.
+    `replicas`: whether to publish EHPAs and scales, with `queries`. `webhook`: its Lease; without one, other constraints on
+    updates are not published.
     """
 
     now: Callable[[], datetime]
@@ -102,7 +102,7 @@ class SourceOptions:
 
 
 class KubeSource:
-    """One cluster into one log. `look_up` is called for what has to be looked up; the answers come back as notifications."""
+    """One cluster into one log. `look_up` starts look-ups, whose answers come back as notifications."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class KubeSource:
             self._mark_scheduling_synced(kind)
 
     def handle(self, notifications: Sequence[Notification]) -> None:
-        """Handle what came in, in order. What follows from it waits for `publish_due`."""
+        """Handle notifications, in order. The resulting records wait for `publish_due`."""
         for notification in notifications:
             match notification:
                 case ObjectSeen():
@@ -236,7 +236,7 @@ class KubeSource:
         self._publish_vpas(self._vpa_targets.refresh_scales())
 
     def _report(self, at: datetime) -> None:
-        """Vouch for pods only after the initial list is published: a pod that still waits for its owners would look absent."""
+        """Report pods only after the initial list is published: a pod that still waits for its owners would look absent."""
         if self._reported is None or at - self._reported >= self._options.period:
             self._reported = at
             period = Seconds(self._options.period.total_seconds())
@@ -304,7 +304,7 @@ class KubeSource:
 
     @staticmethod
     def _upsert_autoscaled(autoscalers: AutoscalerPublisher, kind: str, found: KubeObject) -> None:
-        """What an object that scales says, or the scale of what one may scale."""
+        """An autoscaler, or the scale of a possible target."""
         match found:
             case AutoscalerObject() | PredictionObject() | HpaObject():
                 autoscalers.upsert(found)
@@ -342,7 +342,7 @@ class KubeSource:
         self._publish_vpas(self._vpa_targets.controller_changed(key))
 
     def _mark_synced(self, kind: str) -> None:
-        """A watch is in sync. If all of its kind are, what was published and was not seen is gone."""
+        """A watch is in sync. If all watches of its kind are, every published object that was not seen is gone."""
         if not self._sync_status.synced(kind):
             return
         self._mark_scheduling_synced(kind)

@@ -1,6 +1,6 @@
-"""The threads of the kube source: one for each watch, one for look-ups, and the caller's, which hands on what they bring in.
+"""The threads of the kube source: one for each watch, one for look-ups, and the caller's, which handles what they bring in.
 
-A watch blocks for minutes, so its thread is a daemon that ends with the process. What it had not handed on by then is seen again
+A watch blocks for minutes, so its thread is a daemon that ends with the process. What it had not passed on by then is seen again
 after the next start.
 """
 
@@ -38,7 +38,7 @@ class WatcherDied(UllageError):
 
 
 class LeaseLost(UllageError):
-    """Another instance may publish now; what this one has seen is of no more use."""
+    """Another instance may publish now, so what this one has seen is useless."""
 
 
 def _alone() -> bool:
@@ -69,7 +69,7 @@ class Inbox:
 
 
 class WatchThreads:
-    """The whole kube source at work. `list_watch` is another one in tests, whose streams are shorter."""
+    """Runs the whole kube source. Tests pass another `list_watch` with shorter streams."""
 
     def __init__(
         self, api: Api, context: LogContext, options: SourceOptions, *, list_watch: ListWatchClient | None = None
@@ -91,7 +91,8 @@ class WatchThreads:
     def run(self, stop: threading.Event, *, after: Callable[[], None] = lambda: None, held: Callable[[], bool] = _alone) -> None:
         """Watch until stopped, calling `after` after each round. Raises WatcherDied, and LeaseLost.
 
-        With `held`, it begins when that is so, and publishes nothing once it is not: of several instances one is at work.
+        With `held`, it begins when that is true, and publishes nothing once it is false, so that only one of several instances
+        works.
         """
         while not held():
             if stop.wait(_STANDBY):
@@ -112,7 +113,7 @@ class WatchThreads:
                 raise WatcherDied(f"the watch of {dead[0]} ended by itself; the lines above say why")
 
     def _restored(self, stop: threading.Event) -> bool:
-        """Whether the log could be read before somebody said stop."""
+        """Whether the log could be read before `stop` was set."""
         while not stop.is_set():
             try:
                 self.source.restore()

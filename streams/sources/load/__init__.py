@@ -1,1 +1,1 @@
-"""The source of loads: what the metrics by which workloads are scaled are now, and what a metrics store remembers of them."""
+"""The source of loads: the metrics that workloads are scaled by, now and in the past of a metrics store."""

@@ -1,7 +1,7 @@
-"""What a Prometheus server answers to the query of one load: a number for now, or a stretch of the past.
+"""Queries a Prometheus server for one load: a number for now, or a stretch of the past.
 
-A load is one series. A query that gives several, or an answer beyond a bound, is refused with a sentence that says the bound and
-what the query gave; nothing of such an answer is kept. A number that is none (NaN, infinite, absurd) counts as absent.
+A load is one series. A query that gives several, or an answer beyond a bound, is refused with a sentence that names the bound and
+what the query returned; nothing of such an answer is used. NaN, infinite and absurd numbers count as absent.
 """
 
 import math
@@ -35,7 +35,7 @@ class LoadQueries:
     step: Seconds = Seconds(60.0)
 
     def look(self, at: datetime) -> None:
-        """Ask for nothing in particular. Raises TryAgain and GiveUp."""
+        """Make a trivial query, to see whether the server answers. Raises TryAgain and GiveUp."""
         self.server.query("vector(1)", at)
 
     def now(self, query: str, at: datetime) -> float:

@@ -1,9 +1,9 @@
-"""The load source: asks at an interval what the loads are by which workloads are scaled, and once for the past of each.
+"""The load source: queries the loads that workloads are scaled by at an interval, and once the past of each.
 
 Which queries there are follows from the objects in the log. A series that is seen for the first time gets its history, as far
-back as forecasts look; after a restart only what is missing since its newest row. A query that fails says so once, as a fact
-with the reason, and is asked less and less often. When nobody answers, the rest of the round is left out: the loads grow old, and
-forecasts with them. The source reads no clock: `at` is given.
+back as forecasts look; after a restart only what is missing since its newest row. A failing query is reported once, as a fact
+with the reason, and retried less and less often. When the server does not answer, the rest of the round is skipped: the loads
+grow old, and forecasts with them. The source reads no clock: `at` is given.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 NAME = "load"
 SOURCE = f"/ullage/source/{NAME}"
 READ_BACK = timedelta(hours=2)
-"""How far back the log is read at a start, for what was published before. A series without a row since gets its history anew."""
+"""How far back the log is read at a start, for what was published before. A series without a row since gets its history again."""
 SELDOM = timedelta(minutes=10)
 """How often a query that fails again and again is asked, at least."""
 _LONGEST_REASON = 1000
@@ -41,9 +41,9 @@ _LONGEST_REASON = 1000
 
 @dataclass(frozen=True, slots=True)
 class LoadWish:
-    """One series that somebody wants: of which workload (its key), its name, and the query that gives it.
+    """One wanted series: its workload (key), its name, and its query.
 
-    `scraped`: others tell what it is now, so the query is for its history alone.
+    `scraped`: another source has its present value, so the query is only for its history.
     """
 
     workload: str
@@ -53,7 +53,7 @@ class LoadWish:
 
 
 class LoadWishes(Protocol):
-    """What the objects in the log ask for."""
+    """The series that objects in the log ask for."""
 
     def apply(self, event: Event) -> None:
         """Take in one event of `policies`."""
@@ -64,7 +64,7 @@ class LoadWishes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Seconds between two rounds, and how far back a history goes; histories of one round, and questions at one time."""
+    """Seconds between two rounds, how far back a history goes, histories per round, and simultaneous queries."""
 
     period: Seconds = Seconds(60.0)
     history: Seconds = Seconds(15 * 86_400.0 + 3600.0)
@@ -74,7 +74,7 @@ class LoadOptions:
 
 @dataclass(slots=True)
 class SeriesProgress:
-    """What became of a series: the newest moment that is in the log, and failures in a row with the moment to ask again."""
+    """The progress of a series: the newest moment in the log, and failures in a row with the moment of the next try."""
 
     newest: float | None = None
     has_history: bool = False
@@ -87,7 +87,7 @@ class SeriesProgress:
         return self.again is None or at >= self.again
 
     def follow(self, now: float) -> None:
-        """There is a value now (seconds since the epoch). After a gap the past is asked for again, from the newest value on."""
+        """There is a value now (seconds since the epoch). After a gap the past is queried again, from the newest value on."""
         if self.has_history and self.newest is not None and now - self.newest > SELDOM.total_seconds():
             self.has_history = False
         elif self.has_history:
@@ -105,7 +105,7 @@ class _Answer:
 
 
 class LoadSource:
-    """The loads of one cluster into one log. One thread calls it; questions are asked by a few of its own."""
+    """The loads of one cluster into one log. One thread calls it; it makes queries in a few threads of its own."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class LoadSource:
     def scrape(self, at: datetime) -> bool:
         """One round. False when the log is away and the facts wait. Raises Unreachable when the server does not answer.
 
-        The first round needs the log, to know what is asked for and what was published before: it raises LogUnavailable.
+        The first round needs the log, to know which series are wanted and what was published before: it raises LogUnavailable.
         """
         self._catch_up(at)
         answers = self._answers(at)
@@ -149,7 +149,7 @@ class LoadSource:
         return flushed
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop querying."""
         self._pool.shutdown(cancel_futures=True)
 
     def _catch_up(self, at: datetime) -> None:
@@ -193,7 +193,7 @@ class LoadSource:
         return newest
 
     def _silence(self, at: datetime) -> EdgeError | None:
-        """With nothing to ask for: whether the server is there all the same."""
+        """If no series is wanted: whether the server answers all the same."""
         try:
             self._ask.look(at)
         except EdgeError as error:
@@ -207,7 +207,7 @@ class LoadSource:
         return self._series[key]
 
     def _answers(self, at: datetime) -> list[_Answer]:
-        """Ask all that is due, several at one time; nothing more once the server did not answer."""
+        """Make all due queries, several at the same time; stop once the server does not answer."""
         due = [wish for wish in self._wishes.series() if self._progress(wish).is_due(at)]
         new = {id(wish) for wish in islice((w for w in due if not self._progress(w).has_history), self._options.histories)}
         away: list[EdgeError] = []
@@ -231,7 +231,7 @@ class LoadSource:
             return _Answer(wish, error=error)
 
     def _history(self, wish: LoadWish, at: datetime) -> tuple[LoadHistory, ...] | None:
-        """The past; None to ask again later. Where the past cannot be had at all, the present must do. Raises Unreachable."""
+        """The past; None to ask again later. If the server has no past at all, the present must do. Raises Unreachable."""
         until = times.to_seconds(at)
         since = max(until - self._options.history, self._progress(wish).newest or 0.0)
         try:
@@ -245,7 +245,7 @@ class LoadSource:
             return ()
 
     def _facts(self, answer: _Answer, at: datetime) -> list[NewRecord]:
-        """The history, or what is wrong and was not said before."""
+        """The history, or a failure that was not published before."""
         wish, progress = answer.wish, self._progress(answer.wish)
         if answer.error is not None:
             return self._failed(answer.error, wish, progress, at)
@@ -302,7 +302,7 @@ class LoadSource:
         return records
 
     def _report(self, at: datetime, *, sees: bool) -> list[NewRecord]:
-        """That this source is at work, to every partition, because the readers of each need to know."""
+        """Report to every partition that this source is running, because the readers of each need it."""
         cluster = self._context.cluster
         event = SourceReported(at, cluster, NAME, ("load-metrics",) if sees else (), self._options.period)
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)

@@ -1,4 +1,4 @@
-"""The traces source: a recorded usage trace (Parquet or CSV), played into the log as if somebody watched the cluster.
+"""The traces source: a recorded usage trace (Parquet or CSV), played into the log as if a source watched the cluster.
 
     with Trace(Path("usage.parquet")) as trace:
         for progress in TracePlayer(trace, context, ticked=names).play():

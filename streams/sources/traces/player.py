@@ -1,7 +1,7 @@
 """Plays a usage trace into a log: at the pace of a time base, or as fast as the log accepts it.
 
-With a time base, a clock source with the same base writes the ticks. Without one, event time is the trace's own, which nobody
-else can know, so the player writes the ticks: one after each scrape, and one after the end.
+With a time base, a clock source with the same base writes the ticks. Without one, event time is the trace's own, so the player
+writes the ticks: one after each scrape, and one after the end.
 """
 
 import time
@@ -125,7 +125,7 @@ class TracePlayer:
         self._rows = self._records = 0
 
     def play(self) -> Iterator[PlaybackProgress]:
-        """Append everything, and yield how far it is after each append and second of waiting; the caller may stop at any.
+        """Append everything, and yield how far it is after each append and second of waiting; the caller may stop at any of them.
 
         An append that fails ends it: part of it may be in the log, and appending samples again would count them twice.
         """

@@ -1,7 +1,7 @@
 """Which column of a usage trace holds what: found by name, with the unit that the name states.
 
-Traces come from many people. If a required column is missing, BadInput lists the names that would do and the names that are
-there. A unit is never guessed from values.
+Traces come from many people. If a required column is missing, BadInput lists the accepted names and those in the file. A unit is
+never guessed from values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

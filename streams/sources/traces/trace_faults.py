@@ -1,8 +1,8 @@
-"""Cells of a usage trace that nobody can believe: which one is the first, in which column and row, and how many there are.
+"""Impossible cells of a usage trace: the first one with its column and row, and how many there are.
 
-A number that is negative, infinite or beyond any container counts as absent, and its row stands; a row whose time no clock shows
-is passed over. Both are said, because one such number would otherwise become the mean of a whole recording. A cell that is no
-number at all makes the file no trace: BadInput names it.
+A number that is negative, infinite or beyond any container counts as absent, but its row stays; a row with an impossible time is
+skipped. Both are reported, because one such number could otherwise dominate the mean of a whole recording. A cell that is no
+number at all raises BadInput, which names it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterat
 
 
 def _faulty(what: str, column: TraceColumn, *, text: bool) -> Iterator[tuple[str, bool]]:
-    """SQL for which cells are so, and whether those are words instead of numbers."""
+    """SQL for the impossible cells, and whether they are words instead of numbers."""
     number = f"try_cast({column.quoted} as double)"
     if text:
         yield f"{column.quoted} is not null and {number} is null", True
@@ -77,7 +77,7 @@ def _faulty(what: str, column: TraceColumn, *, text: bool) -> Iterator[tuple[str
 
 
 def _vouched(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> frozenset[str]:
-    """The columns whose least and highest number, as the file itself states them, are believable: they need not be read."""
+    """The columns whose minimum and maximum, as stated in the file's metadata, are possible, so that they need not be read."""
     quoted = file.path.replace("'", "''")
     stated = db.execute(
         "select path_in_schema, min(try_cast(stats_min_value as double)), max(try_cast(stats_max_value as double)), "  # noqa: S608  # quoted

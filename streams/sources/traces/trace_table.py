@@ -89,7 +89,7 @@ class TracePart:
 class Trace:
     """One open trace file: its number of `rows`, its containers in `names`, and the `step` between two samples in seconds.
 
-    `faults` are sentences about numbers that nobody can believe, and that count as absent.
+    `faults` are sentences about impossible numbers, which count as absent.
     """
 
     faults: Sequence[str] = ()
@@ -130,7 +130,7 @@ class Trace:
         """The containers of these numbers, rising, for another process: what it reads is what this trace has of them."""
         import duckdb
 
-        if not self._shared:  # only what nobody writes to can be open twice
+        if not self._shared:  # a file can only be open twice if nobody writes to it
             self._db.close()
             self._db = duckdb.connect(self._file, read_only=True, config={"memory_limit": _MEMORY})
             self._shared = True
@@ -141,7 +141,7 @@ class Trace:
         )
 
     def _open_part(self, part: TracePart) -> None:
-        """Be the trace as if it had no other containers. Its scrapes are those of the whole trace, some of them without a row."""
+        """Open the part as a trace of its own. Its scrapes are those of the whole trace, some of them without a row."""
         import duckdb
 
         self.path, self._file, self._shared, self._whole, self._chunk = part.path, part.database, True, False, part.chunk
@@ -171,7 +171,7 @@ class Trace:
             self._rows = f"select {columns} from sorted join mine on sorted.who = mine.was where scraped between ? and ?"  # noqa: S608  # our own words
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -341,7 +341,7 @@ class Trace:
 
 
 def _sentence(error: Exception) -> str:
-    """What DuckDB says, in one line: of a CSV file, the line that it could not read stands on a line of its own."""
+    """DuckDB's message in one line; it puts an unreadable line of a CSV file on a line of its own."""
     said = [line.strip() for line in str(error).splitlines()]
     return "; ".join(line for line in said[:3] if line) if said[0].endswith(tuple("0123456789")) else said[0]
 

@@ -1,7 +1,7 @@
-"""Which usage was published already: for each container, when its newest window ended.
+"""Which usage was published already: the end of each container's newest published window.
 
-Metrics servers measure less often than they are asked, so most answers repeat what was published before. After a restart the last
-minutes of the log tell what that was.
+Metrics servers measure less often than they are asked, so most answers repeat what was published before. After a restart it reads
+the last minutes of the log.
 """
 
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ class Deduplicator:
         """Containers that the last answer left out, until nothing as old as their windows could be news any more."""
 
     def news(self, readings: Readings) -> Any:
-        """Which rows are new, as an array of booleans. From now on they are not."""
+        """Which rows are new, as an array of booleans. They then count as published."""
         names = (readings.namespaces, readings.pods, readings.containers)
         known = self._ends if names == self._names else self._newest(names)
         self._names, self._ends = names, np.maximum(readings.ends, known)
         return readings.ends > known
 
     def restore(self, context: LogContext, at: datetime) -> None:
-        """Learn from the end of the log. Raises LogUnavailable."""
+        """Read the end of the log. Raises LogUnavailable."""
         ends: dict[Container, float] = {}
         for record in log_range.read_range(context.log, [context.topics.wire("pod-metrics")], since=at - READ_BACK):
             event = context.codec.decode_or_none(record)

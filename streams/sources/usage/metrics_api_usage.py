@@ -1,8 +1,8 @@
 """Usage from a cluster's metrics API, `metrics.k8s.io`, whatever serves it.
 
-Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. It
-needs no right but to list pods of metrics.k8s.io. If the server cuts its answer into pages, all of them are read. Servers are
-written in Go, where an empty list, map or time may be `null`.
+Amounts are rounded up to whole millicores and bytes, as the VPA recommender rounds them, so that figures can be compared. The
+only right that it needs is to list pods of metrics.k8s.io. If the server cuts its answer into pages, all of them are read.
+Servers are written in Go, where an empty list, map or time may be `null`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, as the log tells: so facts about usage and facts about pods have the same keys.
+"""Which workload a pod belongs to, from the log, so that facts about usage and facts about pods have the same keys.
 
 This read model follows the pod facts of one cluster, beginning a few hours back, because sources publish each pod again at least
 every three hours. It remembers a deleted pod for a while, because metrics servers report it for a minute longer.
@@ -63,7 +63,7 @@ class PodWorkloads:
         return ((found[1] if (found := known.get(name)) is not None else None) for name in zip(namespaces, pods, strict=True))
 
     def is_gone(self, namespace: str, pod: str, *, since: float) -> bool:
-        """Whether what a pod of this name did since then (in seconds since the epoch) was done by one that is deleted by now.
+        """Whether usage since that time (in seconds since the epoch) belongs to a pod of this name that is deleted by now.
 
         What began after that pod's end is a successor's, which has the same name and which no source has published yet.
         """

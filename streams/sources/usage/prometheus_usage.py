@@ -1,7 +1,7 @@
 """Usage from a Prometheus server: an alternative to the metrics API, for clusters whose kubelets are scraped anyway.
 
 CPU is the rate over a window, memory the newest value. The end of a row's window is the time of its newest sample, not that of
-the query, so a kubelet that is no longer scraped gives no news. A container without a current sample is gone and has no row,
+the query, so a kubelet that is no longer scraped adds no rows. A container without a current sample is gone and has no row,
 though its rate may linger.
 """
 

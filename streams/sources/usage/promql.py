@@ -17,9 +17,9 @@ Container = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class MetricNames:
-    """What metrics and labels are called on this server. An empty `job` means any, and no `namespaces` means all of them.
+    """The names of metrics and labels on this server. An empty `job` means any, and no `namespaces` means all of them.
 
-    `labels`, as `name=value`, tell the cluster from others on the same server.
+    `labels`, as `name=value`, distinguish the cluster from others on the same server.
     """
 
     cpu_metric: str = "container_cpu_usage_seconds_total"
@@ -76,7 +76,7 @@ class MetricNames:
 
 
 def matchers(labels: Iterable[str]) -> list[str]:
-    """What selects series with these labels, given as `name=value`."""
+    """The matchers that select series with these labels, given as `name=value`."""
     return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, _, value in (label.partition("=") for label in labels)]
 
 

@@ -26,7 +26,7 @@ BEHIND = Seconds(3600.0)
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row that is left out. `value` is the bad value as it was spelled."""
+    """A row that is left out. `value` is the bad value as it was written."""
 
     kind: str
     namespace: str
@@ -76,7 +76,7 @@ def no_readings() -> Readings:
 
 
 def reject_impossible(readings: Readings, at: datetime) -> Readings:
-    """The rows that say something and can be true. Those that cannot be true are then in `rejected`."""
+    """The rows with possible values; impossible ones go into `rejected`."""
     now = at.timestamp()
     faults = (
         ("cores", readings.cores, _impossible(readings.cores, MOST_CORES), f"cores must be between 0 and {MOST_CORES:g}"),

@@ -1,8 +1,8 @@
-"""The usage source: asks at an interval what containers used, and publishes what is new of it.
+"""The usage source: polls what containers used, and publishes what is new.
 
-Whoever answers, a metrics API or a Prometheus server, each row has the end of its own window, is published once, and goes to the
-partition of its pod's workload, which the log tells. Only rows that cannot be true are judged: they are left out with a line that
-names them, and the rest of the scrape goes on. What was not seen is absent, never zero. The source reads no clock: `at` is given.
+Whether a metrics API or a Prometheus server answers, each row has the end of its own window, is published once, and goes to the
+partition of its pod's workload, which comes from the log. Impossible rows are left out and logged, and the rest of the scrape
+goes on. What was not seen is absent, never zero. The source reads no clock: `at` is given.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ MOST_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """`period` is how often `scrape` is called. With `missing_is_zero`, upstream's way, a missing resource counts as unused."""
+    """`period` is the interval of `scrape`. With `missing_is_zero`, as upstream, a missing resource counts as unused."""
 
     period: Seconds = Seconds(60.0)
     missing_is_zero: bool = False
@@ -72,7 +72,7 @@ class UsageSource:
         return len(self._pending)
 
     def scrape(self, at: datetime) -> bool:
-        """Ask once and publish what is new. False when the log is away and the facts wait. Raises TryAgain and GiveUp.
+        """Poll once and publish what is new. False when the log is away and the facts wait. Raises TryAgain and GiveUp.
 
         The first scrape needs the log, to know what was published before. It raises LogUnavailable without it.
         """
@@ -105,7 +105,7 @@ class UsageSource:
         return self._deduplicator
 
     def _fresh(self, readings: Readings, deduplicator: Deduplicator, at: datetime) -> Readings:
-        """The rows that can be true and were not published before."""
+        """The possible rows that were not published before."""
         if self._options.missing_is_zero:
             readings = replace(readings, cores=_zero_if_missing(readings.cores), memory=_zero_if_missing(readings.memory))
         possible = reject_impossible(readings, at)
@@ -153,7 +153,7 @@ class UsageSource:
             _log.warning("usage of pods that no source has published was dropped", rows=len(dropped), first=first)
 
     def _report(self, at: datetime, *, sees: tuple[str, ...]) -> list[NewRecord]:
-        """That this source is at work, to every partition, because the readers of each need to know."""
+        """Report to every partition that this source is running, because the readers of each need it."""
         cluster = self._context.cluster
         event = SourceReported(at, cluster, NAME, sees, self._options.period)
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
-from agents.engine.turn import Event
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
 from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
+from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload

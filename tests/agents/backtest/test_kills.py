@@ -11,7 +11,8 @@ from agents import cli
 from agents.backtest import backtest
 from agents.backtest.scoring import Score
 from agents.engine.stage import Stage
-from agents.engine.turn import Decided, Event, Turn
+from agents.engine.turn import Decided, Turn
+from schemas.catalogue import Event
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import PodName
 from schemas.units import Bytes

@@ -119,6 +119,16 @@ def test_nothing_is_put_back_that_was_applied_before(shop: UpdaterLog, capsys: p
     assert capsys.readouterr().out == "nothing was applied to '*' since 2026-01-01 00:10:01 UTC\n"
 
 
+def test_what_a_revert_put_back_is_not_put_back_by_the_next_one(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.run("revert", "--since", "1h") == 0
+    shop.turn(NOW + 2 * MINUTE)
+    [back] = [each for each in plans(shop) if each.at > when(NOW)]
+    shop.turn(NOW + 3 * MINUTE, done(back), pod("a", NOW + 2 * MINUTE))
+    capsys.readouterr()
+    assert shop.run("revert", "--since", "2026-01-01T00:10:01Z") == 0
+    assert capsys.readouterr().out.startswith("nothing was applied to '*' since ")
+
+
 def test_the_webhook_leaves_new_pods_of_a_reverted_workload_alone() -> None:
     index, place = AdmissionIndex("demo", lambda _workload: None), Place("ullage.policies.v1", 0, 1)
     revert = RevertRequested(when(NOW), API, when(START), {"app": BEFORE})

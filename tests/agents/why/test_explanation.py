@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from agents.engine.turn import Event
 from agents.stage_runner import Runner
 from agents.why.explanation import Explanation, explain
 from agents.why.explanation_lines import lines
+from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended

@@ -1,9 +1,9 @@
 """Which workload a pod belongs to: the topmost controller above it, found once and kept until the chain above the pod changes.
 
-A pod whose owners are not known yet waits: for as long as they are being listed, and then a few seconds more. After that the
-workload is a guess from the pod itself and its references. A guess stands until the pod gets another controller, except a guess
-that was made because an owner could not be looked up: a server that is away for a moment must not part pods from their VPA for
-good. A controller that is deleted before its pods, as in every deletion, changes nothing for them.
+A pod whose owners are not known yet waits while they are being listed, and then a few seconds more. After that the workload is a
+guess from the pod itself and its references. A guess stands until the pod gets another controller, except a guess that was made
+because an owner could not be looked up: a short outage of the server must not separate pods from their VPA for good. A controller
+that is deleted before its pods, as in every deletion, changes nothing for them.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class PodOwners:
         return len(self._waiting)
 
     def restore(self, published: PublishedState, at: datetime) -> list[tuple[str, Workload]]:
-        """The log was read anew: every pod whose workload is known."""
+        """The log was read again: every pod whose workload is known."""
         self._published = published
         return self._resolved(list(self._pods), at)
 
@@ -72,7 +72,7 @@ class PodOwners:
         return self._resolved(self._dependents.on(key), at)
 
     def retry_waiting(self, at: datetime) -> list[tuple[str, Workload]]:
-        """Time has passed, or a list is complete."""
+        """Try waiting pods again: time has passed, or a list is complete."""
         return self._resolved(list(self._waiting), at)
 
     def _resolved(self, uids: list[str], at: datetime) -> list[tuple[str, Workload]]:
@@ -96,7 +96,7 @@ class PodOwners:
 
 
 def _follow(pod: PodOwnership, owner: ControllerKey, chain: OwnerChain, at: datetime) -> None:
-    """Keep in `pod` what the chain above it shows."""
+    """Update `pod` from the chain above it."""
     if pod.guessed or _loses_its_scale(pod, chain):
         return
     if chain.stop in WHOLE:

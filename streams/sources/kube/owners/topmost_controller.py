@@ -49,7 +49,7 @@ class OwnerChain:
 
 @dataclass(slots=True)
 class _Scale:
-    """What the last look-up found: None where there is no scale. `reason` is not empty where the look-up failed."""
+    """The result of the last look-up: None if there is no scale; `reason` is not empty if the look-up failed."""
 
     at: datetime
     read: datetime
@@ -84,7 +84,7 @@ class OwnerGraph:
         self._kinds[kind] = MissingController.ABSENT, ""
 
     def mark_unseen(self, kind: str, reason: str) -> None:
-        """Controllers of this kind cannot be seen at the moment. If they were listed before, what was known then stays valid."""
+        """Controllers of this kind cannot be seen at the moment. If they were listed before, that stays valid."""
         if self._kinds.get(kind, (MissingController.UNSEEN, ""))[0] is MissingController.UNSEEN:
             self._kinds[kind] = MissingController.UNSEEN, reason
 
@@ -111,7 +111,7 @@ class OwnerGraph:
         return self._by_scale(key)
 
     def failure(self, key: ControllerKey) -> str:
-        """What the server answered when the controller could not be seen; empty when it can."""
+        """The server's error if the controller cannot be seen; empty if it can."""
         if key.well_known:
             return self._kinds.get(key.kind, (MissingController.NOT_YET, ""))[1]
         scale = self._scales.get(key)
@@ -133,7 +133,7 @@ class OwnerGraph:
         return OwnerChain(tuple(visited), top)
 
     def prune(self) -> None:
-        """Forget scales that nobody has read for long."""
+        """Forget scales that were not read for long."""
         now = self._now()
         for key in [key for key, scale in self._scales.items() if now - scale.read >= FORGET_AFTER]:
             del self._scales[key]
@@ -156,14 +156,14 @@ class OwnerGraph:
 
 
 class Dependents:
-    """Which pods or VPAs rest on which controllers, by name, so that a change of a controller reaches them."""
+    """Which pods or VPAs depend on which controllers, by name, so that a change of a controller reaches them."""
 
     def __init__(self) -> None:
         self._rests_on: dict[str, tuple[ControllerKey, ...]] = {}
         self._names: dict[ControllerKey, dict[str, None]] = {}
 
     def set(self, name: str, keys: tuple[ControllerKey, ...]) -> None:
-        """From now on `name` rests on exactly these controllers; on none, it is forgotten."""
+        """From now on `name` depends on exactly these controllers; without any it is forgotten."""
         before = self._rests_on.get(name, ())
         if before == keys:
             return
@@ -180,11 +180,11 @@ class Dependents:
             del self._rests_on[name]
 
     def on(self, key: ControllerKey) -> list[str]:
-        """The names that rest on a controller, in the order in which they came to."""
+        """The names that depend on a controller, in order of registration."""
         return list(self._names.get(key, ()))
 
     def controllers(self, name: str) -> tuple[ControllerKey, ...]:
-        """The controllers that a name rests on, from the bottom up."""
+        """The controllers that a name depends on, from the bottom up."""
         return self._rests_on.get(name, ())
 
     def items(self) -> Iterable[tuple[str, tuple[ControllerKey, ...]]]:

@@ -1,7 +1,7 @@
 """The target of each VPA: the selector of its pods, or the sentence that says why the VPA cannot be served.
 
-A target must exist, select pods, and itself be the topmost well-known or scalable controller: where it has a parent, somebody
-else decides about its replicas. A VPA waits while its target is being listed or looked up.
+A target must exist, select pods, and itself be the topmost well-known or scalable controller: if it has a parent, that one
+decides about its replicas. A VPA waits while its target is being listed or looked up.
 """
 
 from dataclasses import dataclass, replace
@@ -13,9 +13,10 @@ from streams.sources.kube.owners.topmost_controller import WHOLE, Dependents, Mi
 
 @dataclass(frozen=True, slots=True)
 class TargetCheck:
-    """What became of a VPA's target. `vpa` has its selector or says why it is unsupported; None while the target is unknown.
+    """The result of resolving a VPA's target.
 
-    `visited` are the controllers that the result rests on.
+    `vpa` has its selector or says why it is unsupported; None while the target is unknown. `visited` are the controllers that the
+    result rests on.
     """
 
     vpa: VpaChanged | None
@@ -52,12 +53,12 @@ class VpaTargets:
         return self._checked(self._dependents.on(key))
 
     def retry_waiting(self) -> list[VpaChanged]:
-        """A list is complete or cannot be had: look again at VPAs that wait, and at those whose chain ended at a watched kind."""
+        """A list is complete or failed: look again at VPAs that wait, and at those whose chain ended at a watched kind."""
         names = (name for name in sorted(self._vpas) if name in self._waiting or self._ends_watched(name))
         return self._checked(list(names))
 
     def refresh_scales(self) -> list[VpaChanged]:
-        """Look again at VPAs that rest on scales, because no watch tells when a scale changes."""
+        """Look again at VPAs that depend on scales, because no watch reports when a scale changes."""
         names = (name for name, keys in self._dependents.items() if not all(key.well_known for key in keys))
         return self._checked(list(names))
 

@@ -1,4 +1,4 @@
-"""What scales workloads, as it is published: EHPAs, TimeSeriesPredictions and HPAs, and the scale of what EHPAs scale.
+"""Publishes what scales workloads: EHPAs, TimeSeriesPredictions, HPAs, and the scales of EHPAs' targets.
 
 Scales are taken from the controllers that are watched anyway.
 """
@@ -36,7 +36,7 @@ MetricQueries = Callable[[EhpaChanged], Mapping[str, str]]
 
 
 def no_queries(ehpa: EhpaChanged) -> Mapping[str, str]:
-    """Of a cluster without rules."""
+    """For a cluster without rules."""
     del ehpa
     return {}
 
@@ -62,7 +62,7 @@ class AutoscalerPublisher:
         self._told: dict[str, ControllerScale] = {}
 
     def restore(self, published: PublishedState) -> None:
-        """This is what the log holds. Scales are told again, which does no harm."""
+        """Start from what the log has. Scales are published again, which does no harm."""
         self._ehpas.restore(published.ehpas)
         self._predictions.restore(published.predictions)
         self._hpas.restore(published.seen_hpas)
@@ -110,9 +110,9 @@ class AutoscalerPublisher:
             self._hpas.mark_synced()
 
     def republish(self, at: datetime, older: timedelta) -> None:
-        """Tell again of HPAs that have not changed for so long, so that a start finds them near the end of the log.
+        """Publish HPAs again that have not changed for so long, so that a start finds them near the end of the log.
 
-        EHPAs are told anew whose queries are others now, because somebody changed the rules.
+        EHPAs are published again when their queries have changed with the rules.
         """
         self._hpas.republish(at, older)
         for policy in self._ehpas.current():
@@ -121,7 +121,7 @@ class AutoscalerPublisher:
                 self._ehpas.upsert(policy.key, replace(policy, at=at, queries=queries))
 
     def _hpa_seen(self, name: str, found: HpaObject) -> None:
-        """One that scales another workload now is gone for the one before."""
+        """An HPA that scales another workload now is gone for the former one."""
         fact, before = hpa_facts.seen(found, self._cluster, self._now()), self._scaled.pop(name, None)
         if before is not None and (fact is None or fact.workload != before.workload):
             self._hpas.remove(name)
@@ -157,6 +157,6 @@ class AutoscalerPublisher:
 
 
 def _text(selector: LabelSelector | None) -> str:
-    """The labels that a selector asks for, as kubectl writes them; expressions are left out."""
+    """The labels of a selector, as kubectl writes them; expressions are left out."""
     labels = (selector.match_labels if selector is not None else None) or {}
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))

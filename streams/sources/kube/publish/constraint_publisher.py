@@ -1,4 +1,4 @@
-"""What else holds updates of pods back, published as it changes: replica counts, HPAs, disruption budgets, a webhook's Lease."""
+"""Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, a webhook's Lease."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ _BY_RESOURCE = ("Resource", "ContainerResource")
 
 
 class UpdateConstraintPublisher:
-    """All of one cluster that the updater goes by beside pods and policies. `lease`: the webhook's, as namespace/name."""
+    """Everything in a cluster that the updater considers besides pods and policies. `lease`: the webhook's (namespace/name)."""
 
     def __init__(self, publisher: Publisher, cluster: str, lease: str) -> None:
         self._publisher, self._cluster, self._lease = publisher, cluster, lease
@@ -50,7 +50,7 @@ class UpdateConstraintPublisher:
         self._told: WebhookLeaseSeen | None = None
 
     def restore(self, published: PublishedState, at: datetime) -> None:
-        """This is what the log holds."""
+        """Start from what the log has."""
         self._at, self._told = at, None
         self._controllers.restore(published.controllers)
         self._hpas.restore(published.hpas)
@@ -58,7 +58,7 @@ class UpdateConstraintPublisher:
         self._budgets.restore(published.budgets)
 
     def upsert(self, controller: str, found: KubeObject, at: datetime) -> None:
-        """An object exists; `controller` is its kind if it is one. What is of no concern here is passed over."""
+        """An object exists; `controller` is its kind if it is one. Other objects are ignored."""
         self._at = at
         match found:
             case HpaObject():
@@ -94,14 +94,14 @@ class UpdateConstraintPublisher:
     def _hpa(self, found: HpaObject, at: datetime) -> None:
         target, about = found.spec.scale_target_ref, found.metadata
         blocks = [each.block for each in found.spec.metrics or () if each.type in _BY_RESOURCE]
-        # without metrics the API server means CPU
+        # without metrics the API server assumes CPU
         resources = ("cpu",) if not found.spec.metrics else tuple(sorted({block.name for block in blocks}))
         fact = HpaTargetChanged(at, self._cluster, about.namespace, about.name, target.kind, target.name, resources)
         for facts in (self._hpas, self._hpa_policies):
             facts.upsert(f"{about.namespace}/{about.name}", fact)
 
     def _lease_seen(self, found: LeaseObject, at: datetime) -> None:
-        """The time in the Lease is another machine's; that it changes is what counts."""
+        """The time in the Lease is another machine's, so only its changes count."""
         if found.spec.renew_time != self._renew_time or self._renewed is None:
             self._renew_time, self._renewed = found.spec.renew_time, at
 
@@ -119,7 +119,7 @@ class UpdateConstraintPublisher:
             self._controllers.mark_synced()
 
     def publish_due(self, at: datetime) -> None:
-        """Say whether a webhook is at work, when that changed or was not said for long."""
+        """Publish whether a webhook is running, when that changed or was last published long ago."""
         if not self._listed:
             return
         seen = self._lease_now(at)

@@ -1,4 +1,4 @@
-"""The container policies of a VPA. A value that makes no sense is refused in a sentence that names it and its place."""
+"""The container policies of a VPA. An invalid value is refused in a sentence that names it and its place."""
 
 import math
 from collections.abc import Mapping

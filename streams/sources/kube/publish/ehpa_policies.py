@@ -1,7 +1,7 @@
-"""EHPA objects as policies, and the judgement on what an object says of itself.
+"""EHPA objects as policies, and the validation of their specs.
 
 An object that cannot be read is not left out: it becomes a policy whose `unsupported` says what is wrong and where, with its
-target as far as that can be read. Annotations that machines write into it are no part of the policy.
+target as far as that can be read. Annotations that machines write are not part of the policy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ def changed(found: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaCh
 
 
 def within_bounds(policy: EhpaChanged, size: Callable[[EhpaChanged], int]) -> EhpaChanged:
-    """The policy itself, or where it is too large to be kept: what names the object, and the bound."""
+    """The policy itself, or, if it is too large, one that only names the object and the bound."""
     why = object_bounds.excess(policy, size)
     return _bare(policy, why) if why else policy
 

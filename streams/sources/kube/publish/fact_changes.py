@@ -50,13 +50,13 @@ class PublishedFacts(Generic[F]):
         self._published: dict[str, F] = {}
 
     def restore(self, published: Mapping[str, F]) -> None:
-        """This is what the log holds. Publishes every current fact that differs."""
+        """Start from what the log has, and publish every current fact that differs."""
         self._published = dict(published)
         for name in sorted(self._current):
             self.upsert(name, self._current[name])
 
     def upsert(self, name: str, fact: F) -> None:
-        """An object exists. Publishes its fact unless it says what was published before."""
+        """An object exists. Publishes its fact unless the same was published before."""
         self._current[name] = fact
         before = self._published.get(name)
         if before is None or not _alike(before, fact):
@@ -68,7 +68,7 @@ class PublishedFacts(Generic[F]):
         return list(self._current.values())
 
     def put(self, name: str, fact: F | None) -> None:
-        """An object exists; None where it says nothing any more."""
+        """An object exists; None if there is no fact about it any more."""
         if fact is None:
             self.remove(name)
         else:

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers as facts: what each is to do, and what its controller says of it."""
+"""HorizontalPodAutoscalers as facts: the spec of each, and what its controller reports."""
 
 from datetime import datetime
 
@@ -39,5 +39,5 @@ def seen(found: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
 
 
 def gone(known: HpaSeen, at: datetime) -> HpaGone:
-    """That it is gone, or scales another workload now."""
+    """The fact that it is gone, or scales another workload now."""
     return HpaGone(at, known.workload, known.namespace, known.name)

@@ -1,4 +1,4 @@
-"""LimitRanges as policies. Only entries for containers and pods count, and a bad quantity is refused with a quotation."""
+"""LimitRanges as policies. Only entries for containers and pods count; a bad quantity is refused and quoted."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ def changed(found: LimitRangeObject, cluster: str, at: datetime) -> LimitRangeCh
 
 
 def removed(published: LimitRangeChanged, at: datetime) -> LimitRangeRemoved:
-    """That a limit range is gone, from what was last published about it."""
+    """The policy that a limit range is gone, from what was last published about it."""
     return LimitRangeRemoved(at, published.cluster, published.namespace, published.name)
 
 

@@ -1,4 +1,4 @@
-"""Nodes as facts: what they have for pods, and whether they accept any. A bad quantity is refused with a quotation."""
+"""Nodes as facts: what they have for pods, and whether they accept any. A bad quantity is refused and quoted."""
 
 from datetime import datetime
 

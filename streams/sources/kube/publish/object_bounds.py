@@ -1,4 +1,4 @@
-"""How large an object of a tenant may be to be kept: within the bounds of its fields, and so many bytes as it is written."""
+"""How large a tenant's object may be: within the bounds of its fields, and so many bytes in its record."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +12,7 @@ P = TypeVar("P", EhpaChanged, TimeSeriesPredictionChanged, VpaChanged)
 
 
 def excess(policy: P, size: Callable[[P], int]) -> str:
-    """The bound that a policy is beyond; empty when it can be kept. `size` gives the bytes of a policy as it is written."""
+    """The bound that a policy exceeds; empty if it exceeds none. `size` gives the bytes of a policy's record."""
     fault = event_bounds.fault(policy)
     if fault is not None:
         where, what = fault

@@ -24,7 +24,7 @@ _LISTS = ("offending_containers", "offending_containers_usage", "starved_resourc
 
 
 def of_pod(pod: Pod, before: PodChanged | None) -> list[ContainerOOMKilled]:
-    """Every kill that the pod shows, by container. `before` is the pod as it was seen the time before."""
+    """Every kill that the pod shows, by container. `before` is the previous version of the pod."""
     now = {seen.name: seen for seen in pod.containers}
     then = {seen.name: seen for seen in before.containers} if before is not None else {}
     kills = sorted(pod.ooms, key=lambda kill: kill.container)

@@ -1,4 +1,4 @@
-"""Pods: published when they change, when nothing was published about them for long, and when they are gone; with their OOM kills.
+"""Publishes pods and their OOM kills: when they change, when the last record is old, and when they are gone.
 
 A pod is not published before its workload is known; its kills and evictions wait with it. An eviction event may come before its
 pod does. Then it waits while the pods are being listed, within a bound, and is dropped with a line once the list is complete.
@@ -38,7 +38,7 @@ class _Pod:
 
 
 class PodPublisher:
-    """Every pod of a cluster. `published` is what the log says of them."""
+    """Every pod of a cluster. `published` is their state in the log."""
 
     def __init__(self, publisher: Publisher, published: PublishedState) -> None:
         self._publisher, self._published = publisher, published
@@ -46,7 +46,7 @@ class PodPublisher:
         self._evictions: OrderedDict[str, EventObject] = OrderedDict()
 
     def restore(self, published: PublishedState) -> None:
-        """The log was read anew. The caller then calls `publish` for every pod whose workload is known."""
+        """The log was read again. The caller then calls `publish` for every pod whose workload is known."""
         self._published = published
         for uid, pod in self._pods.items():
             pod.kills = [*oom_kills.unpublished(pod.killed.values(), published.newest.get(uid)), *pod.kills]
@@ -122,7 +122,7 @@ class PodPublisher:
         return fact
 
     def _new_kills(self, pod: _Pod) -> list[ContainerOOMKilled]:
-        """The kills that wait and are news, under the pod's workload. None waits afterwards."""
+        """Take the waiting kills, and return those that are new, under the pod's workload."""
         waiting, pod.kills = pod.kills, []
         news = [kill for kill in waiting if self._published.record_kill(kill.pod.uid, kill.container, kill.restarts)]
         pod.killed.update({kill.container: kill for kill in news})

@@ -1,9 +1,9 @@
-"""Which volumes pods bring along, as scheduling goes by them: where each can be, who attaches it, and what it still waits for.
+"""The volumes of pods, as scheduling needs them: where each can be, which driver attaches it, and what it still waits for.
 
 A claim that one pod uses is that pod's own: pods of a set, each with a claim, then share a shape as long as their volumes can be
-in the same places. A claim that several pods use goes by its name. Which of several volumes that exist already a claim without
-one will get is left open: it may be wherever one of them is. Source: the scheduler's plugins volumebinding, volumezone,
-volumerestrictions and nodevolumelimits.
+in the same places. A claim that several pods use goes by its name. A claim without a volume may get any one of several existing
+volumes, so it may be wherever one of them is. Source: the scheduler's plugins volumebinding, volumezone, volumerestrictions and
+nodevolumelimits.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class VolumePlace:
-    """Who attaches a volume, and the terms that say where it can be, none for everywhere; `missing` says why no node will do."""
+    """The driver of a volume, and the terms for where it can be, none for everywhere; `missing` says why no node will do."""
 
     driver: str = ""
     terms: tuple[NodeQuery, ...] = ()
@@ -70,7 +70,7 @@ class VolumePlace:
 
 @dataclass(slots=True)
 class FreeVolumes:
-    """The volumes of a class that nobody has; what they come to is worked out anew only when it changed."""
+    """The unclaimed volumes of a class; their common place is only recomputed when it may have changed."""
 
     _places: dict[str, VolumePlace] = field(default_factory=dict)
     _drivers: Counter[str] = field(default_factory=Counter)
@@ -79,12 +79,12 @@ class FreeVolumes:
     _found: VolumePlace | None = None
 
     def add(self, name: str, place: VolumePlace) -> bool:
-        """A volume that was not there; whether `place` may be another one now."""
+        """Add a volume; whether `place` may have changed."""
         self._places[name] = place
         return self._count(place, 1)
 
     def remove(self, name: str) -> bool:
-        """A volume is no longer free; whether `place` may be another one now."""
+        """A volume is no longer free; whether `place` may have changed."""
         return self._count(self._places.pop(name), -1)
 
     def of(self, name: str) -> VolumePlace | None:
@@ -101,7 +101,7 @@ class FreeVolumes:
         return turned
 
     def place(self, storage_class: str) -> VolumePlace | None:
-        """Where one of them can be, and who attaches it; None without volumes."""
+        """Where one of them can be, and its driver; None without volumes."""
         if not self._places:
             return None
         if self._found is None:
@@ -120,7 +120,7 @@ class FreeVolumes:
 
 
 def _count(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> bool:
-    """One more or one less of each; whether one is new or gone."""
+    """Count one more or one less of each; whether one is new or gone."""
     turned = False
     for key in keys:
         counts[key] += by
@@ -131,7 +131,7 @@ def _count(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> bool:
 
 
 def _merged(terms: Iterable[NodeQuery]) -> tuple[NodeQuery, ...]:
-    """The same places in fewer terms: those that differ only in the values of one demand become one. Sorted."""
+    """The same places in fewer terms: terms that differ only in the values of one requirement become one. Sorted."""
     values: dict[tuple[NodeQuery, int], set[str]] = {}
     for term in terms:
         place = _varying(term)
@@ -166,7 +166,7 @@ class VolumeIndex:
     volumes: dict[str, VolumeObject] = field(default_factory=dict)
     classes: dict[str, StorageClassObject] = field(default_factory=dict)
     free: dict[str, FreeVolumes] = field(default_factory=dict)
-    """Volumes that nobody has, by class."""
+    """Unclaimed volumes, by class."""
     users: dict[str, set[str]] = field(default_factory=dict)
     """Uids of pods, by claim."""
     _claims_of: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -175,12 +175,12 @@ class VolumeIndex:
     _unbound_of: dict[str, set[str]] = field(default_factory=dict)
     """Claims that name no volume, by class."""
     _changed: set[str] = field(default_factory=set)
-    """Classes whose free volumes may come to something else."""
+    """Classes whose free volumes may have changed."""
 
     # Claims, volumes and classes
 
     def see(self, found: ClaimObject | VolumeObject | StorageClassObject) -> set[str]:
-        """An object exists; the claims that it has a say in."""
+        """An object exists; returns the claims that it affects."""
         meta = found.metadata
         match found:
             case ClaimObject():
@@ -197,7 +197,7 @@ class VolumeIndex:
                 return set(self._unbound_of.get(meta.name, ()))
 
     def gone(self, kind: str, namespace: str, name: str) -> set[str]:
-        """An object is gone; the claims that it had a say in. `kind` is that of the watch."""
+        """An object is gone; returns the claims that it affected. `kind` is that of the watch."""
         match kind:
             case "persistentvolumeclaims":
                 self._forget_claim(f"{namespace}/{name}")
@@ -222,7 +222,7 @@ class VolumeIndex:
                 del table[name]
 
     def _volume_changed(self, name: str, found: VolumeObject | None) -> set[str]:
-        """The claims that name a volume; of those that may get it, `take_reconsidered` tells."""
+        """The claims that name a volume; `take_reconsidered` returns those that may get it."""
         before = self.volumes.pop(name, None)
         if found is not None:
             self.volumes[name] = found
@@ -239,7 +239,7 @@ class VolumeIndex:
         return claims
 
     def take_reconsidered(self) -> set[str]:
-        """Claims that may get another free volume than when this was asked last: one look for all volumes in between."""
+        """Claims that may get another free volume than at the last call: one pass for all volumes since then."""
         changed, self._changed = self._changed, set()
         made = {one: self.classes.get(one) for one in changed}
         able = [name for name, one in made.items() if one is not None and one.provisioner == NO_PROVISIONER]
@@ -273,7 +273,7 @@ class VolumeIndex:
         return {uid for claim in claims for uid in self.users.get(claim, ())}
 
     def volumes_of(self, pod: ScheduledPodObject) -> tuple[AttachedVolume, ...]:
-        """The volumes of a pod that scheduling goes by; such as can be anywhere and that nobody counts are left out.
+        """The volumes of a pod that matter to scheduling; those that can be anywhere and are not counted are left out.
 
         A claim that several of a pod's volumes name is one volume.
         """
@@ -314,7 +314,7 @@ class VolumeIndex:
         return VolumePlace(MIGRATED.get(made.provisioner, made.provisioner), terms)
 
     def _found(self, name: str, key: str) -> VolumePlace:
-        """A volume that somebody made and nobody has: any of them will do."""
+        """An existing unclaimed volume: any of them will do."""
         none = VolumePlace(missing=f"persistentvolumeclaim '{key}' has no volume, and there is none of class '{name}' for it")
         return self._free(name).place(name) or none
 
@@ -328,7 +328,7 @@ def _place(volume: VolumeObject) -> VolumePlace:
 
 
 def _driver(volume: VolumeObject) -> str:
-    """Who attaches a volume; empty if nobody does."""
+    """The driver that attaches a volume; empty if there is none."""
     if volume.spec.csi is not None:
         return volume.spec.csi.driver
     return EBS if volume.spec.aws_elastic_block_store is not None else ""

@@ -1,4 +1,4 @@
-"""TimeSeriesPrediction objects as policies, and what is wrong with one: upstream's admission rules, told as a reason.
+"""TimeSeriesPrediction objects as policies, validated by upstream's admission rules.
 
 An object that cannot be carried out is not left out: it becomes a policy whose `unsupported` says what is wrong.
 """
@@ -48,7 +48,7 @@ def changed(found: specs.PredictionObject, cluster: str, at: datetime) -> TimeSe
 def within_bounds(
     policy: TimeSeriesPredictionChanged, size: Callable[[TimeSeriesPredictionChanged], int]
 ) -> TimeSeriesPredictionChanged:
-    """The policy itself, or where it is too large to be kept: what names the object, and the bound."""
+    """The policy itself, or, if it is too large, one that only names the object and the bound."""
     why = object_bounds.excess(policy, size)
     if not why:
         return policy

@@ -1,4 +1,4 @@
-"""The ConfigMap of upstream's priority expander as a fact. What cannot be read becomes a sentence in the fact, and no error."""
+"""The ConfigMap of upstream's priority expander as a fact. If it cannot be read, the fact says so in a sentence."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -56,7 +56,7 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
         document = yaml.load(text, _LOADER)  # noqa: S506  # both loaders are safe ones
     except _UnreadableError:
         raise
-    except Exception as error:  # besides YAMLError, its constructors let through whatever a value makes them raise
+    except Exception as error:  # besides YAMLError, its constructors let any error of a value through
         raise _UnreadableError(f"the priorities are no YAML: {_plain(str(error))}") from error
     if document is None:
         return {}
@@ -74,7 +74,7 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
 
 
 def _check_cost(text: str) -> None:
-    """Refuse what costs more to make than it has text: deep nesting ends libyaml, and merges of merges never end."""
+    """Refuse text that costs too much to build: deep nesting crashes libyaml, and merges of merges never end."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, _LOADER)):
         match event:
@@ -116,5 +116,5 @@ def _text(item: object, what: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text without halves of characters, which no record can carry."""
+    """A text without lone surrogates, which no record can carry."""
     return text.encode("utf-8", "replace").decode()

@@ -1,6 +1,6 @@
-"""How the kube source's facts become records: to which topic, under which key, in which partitions.
+"""Turns the kube source's facts into records: which topic, which key, which partitions.
 
-What every reader would refuse is not written: it is named in the process's log, with the bound.
+A fact that readers would refuse is not written, but named in the process's log, with the bound.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Publisher:
     def publish(self, *facts: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | SchedulingFact) -> None:
         """A fact about a workload goes to the workload's partition, and one about a pod to its cluster's too.
 
-        What scheduling goes by goes to the cluster's partition. A policy or a fact about the cluster goes to every partition.
+        A fact for scheduling goes to the cluster's partition. A policy or a fact about the cluster goes to every partition.
         """
         cluster = self._context.cluster
         for fact in facts:
@@ -71,7 +71,7 @@ class Publisher:
                     self._to_one("scheduling-changes", fact, cluster)
 
     def publish_for_updates(self, *facts: UpdateFact) -> None:
-        """What updates of pods go by goes to the cluster's partition beside its pods."""
+        """A constraint on updates goes to the cluster's partition beside its pods."""
         for fact in facts:
             fault = event_bounds.fault(fact)
             if fault is None:
@@ -85,7 +85,7 @@ class Publisher:
         return len(record.value or b"")
 
     def publish_left(self, fact: PodDeleted) -> None:
-        """A pod has left its workload for another one: only the old workload's partition learns of it, because the pod exists."""
+        """A pod has moved to another workload: only the old one's partition gets this, because the pod still exists."""
         self._to_one("pod-changes", fact, fact.workload.key)
 
     def drain(self) -> Sequence[NewRecord]:
@@ -102,7 +102,7 @@ class Publisher:
 
 
 def _name(fact: PodFact | WorkloadFact | ObjectPolicy | ClusterFact | SchedulingFact | UpdateFact) -> str:
-    """What a fact is about, for people."""
+    """The subject of a fact, for people."""
     match fact:
         case PodChanged() | PodDeleted():
             name = f"Pod {fact.pod.namespace}/{fact.pod.name}"

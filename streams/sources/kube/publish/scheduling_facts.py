@@ -1,4 +1,4 @@
-"""Pods, nodes, budgets and controllers as the facts that node scaling goes by. A bad quantity is refused with a quotation."""
+"""Pods, nodes, budgets and controllers as the facts that node scaling needs. A bad quantity is refused and quoted."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -81,7 +81,7 @@ def node(found: DetailedNodeObject, cluster: str, at: datetime) -> NodeDetailsCh
 
 
 def attach_limits(found: CsiNodeObject) -> dict[str, int]:
-    """How many volumes each driver attaches to a node, as far as it says."""
+    """How many volumes each driver attaches to a node, if it says so."""
     limits = {one.name: one.allocatable.count for one in found.spec.drivers or () if one.allocatable is not None}
     return {name: count for name, count in sorted(limits.items()) if count is not None and count >= 0}
 
@@ -112,7 +112,7 @@ def controller(
 ) -> ReplicaControllerChanged | None:
     """The fact about a controller; None for one that wants no pods, as the old ReplicaSets of a Deployment.
 
-    A DaemonSet wants as many as its status says, and is told of when that is none, too.
+    A DaemonSet wants as many as its status says, and is published even if that is none.
     """
     replicas, owner = found.spec.replicas, _controlling(found.metadata.owner_references)
     if kind == "DaemonSet" and isinstance(found, ControllerObject):
@@ -186,7 +186,7 @@ def _controlling(references: Sequence[OwnerReference]) -> ControllingOwner | Non
 
 
 def requests(found: ScheduledPodObject) -> dict[str, int]:
-    """What a pod asks of its node: while it is resized, the most of what it wants, was given and has."""
+    """What a pod asks of its node: during a resize, the largest of wanted, allocated and actual amounts."""
     spec, status = found.spec, found.status
     infeasible = any(_is_infeasible(one) for one in status.conditions)
     known = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
@@ -230,7 +230,7 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """Those that node scaling obeys. What a mirror's annotation says differs from node to node and means nothing."""
+    """The annotations that node scaling obeys. A mirror's annotation differs between nodes and is ignored."""
     kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name == SOURCE}
     mirror = {MIRROR: "mirror"} if MIRROR in (annotations or {}) else {}
     return kept_labels({**kept, **mirror})

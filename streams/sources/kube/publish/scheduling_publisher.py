@@ -1,4 +1,4 @@
-"""What node scaling needs, published as it changes: nodes, shapes of pods, where pods are, budgets and controllers.
+"""Publishes what node scaling needs: nodes, shapes of pods, where pods are, budgets and controllers.
 
 A shape is published before the first pod that has it and forgotten with the last one, as its readers do. After a restart only
 what changed meanwhile is published.
@@ -44,7 +44,7 @@ MOST = 1_000_000
 
 @dataclass(slots=True)
 class PublishedScheduling:
-    """The newest of each thing that the log tells of, by the name under which it is kept."""
+    """The newest fact about each thing in the log, by name."""
 
     nodes: dict[str, NodeDetailsChanged] = field(default_factory=dict)
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PublishedScheduling:
 
 
 class SchedulingPublisher:
-    """All of one cluster that decides which pod runs where."""
+    """Everything in one cluster that decides which pod runs where."""
 
     def __init__(self, publisher: Publisher, context: LogContext) -> None:
         self._publisher, self._context, self._cluster = publisher, context, context.cluster
@@ -89,7 +89,7 @@ class SchedulingPublisher:
         )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
 
-    # What the log says
+    # The log
 
     def restore(self, at: datetime) -> None:
         """Read back what was published before, and publish what differs. Raises LogUnavailable."""
@@ -144,7 +144,7 @@ class SchedulingPublisher:
             case _:
                 pass
 
-    # What the cluster shows
+    # The cluster
 
     def node(self, found: DetailedNodeObject, at: datetime) -> None:
         """A node exists."""
@@ -154,7 +154,7 @@ class SchedulingPublisher:
         self._publish_node(name)
 
     def drivers(self, found: CsiNodeObject, at: datetime) -> None:
-        """A node's drivers say how many volumes they attach."""
+        """The drivers of a node state how many volumes they attach."""
         self._at = at
         name = found.metadata.name
         self._attachable[name] = scheduling_facts.attach_limits(found)
@@ -171,12 +171,12 @@ class SchedulingPublisher:
         self._pods_again(self._volumes.users_of(self._volumes.see(found)))
 
     def publish_due(self, at: datetime) -> None:
-        """Tell pods again that may get another free volume: once for all volumes that came and went since the last call."""
+        """Publish pods again that may get another free volume: once for all changes of volumes since the last call."""
         self._at = at
         self._pods_again(self._volumes.users_of(self._volumes.take_reconsidered()))
 
     def _pods_again(self, uids: Iterable[str]) -> None:
-        """Tell pods again whose volumes may look different."""
+        """Publish pods again whose volumes may look different."""
         for uid in sorted(uids):
             found = self._with_claims.get(uid)
             if found is not None:
@@ -220,7 +220,7 @@ class SchedulingPublisher:
         self._pods_again(others)
 
     def _place(self, found: ScheduledPodObject) -> None:
-        """Tell where a pod is, or may be; not before it is known where its volumes are."""
+        """Publish where a pod is, or may be, once the places of its volumes are known."""
         uid, at = found.metadata.uid, self._at
         if uid in self._with_claims and self._unlisted:
             return
@@ -315,7 +315,7 @@ class SchedulingPublisher:
             self._release(shape)
 
     def _release(self, shape: str) -> None:
-        """Readers forget a shape with the last pod that cites it, and so it must be told again for the next one."""
+        """Readers forget a shape with the last pod that cites it, so it must be published again for the next one."""
         self._uses[shape] -= 1
         if not self._uses[shape]:
             del self._uses[shape], self._shapes[shape]

@@ -1,8 +1,8 @@
-"""VerticalPodAutoscaler objects as policies, and the judgement on what an object says of itself.
+"""VerticalPodAutoscaler objects as policies, and the only validation of their specs.
 
 An object that upstream would refuse cannot be carried out, but it must not vanish. It becomes a policy whose `unsupported` is a
-sentence that names the bad value and its place, without the parts that make no sense. Everybody downstream takes that sentence as
-it is. The target is resolved elsewhere.
+sentence that names the bad value and its place, without the parts that make no sense. All stages and consumers rely on that
+sentence. The target is resolved elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,9 +47,9 @@ def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
 
 
 def within_bounds(policy: VpaChanged, size: Callable[[VpaChanged], int]) -> VpaChanged:
-    """The policy itself, or where it is too large to be kept: what names the object and its target, and the bound.
+    """The policy itself, or, if it is too large, one that only names the object, its target and the bound.
 
-    `size` gives the bytes of a policy as it is written.
+    `size` gives the bytes of a policy's record.
     """
     why = object_bounds.excess(policy, size)
     return _bare(policy, why) if why else policy
@@ -78,7 +78,10 @@ def _refuse_annotations(annotations: Mapping[str, str]) -> None:
 
 
 def _with_target(bare: VpaChanged, spec: VpaSpec) -> VpaChanged:
-    """With target and recommender. Of several recommenders the first, so that one of them reports what is wrong."""
+    """With target and recommender.
+
+    If there are several recommenders, the first one counts, so that one of them reports the fault.
+    """
     names = tuple(each.name for each in spec.recommenders or ())[:1]
     return replace(bare, target_ref=_target(spec.target_ref), recommenders=names)
 
@@ -89,7 +92,7 @@ def _target(ref: TargetReference | None) -> TargetRef | None:
 
 
 def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
-    """With everything else. Raises ValueError that names the first value which makes no sense, and its place."""
+    """With everything else. Raises ValueError that names the first invalid value and its place."""
     names = [each.name for each in spec.recommenders or ()]
     if len(names) > 1:
         raise ValueError(f"spec.recommenders names {', '.join(names)}; there may be one at most")
@@ -113,7 +116,7 @@ def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
 
 
 def _looked_up(policies: Iterable[ContainerPolicy]) -> tuple[ContainerPolicy, ...]:
-    """Those that count: of several for one container the first, of several for all the last, as upstream looks them up."""
+    """The entries that count: the first of several for one container, the last of several for `*`, as in upstream's look-up."""
     found: dict[str, ContainerPolicy] = {}
     for each in policies:
         if each.container == "*" or each.container not in found:

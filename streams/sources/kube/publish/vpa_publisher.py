@@ -1,8 +1,8 @@
-"""VPAs as they are published, and the history that their checkpoints hold, published once for each.
+"""Publishes VPAs, and once for each the history in its checkpoints.
 
 A VPA that is new, or can be served for the first time, asks for the checkpoints of its namespace; the first time, once every VPA
-that exists is published, it is those of every namespace at once. Nothing here judges a checkpoint: the recommender refuses what
-it cannot load.
+that exists is published, it is those of every namespace at once. Checkpoints are not validated here; the recommender refuses
+those that it cannot load.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,14 +34,14 @@ class VpaPublisher:
         self._synced = self._requested = False
 
     def restore(self, published: Mapping[str, VpaChanged]) -> None:
-        """This is what the log holds. It may lack checkpoints, and publishing one again does no harm."""
+        """Start from what the log has. It may lack checkpoints, and publishing one again does no harm."""
         self._facts.restore(published)
         self._seeded.clear()
         if self._requested:
             self._look_up(CheckpointLookup())
 
     def publish(self, vpa: VpaChanged) -> None:
-        """A VPA exists and its target is known. One that is too large is published as what cannot be served, and why."""
+        """A VPA exists and its target is known. One that is too large is published as unsupported, with the reason."""
         vpa = vpa_policies.within_bounds(vpa, self._publisher.size_of_policy)
         self._facts.upsert(vpa.key, replace(vpa, at=self._now()))
         if vpa.unsupported:

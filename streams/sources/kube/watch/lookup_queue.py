@@ -31,8 +31,8 @@ _log = structlog.get_logger(__name__)
 class Lookups:
     """A queue of look-ups. Any thread may call `enqueue`, one calls `step`. No `namespaces` means that all are listed.
 
-    Namespaces take turns: whoever asks for ten thousand things waits for them, and nobody else does. A look-up that must be
-    done again later lets the others go first meanwhile.
+    Namespaces take turns: one that needs ten thousand look-ups waits for them, and the others do not. A look-up that must be
+    repeated later lets the others go first.
     """
 
     def __init__(self, list_watch: ListWatch, scales: ScaleClient, namespaces: tuple[str, ...] = ()) -> None:
@@ -94,7 +94,7 @@ class Lookups:
             return ScaleFound(key, None, str(error))
 
     def _list_checkpoints(self, lookup: CheckpointLookup) -> list[Notification]:
-        """A look-up that may yet succeed goes back into the queue, also when the server dropped the list while we read it."""
+        """A look-up that may yet succeed goes back into the queue, even if the server dropped the list while we read it."""
         try:
             found = tuple(each for resource in self._resources(lookup.namespace) for each in self._list_if_allowed(resource))
         except (TryAgain, Outdated) as error:
@@ -129,7 +129,7 @@ class Lookups:
 
 
 def _namespace(lookup: Lookup) -> str:
-    """Whose turn a look-up takes; empty for what concerns all."""
+    """The namespace whose turn a look-up takes; empty if it concerns all."""
     match lookup:
         case ScaleLookup():
             return lookup.key.namespace

@@ -1,4 +1,4 @@
-"""What comes in from the cluster, and what is asked of it beside the watches.
+"""Notifications from the cluster, and look-ups beside the watches.
 
 Notifications say that objects were seen or are gone, that watches are in sync or failed, and what look-ups found.
 """
@@ -79,7 +79,7 @@ class CheckpointLookup:
 
 @dataclass(frozen=True, slots=True)
 class ForgetKinds:
-    """Look up kinds anew from now on, because types may have been installed or removed. Finds nothing by itself."""
+    """Look up kinds again from now on, because types may have been installed or removed. Has no result of its own."""
 
 
 Lookup = ScaleLookup | CheckpointLookup | ForgetKinds

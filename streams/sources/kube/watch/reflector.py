@@ -1,4 +1,4 @@
-"""Keeps one resource in sight: lists it, watches from there, resumes after a break, and lists again when its version is too old.
+"""Follows one resource: lists it, watches from there, resumes after a break, and lists again when its version is too old.
 
 After a list it reports what changed since the last one and what is gone, by uid and version, so that nothing is reported twice.
 It keeps names and versions, not objects. `step` does one list or one stream and returns how long to wait before the next; it
@@ -24,8 +24,10 @@ LONGEST_WAIT = Seconds(30.0)
 FORBIDDEN_WAIT = Seconds(60.0)
 """Somebody may grant the right or install the type later; until then the server need not be asked often."""
 MOST_REFUSALS = 5
-"""After so many refusals in a row, list again: a server that was restored from a backup never knows our version. It also takes so
-many before a type that was there counts as uninstalled."""
+"""After so many refusals in a row, list again: a server that was restored from a backup never knows our version.
+
+It also takes so many before a type that was there counts as uninstalled.
+"""
 MOST_DOUBLINGS = 4
 """The pause after a stream that ends without an event doubles up to so many times."""
 Notify = Callable[[Sequence[Notification]], None]
@@ -78,7 +80,7 @@ class Reflector:
         return Seconds(0.0)
 
     def _not_served(self, error: NotServed) -> None:
-        """Objects go before their type does. So while we know of some, the server, or a proxy before it, may just be in error."""
+        """Objects are deleted before their type. So while we know some, the 404 may be an error of the server or of a proxy."""
         self._version = None
         self._failures += 1
         if self._versions and self._failures < MOST_REFUSALS:
@@ -87,7 +89,7 @@ class Reflector:
             self._not_installed()
 
     def _not_installed(self) -> None:
-        """The type is not installed, or no longer: that there are no such objects is something we see."""
+        """The type is not installed, or no longer, so we know that there are no such objects."""
         if self._in_sync is not True:
             _log.info("a resource is not served, so there is none", resource=self.watch.name)
         self._report([self._forget(key) for key in sorted(self._versions)])
@@ -114,7 +116,10 @@ class Reflector:
         return []
 
     def _seen(self, item: ListedObject[KubeObject]) -> list[Notification]:
-        """Nothing for a version that was reported. Another uid under the same name means that the former object is gone."""
+        """Report an object, unless this version was reported.
+
+        Another uid under the same name means that the former object is gone.
+        """
         key, identity = _key(item.metadata), (item.metadata.uid, item.metadata.resource_version)
         reported = self._versions.get(key)
         if reported == identity:
@@ -142,12 +147,12 @@ class Reflector:
     def _report_failed(self, error: EdgeError) -> None:
         if self._in_sync is not False:
             self._in_sync = False
-            if not isinstance(error, Unreachable):  # that nobody answers is said once, for all watches
+            if not isinstance(error, Unreachable):  # an unreachable server is logged once, for all watches
                 _log.warning("a resource cannot be seen", resource=self.watch.name, error=str(error))
             self._notify([WatchFailed(self.watch.name, str(error), error.detail is OutcomeDetail.FORBIDDEN)])
 
     def _failed(self, error: EdgeError, longest: Seconds) -> Seconds:
-        """One break is no news, because the next step resumes. The second is, and so is one before the first list is complete."""
+        """Report a second break in a row, or one before the first list is complete; the next step resumes after a single one."""
         self._failures += 1
         if self._failures > 1 or self._in_sync is None:
             self._report_failed(error)

@@ -1,4 +1,4 @@
-"""Which watches are in sync, and so for which topics the source can vouch.
+"""Which watches are in sync, and so which topics the source reports completely.
 
 A kind of object may be watched in several namespaces. It is in sync when each of its watches is.
 """
@@ -62,11 +62,11 @@ class SyncStatus:
         return all(self._synced.get(watch, False) for watch in self._watches(kind))
 
     def all_heard_of(self, kinds: Collection[str]) -> bool:
-        """Whether each of these kinds is in sync or has a watch that failed: for none of them a first list is still under way."""
+        """Whether each of these kinds is in sync or has a failed watch, so that no first list is still under way."""
         return all(self.synced(kind) or self._failed(kind) for kind in kinds)
 
     def topics_in_sight(self, unpublished: Collection[str] = ()) -> tuple[str, ...]:
-        """The topics that the source can vouch for. `unpublished`: kinds of which not every object seen is published yet."""
+        """The topics that the source reports completely. `unpublished`: kinds with objects that are not published yet."""
         return tuple(
             topic
             for topic in sorted(KINDS_BEHIND)
@@ -82,7 +82,7 @@ class SyncStatus:
         return [self._reason(watch) for watch in sorted(self._kinds) if not self._synced.get(watch, False)]
 
     def refusals(self) -> list[str]:
-        """Those of these reasons that are an account without the right."""
+        """The reasons that are missing rights of the account."""
         return [self._reason(watch) for watch in sorted(self._refused)]
 
     def _reason(self, watch: str) -> str:

@@ -1,4 +1,4 @@
-"""What is watched, and where it stands on the server: in the whole cluster, or in some namespaces only."""
+"""What is watched, and its paths on the server: in the whole cluster, or in some namespaces only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +104,7 @@ class ResourceWatch:
 
 @dataclass(frozen=True, slots=True)
 class WebhookLease:
-    """The Lease by which a webhook says that it is at work."""
+    """The Lease by which a webhook shows that it is running."""
 
     namespace: str
     name: str
@@ -141,8 +141,8 @@ def watches(
 ) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
-    With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, what scales
-    workloads; with `webhook`, what else updates of pods go by.
+    With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, autoscalers; with
+    `webhook`, further constraints on updates of pods.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (BUDGETS,)

@@ -1,7 +1,7 @@
 """Pods as kube-state-metrics exported them to a metrics store: owners, requests and limits, also of pods that are gone.
 
-It is for looking at a cluster of which only the metrics server can be asked. What an API server tells is better: here a
-controller of an unknown kind is taken for the topmost one, and a pod without an owner is a workload of its own.
+It is for clusters of which only the metrics server can be reached. An API server knows more: here a controller of an unknown kind
+counts as the topmost one, and a pod without an owner is a workload of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class ExportedPod:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPods:
-    """The pods of one cluster in one server, from `length` before `at` on; `labels` tell it from other clusters there."""
+    """The pods of one cluster in one server, from `length` before `at` on; `labels` distinguish it from other clusters there."""
 
     server: Prometheus
     cluster: str

@@ -2,7 +2,7 @@
 
 It appends one record for each moment and partition, in order of time over all containers and marked as history, so a replay sees
 what the recommender saw. Amounts are cut to whole millicores and bytes, as upstream cuts them when it starts from Prometheus. A
-run that was stopped is continued by the next. The source refuses to add the past to a log that holds later usage, because none of
+run that was stopped is continued by the next. The source refuses to add the past to a log that has later usage, because none of
 it would count.
 """
 
@@ -49,7 +49,7 @@ class HistoryPeriod:
 
 @dataclass(frozen=True, slots=True)
 class MetricsStore:
-    """A server that stores metrics, and what they are called there."""
+    """A server that stores metrics, and their names there."""
 
     server: Prometheus
     names: MetricNames = MetricNames()

@@ -1,7 +1,7 @@
-"""Which workload a pod of the past belonged to: as the log tells, else by its labels and the VPAs that select them.
+"""Which workload a pod of the past belonged to: from the log, else by its labels and the VPAs that select them.
 
-A metrics store knows pods by name, and by labels where somebody exports those. A pod that was deleted before the first source of
-pods began is matched as upstream matches it, by the selectors of the VPAs in its namespace; of several, the oldest VPA gets it.
+A metrics store knows pods by name, and by labels if those are exported. A pod that was deleted before the first source of pods
+began is matched as upstream matches it, by the selectors of the VPAs in its namespace; of several, the oldest VPA gets it.
 """
 
 import re
@@ -25,7 +25,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodLabelQuery:
-    """The metric that has pods' labels, and what its own labels are called. An empty `metric` means that there is none.
+    """The metric that has pods' labels, and the names of its own labels. An empty `metric` means that there is none.
 
     `metric` may be a range selector, as upstream has it. Then the query is that selector. Otherwise `labels` tell the cluster
     from others on the same server.
@@ -67,7 +67,7 @@ class PastWorkloads:
         self._found: dict[Name, str | None] = {}
 
     def workload(self, namespace: str, pod: str) -> str | None:
-        """The key of a pod's workload; None when neither the log nor a VPA tells."""
+        """The key of a pod's workload; None if neither the log nor a VPA shows it."""
         name = namespace, pod
         if name not in self._found:
             logged = self._pods.workload(*name) or self._pods.former_workload(*name)

@@ -1,8 +1,8 @@
-"""What a metrics store holds of a stretch of time, as a usage trace: the Parquet file that backtests and scans read.
+"""Writes what a metrics store has of a period as a usage trace: the Parquet file that backtests and scans read.
 
 Usage and its peaks come from cAdvisor's metrics; owners, requests, limits and OOM kills from kube-state-metrics. Requests and
-limits are those that a container had last, because only those are asked for. A kill counts where its container started again; one
-that ended its pod does not show.
+limits are the last ones of each container, because only those are queried. A kill counts if its container started again; one that
+ended its pod does not show.
 """
 
 from collections.abc import Iterator, Mapping
@@ -99,7 +99,7 @@ def _named(numbers: Mapping[Container, int], pods: Mapping[Name, PodChanged]) ->
 
 
 def _row(name: Container, who: int, pods: Mapping[Name, PodChanged]) -> tuple[str | float | None, ...]:
-    """A container's names and what it requested. A pod that nobody exported is a workload of its own."""
+    """A container's names and what it requested. A pod that was not exported is a workload of its own."""
     namespace, pod, container = name
     seen = pods.get((namespace, pod))
     workload = pod if seen is None else seen.workload.name

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from agents.engine.turn import Decided, Event
+from agents.engine.turn import Decided
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
+from schemas.catalogue import Event
 from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
 from schemas.decisions.replica_plans import ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.facts.scheduled_pods import AttachedVolume, ControllingOwner, LabelDemand, NodeQuery, PodPlacementRemoved

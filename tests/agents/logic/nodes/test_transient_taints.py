@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.engine.turn import Event
+from schemas.catalogue import Event
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from tests.support.node_scene import SIZE, ScalerRun, group, instance, node, pod, shape

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from agents.engine.turn import Event
 from agents.logic.vertical import aggregate_bounds
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import ContainerSeen
 from schemas.facts.usage import MetricsScraped

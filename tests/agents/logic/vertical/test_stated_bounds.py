@@ -1,8 +1,8 @@
 """The bounds of a workload as docs/security.md states them: 1,000 container names and 5,000 label sets, no more and no less."""
 
-from agents.engine.turn import Event
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen
 from tests.support.cluster_events import MINUTE, START, pod, turn, vpa
 

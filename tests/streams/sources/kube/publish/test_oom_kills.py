@@ -10,7 +10,9 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.names import Workload
 from streams.clients.kube.pod_objects import PodObject
 from streams.codec.event_codec import tick
+from streams.log_context import LogContext
 from streams.publishing import published_state
+from streams.sources.kube import kube_source
 from tests.support.kube_objects import ended, eviction, owner, pod, running, waiting
 from tests.support.kube_scene import PARTITIONS, KubeScene
 
@@ -183,3 +185,22 @@ def test_a_pod_that_goes_with_kills_that_were_published_repeats_none() -> None:
     scene = seen(killed)
     scene.lose("pods", killed)
     assert [kill.restarts for kill in scene.kills()] == [4]
+
+
+def test_of_a_pod_that_goes_nothing_is_remembered_and_a_later_list_does_not_report_it_gone_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restored: list[published_state.PublishedState] = []
+
+    def read_all(context: LogContext) -> published_state.PublishedState:
+        restored.append(published_state.read_all(context))
+        return restored[-1]
+
+    monkeypatch.setattr(kube_source, "read_all", read_all)
+    killed = pod("p", status=running(4, "OOMKilled"))
+    scene = seen(killed)
+    assert set(restored[-1].kills) == set(restored[-1].pods) == {killed.metadata.uid}
+    scene.lose("pods", killed)
+    scene.sync("pods")
+    assert (restored[-1].pods, restored[-1].newest, restored[-1].kills) == ({}, {}, {})
+    assert [type(event) for event in scene.pods()] == [PodChanged, PodDeleted]
