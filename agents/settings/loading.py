@@ -66,6 +66,8 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
     origins: dict[str, str] = {}
     hidden: set[str] = set()
     for name, value, origin, secret in [*_from_yaml(file), *_from_environment(defaults), *_from_flags(flags or {})]:
+        if name in defaults and setting_texts.is_misread(value, defaults[name]):
+            raise BadInput(_nonsense(name, _quoted(name, value, hidden), origin, setting_texts.MISREAD))
         merged[name], origins[name] = setting_texts.read(name, value, defaults), origin
         if secret:
             hidden.add(name)
@@ -215,11 +217,16 @@ def _quoted(name: str, value: object, hidden: set[str]) -> str:
     """A value for a sentence: no secret, nor a group of settings that has one, and no password of a URL."""
     if name in hidden or any(name in (secret, secret.rpartition(".")[0]) for secret in _secrets(Settings)):
         return _HIDDEN
-    return f"'{without_password(str(value))}'"
+    return f"'{_short(without_password(str(value)))}'"
+
+
+def _short(text: str, most: int = 200) -> str:
+    """Enough of a value to know it by: a file that was pasted by mistake must not fill the screen."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
 
 
 def _nonsense(name: str, value: str, place: str, why: str) -> str:
-    return f"{name} is {value} ({place}), which makes no sense: {why}"
+    return f"{name} is {value} ({place}), which makes no sense: {_short(why, 500)}"
 
 
 def _nearest(name: str) -> str:
