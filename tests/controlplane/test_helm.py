@@ -12,7 +12,7 @@ import yaml
 
 from agents.cli.program import app
 from agents.settings import loading
-from tests.controlplane import build
+from tests.controlplane import build, plain_manifests
 from tests.controlplane.asking import Refused
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
@@ -218,6 +218,14 @@ def test_keda_asks_for_the_workers_group_and_signs_in_as_they_do(helm: Path) -> 
     assert trigger["authenticationRef"]["name"] == documents["TriggerAuthentication"]["metadata"]["name"]
     given = {one["parameter"]: one["key"] for one in documents["TriggerAuthentication"]["spec"]["secretTargetRef"]}
     assert given == {"username": "username", "password": "password", "ca": "ca.crt"}
+
+
+def test_the_plain_manifests_are_those_of_the_chart(helm: Path) -> None:
+    files = plain_manifests.made(helm)
+    kustomization = yaml.safe_load((plain_manifests.BASE / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert kustomization["resources"] == list(files)
+    for name, text in files.items():
+        assert (plain_manifests.BASE / name).read_text(encoding="utf-8") == text, "make manifests"
 
 
 def test_every_pod_is_confined(helm: Path) -> None:
