@@ -29,6 +29,8 @@ _FROM_FILE = "_FILE"
 _NO_SETTINGS = {"ULLAGE_PARENT", "ULLAGE_CACHE", "ULLAGE_SHARED", "ULLAGE_WHOLE_TRACES", "ULLAGE_REQUIRE_CONTROLPLANE"}
 """Variables of ours that are no settings: for child processes, the cache of downloads, and the tests."""
 _HIDDEN = "(hidden)"
+MOST_SECRET = 1 << 16
+"""Bytes of a file that holds the value of one setting."""
 _SERVICE_LINK = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$")
 
 Values = Mapping[str, object]
@@ -172,10 +174,17 @@ def _no_setting(variable: str, names: Mapping[str, str]) -> str:
 
 
 def _secret(variable: str, path: str) -> str:
+    names = f"{variable} names the file '{path}', which"
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        with Path(path).open("rb") as file:
+            read = file.read(MOST_SECRET + 1)
+        if len(read) > MOST_SECRET:
+            raise BadInput(f"{names} holds more than {MOST_SECRET} bytes: it is no setting")
+        return read.decode("utf-8").strip()
     except OSError as error:
-        raise BadInput(f"{variable} names the file '{path}', which cannot be read: {error.strerror}") from None
+        raise BadInput(f"{names} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{names} is no text in UTF-8") from None
 
 
 def _from_flags(flags: Mapping[str, str]) -> _Layer:
