@@ -214,6 +214,18 @@ def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path: Path) -> None:
     assert "No space left on device" in said
 
 
+def test_a_folder_that_may_only_be_read_is_a_sentence_with_what_to_do(
+    desk: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), ".run")
+
+    monkeypatch.setattr(cli, "app", refused)
+    assert cli.run(["demo"]) == 1
+    says = "what was to be written could not be in '.run': Permission denied; go to a folder that you may write"
+    assert says in capfd.readouterr().err
+
+
 def test_a_disk_that_fills_up_leaves_the_report_of_before_and_no_part_of_a_new_one(
     desk: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
