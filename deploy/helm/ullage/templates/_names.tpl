@@ -74,7 +74,7 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 
 {{/* The ports of Prometheus that somebody asks, and those that are asked for by value. */}}
 {{- define "ullage.otherPorts" -}}
-{{- $ports := .Values.networkPolicy.egressPorts -}}
+{{- $ports := .Values.networkPolicy.egressPorts | default list -}}
 {{- if or .Values.replicaScaling.enabled (eq .Values.usage.reads "prometheus") -}}
 {{- $url := .Values.usage.prometheusUrl | default (dig "prometheus" "url" "http://prometheus.monitoring.svc" .Values.settings) -}}
 {{- $host := (urlParse $url).host -}}
