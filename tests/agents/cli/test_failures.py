@@ -215,7 +215,7 @@ def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_only_be_read_is_a_sentence_with_what_to_do(
-    desk: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*_: object, **_options: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), ".run")
