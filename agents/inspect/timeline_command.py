@@ -17,21 +17,23 @@ from agents.why import event_descriptions
 from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
+from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
 _COLUMNS = ("what", "about", "detail", "place")
-TimelineForm = Literal["table", "json", "csv", "md", "html"]
+TimelineForm = Literal["table", "json", "yaml", "csv", "md", "html"]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineFlags:
-    """The stretch and the form; `all` also shows recommendations, `limit` bounds the entries."""
+    """The stretch and the form; `all` also shows recommendations, `limit` bounds the entries, `cluster` was asked for."""
 
     begin: str | None = None
     end: str | None = None
     form: TimelineForm = "table"
     limit: int | None = None
     all: bool = False
+    cluster: str | None = None
 
 
 def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -> None:
@@ -53,7 +55,7 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
 def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
     """Print each change of what a workload's containers request and are recommended. Raises BadInput."""
     with _stretch(settings, flags) as (context, since, until):
-        found = timeline_rows.workload_named(context, asked)
+        found = [key for key in timeline_rows.workload_named(context, asked) if flags.cluster in {None, key.partition("/")[0]}]
         if not found:
             raise BadInput(_never_recommended(context, asked))
         if len(found) > 1:
@@ -89,6 +91,8 @@ def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogCont
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so nothing happened in it yet")
+        if flags.cluster is not None:
+            source_reports.require_cluster(context, flags.cluster)
         since, until = (
             None if text is None else event_times.moment(text, tick.at, flag)
             for text, flag in ((flags.begin, "--from"), (flags.end, "--to"))

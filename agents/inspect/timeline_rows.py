@@ -7,6 +7,7 @@ nothing by themselves, so they are left out unless they are asked for.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 
 from agents.inspect import namespace_patterns
 from agents.why import event_descriptions
@@ -41,13 +42,19 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimelineFilter:
-    """Which entries: of namespaces that match one of these patterns, or none given; of a workload that is called so."""
+    """Which entries: of namespaces that match one of these patterns, or none given; of a workload that is called so.
+
+    Of one cluster, if that is given, and of what holds for all of them.
+    """
 
     namespaces: tuple[str, ...] = ()
     workload: str = ""
+    cluster: str | None = None
 
     def holds(self, key: str, workload: str | None) -> bool:
         """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
+        if self.cluster is not None and not fnmatchcase(self.cluster, key.partition("/")[0]):
+            return False
         if self.workload:
             return workload is not None and is_called(workload, self.workload)
         if not self.namespaces:

@@ -49,10 +49,14 @@ def usage(settings: Settings) -> None:
     def reasons() -> Sequence[str]:
         return [] if turns.stands_by else server.reasons()
 
+    def asked(at: datetime) -> Readings:
+        with server.asking(within=Seconds(ours.timeout_seconds)):
+            return read(at)
+
     with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, log_factory.log(settings) as log, turns.taken():
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
-        source = UsageSource(read, context, options)
+        source = UsageSource(asked, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         while True:
             begun, wait = time.monotonic(), _STANDBY

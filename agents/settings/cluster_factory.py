@@ -129,7 +129,7 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
         load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
             files, context=cluster.context or _current_context(files), client_configuration=configuration, persist_config=False
         )
-    except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         wish = "" if cluster.context is None else f" with cluster.context '{cluster.context}'"
         raise BadInput(f"{named}{wish} cannot be used: {error}") from error
 

@@ -209,5 +209,6 @@ def _secret(given: str | None, file: Path | None) -> str:
         return given or ""
     try:
         return file.expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise BadInput(f"the credentials file '{file}' of prometheus cannot be read: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise BadInput(f"the credentials file '{file}' of prometheus cannot be read: {why}") from None

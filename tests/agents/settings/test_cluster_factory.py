@@ -148,3 +148,13 @@ def test_a_cluster_may_be_called_after_its_context(context: str, name: str | Non
 
 def test_without_a_kubeconfig_a_cluster_has_no_name_of_its_own() -> None:
     assert cluster_factory.context_name(ClusterSettings(url="http://127.0.0.1:1")) is None
+
+
+def test_a_kubeconfig_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, **_: object) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    file = _file(tmp_path)
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(BadInput, match=r"kubeconfig' cannot be used: .*Permission denied"):
+        cluster_factory.connection(ClusterSettings(kubeconfig=file))
