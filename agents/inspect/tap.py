@@ -66,7 +66,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
 
 
 def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter, pretty: bool) -> None:
-    """Print the newest `count` of the wanted records, in order of event time. Reads the topic from its end, no further than it must."""
+    """Print the newest `count` of the wanted records, in order of event time. Reads from the end on, no further than it must."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
     codec = Codec(topics)
@@ -172,7 +172,8 @@ def _short(value: object) -> str:
 def _heading(record: Record, kind: str) -> str:
     """When the log took it, or where that is not known, its event time; its place, its kind and its key."""
     at = record.timestamp_ms if record.timestamp_ms >= 0 else log_range.event_time_ms(record)
-    return f"{f'{times.from_ms(at):%Y-%m-%d %H:%M:%S}  ' if at >= 0 else ''}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
+    when = f"{times.from_ms(at):%Y-%m-%d %H:%M:%S}  " if at >= 0 else ""
+    return f"{when}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
 
 
 def _json(record: Record, kind: str) -> str:
