@@ -158,7 +158,7 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
     from streams.topics import TOPICS
 
     topics = log_factory.topics(settings)
-    wrong = []
+    wrong, counts = [], set[int]()
     try:
         with log_factory.log(settings) as log:
             for topic in TOPICS:
@@ -167,12 +167,17 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
                 except BadInput:
                     wrong.append(f"{topic.name} is missing")
                     continue
+                counts.add(count)
                 if count != topics.partitions:
                     wrong.append(f"{topic.name} has {count} partitions, planned are {topics.partitions}")
     except UllageError as error:
         yield DoctorCheck("fail", "topics", str(error), "see the lines above")
         return
-    if wrong:
+    if len(wrong) == len(TOPICS) and len(counts) == 1 and not any(each.endswith("missing") for each in wrong):
+        (count,) = counts
+        finding = f"all {len(TOPICS)} have {count} partitions, and topics.partitions is {topics.partitions} here"
+        yield DoctorCheck("fail", "topics", finding, f"give the log's number: export ULLAGE_TOPICS__PARTITIONS={count}")
+    elif wrong:
         fix = "`ullage topics plan` shows the difference, `ullage topics apply` makes what is missing"
         yield DoctorCheck("fail", "topics", "; ".join(wrong), fix)
     else:

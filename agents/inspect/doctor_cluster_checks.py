@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agents.inspect.doctor_check import DoctorCheck
 from agents.processes import component_rights
-from agents.processes.component_rights import RIGHTS, SCALING, WATCHING
+from agents.processes.component_rights import NODES, REPLICAS, RIGHTS, WATCHING
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from schemas.policies.control import Mode
@@ -42,17 +42,24 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
     where = cluster_factory.address(settings.cluster)
     try:
         yield from _server(_ask(api, "/version"), where)
-        for component in [each for each in RIGHTS if each != SCALING or settings.cluster.nodes]:
+        for component in components(settings):
             yield _rights(api, component, settings.webhook.namespace)
-        yield from _served(api)
-        name = settings.webhook.configuration
-        yield webhook(_ask(api, f"{_WEBHOOKS}/{name}").code, name, applied=_applied(settings))
+        yield from _served(api, settings)
+        name, applied = settings.webhook.configuration, _applied(settings)
+        check = webhook(_ask(api, f"{_WEBHOOKS}/{name}").code, name, applied=applied)
+        yield check if check.fix or not applied else _webhook_at_work(settings, check)
     except EdgeError as error:
         yield DoctorCheck("fail", "cluster", f"{where} does not answer: {error}", "is the kubeconfig right, and the context?")
         return
     finally:
         api.close()
     yield from name_in_log(settings)
+
+
+def components(settings: Settings) -> list[str]:
+    """The components whose rights are looked at: those of what these settings turn on."""
+    off = (() if settings.cluster.nodes else NODES) + (() if settings.cluster.replicas else REPLICAS)
+    return [component for component in RIGHTS if component not in off]
 
 
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -99,7 +106,7 @@ def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
     return DoctorCheck("fail" if component in WATCHING else "warn", "rights", finding, _DENIED)
 
 
-def _served(api: "Api") -> Iterator[DoctorCheck]:
+def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
     """APIs that others install."""
     vpas = _ask(api, "/apis/autoscaling.k8s.io/v1").code
     if vpas == _NOT_FOUND:
@@ -107,14 +114,56 @@ def _served(api: "Api") -> Iterator[DoctorCheck]:
         yield DoctorCheck("warn", "crds", "the cluster has no VerticalPodAutoscaler objects (autoscaling.k8s.io/v1)", fix)
     else:
         yield DoctorCheck("ok", "crds", "VerticalPodAutoscaler objects are served")
-    code = _ask(api, "/apis/metrics.k8s.io/v1beta1/pods?limit=1").code
+    asked = settings.usage.reads == "metrics-api"
+    yield metrics_api(_ask(api, "/apis/metrics.k8s.io/v1beta1/pods?limit=1").code, asked=asked)
+    if not asked or settings.cluster.replicas:
+        yield prometheus(settings)
+
+
+def metrics_api(code: int, *, asked: bool) -> DoctorCheck:
+    """Whether the metrics API answers, by the HTTP code of a look at it. `asked`: usage is read there."""
     if code == _OK:
-        yield DoctorCheck("ok", "metrics", "the metrics API answers")
-    elif code in _FORBIDDEN:
-        yield DoctorCheck("warn", "metrics", "the metrics API is there, and this account may not ask it", _DENIED)
-    else:
-        fix = "install metrics-server, or set usage.reads=prometheus and prometheus.url"
-        yield DoctorCheck("fail", "metrics", f"the metrics API (metrics.k8s.io) answers HTTP {code}", fix)
+        return DoctorCheck("ok", "metrics", "the metrics API answers")
+    if code in _FORBIDDEN:
+        return DoctorCheck("warn", "metrics", "the metrics API is there, and this account may not ask it", _DENIED)
+    finding = f"the metrics API (metrics.k8s.io) answers HTTP {code}"
+    if asked:
+        return DoctorCheck("fail", "metrics", finding, "install metrics-server, or set usage.reads=prometheus and prometheus.url")
+    only = "the resizer asks it what a pod uses before it lowers a memory limit, and does without"
+    return DoctorCheck("ok", "metrics", f"{finding}; usage comes from Prometheus, and {only}")
+
+
+def prometheus(settings: Settings) -> DoctorCheck:
+    """Whether Prometheus answers, and has usage by the names that the settings give."""
+    from agents.processes import source_usage
+    from streams.clients.prometheus import AnswerLimits
+
+    try:
+        server = source_usage.prometheus(settings.prometheus, AnswerLimits(_TIMEOUT))
+        found = server.query(source_usage.metric_names(settings).count(), datetime.now(UTC))  # noqa: TID251  # as of now
+    except BadInput as error:
+        return DoctorCheck("fail", "usage", str(error), "look at prometheus.*")
+    except EdgeError as error:
+        fix = "is prometheus.url right? An address of the cluster's own answers only there: run this in the pod of source usage"
+        return DoctorCheck("warn", "usage", f"Prometheus does not answer: {error}", fix)
+    count = next((int(float(series.value[1])) for series in found if series.value is not None), 0)
+    if count or settings.usage.reads != "prometheus":
+        return DoctorCheck("ok", "usage", f"Prometheus at '{server.url}' answers, and has usage of {count} containers")
+    finding = f"Prometheus at '{server.url}' has no usage of any container"
+    return DoctorCheck("fail", "usage", finding, source_usage.when_empty(settings))
+
+
+def _webhook_at_work(settings: Settings, registered: DoctorCheck) -> DoctorCheck:
+    """Whether a registered webhook renews its Lease: after a crash the registration stays, and pods start as they are."""
+    from agents.processes.consumer import eviction_objection
+
+    try:
+        objected = eviction_objection(settings)()
+    except EdgeError:  # this account may not look at the Lease
+        return registered
+    if objected is None:
+        return registered
+    return DoctorCheck("warn", "webhook", f"{registered.finding}, but {objected}", "start `ullage consumer webhook`")
 
 
 def webhook(code: int, name: str, *, applied: bool) -> DoctorCheck:

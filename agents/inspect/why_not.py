@@ -109,7 +109,9 @@ def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
     outlooks = _outlooks(updater, cluster)
-    answers = Counter("; ".join(_answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods)
+    answers = Counter(
+        "; ".join(answer.strip() for answer in _answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods
+    )
     for answer, count in answers.most_common():
         yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
 

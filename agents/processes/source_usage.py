@@ -40,7 +40,7 @@ def usage(settings: Settings) -> None:
     """Publish what containers use, until stopped."""
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
-    options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero)
+    options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero, when_empty(settings))
     server, turns = (
         Sight(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet"),
         Turns(NAME, holder_lease("source-usage", settings)),
@@ -105,6 +105,15 @@ def metric_names(settings: Settings) -> MetricNames:
         container_label=ours.container_label,
         labels=ours.labels,
     )
+
+
+def when_empty(settings: Settings) -> str:
+    """What to look at when the server's answer names no container."""
+    if settings.usage.reads != "prometheus":
+        return "is metrics-server at work, and are there pods in cluster.namespaces?"
+    job = settings.prometheus.job
+    what = f"are prometheus.job '{job}'" if job else "are"
+    return f"{what}, prometheus.labels and the names of metrics what this server has? An empty prometheus.job asks for any"
 
 
 def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:

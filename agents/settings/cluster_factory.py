@@ -78,7 +78,7 @@ def address(cluster: ClusterSettings) -> str:
         return "the API server of the cluster we run in"
     files = _files(cluster)
     if files is not None:
-        return f"context '{cluster.context or '(current)'}' of kubeconfig '{files}'"
+        return f"context '{cluster.context or _readable_context(files)}' of kubeconfig '{files}'"
     return "(no cluster is named)" if cluster.url is None else without_password(cluster.url)
 
 
@@ -132,6 +132,16 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
     except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         wish = "" if cluster.context is None else f" with cluster.context '{cluster.context}'"
         raise BadInput(f"{named}{wish} cannot be used: {error}") from error
+
+
+def _readable_context(files: str) -> str:
+    """The current context for people, also where the files cannot be read, which is said elsewhere."""
+    from yaml import YAMLError
+
+    try:
+        return _current_context(files) or "(current)"
+    except (YAMLError, OSError, UnicodeDecodeError):
+        return "(current)"
 
 
 def _current_context(files: str) -> str | None:

@@ -125,3 +125,4 @@ def _route_libraries(out: TextIO, before: list[Processor], renderers: list[Proce
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # its warnings are of a busy machine, and nothing to act on
+    logging.getLogger("kafka.admin._groups").setLevel(logging.ERROR)  # it warns of Faust's own words in a group, a page a member

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agents.why import event_descriptions, node_texts
 
-_FIRST = ("why", "containers", "node", "last_oom", "oom_source")
+_FIRST = ("why", "containers", "bounds", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
 
 
@@ -58,14 +58,14 @@ def _requested(what: str, about: Mapping[str, object]) -> str:
 
 
 def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
-    """`958m at the target percentile, plus 15% margin; bounds from 664m and 1016m with confidence 4.29; at least 25m`.
+    """`958m at the target percentile, plus 15% margin; lower percentile 664m, upper 1016m, confidence 4.29; at least 25m`.
 
-    The bounds are the lower and upper percentile, before confidence widens them.
+    The bounds are these percentiles with the margin, widened where confidence is low.
     """
     found = _mapping(about.get("percentiles"))
     lower, target, upper = (_amount(what, found.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
-    parts.append(f"bounds from {lower} and {upper} with confidence {event_descriptions.text(about.get('confidence'))}")
+    parts.append(f"lower percentile {lower}, upper {upper}, confidence {event_descriptions.text(about.get('confidence'))}")
     for name, words in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
         if about.get(name) is not None:
             parts.append(f"{words} {_amount(what, about[name])}")

@@ -104,7 +104,14 @@ def because(event: Event) -> Mapping[str, object]:
         return {**found, "recommendation": event.recommendation}
     if not isinstance(event, RequestsRecommended) or event.oom_source is None:
         return found
-    return {**found, "pods": event.pods, "last_oom": _last_oom(event.last_oom), "oom_source": _oom_source(event.oom_source)}
+    bounds = {each.container: f"{_amounts(each.lower)} to {_amounts(each.upper)}" for each in event.containers}
+    return {
+        **found,
+        "bounds": bounds,
+        "pods": event.pods,
+        "last_oom": _last_oom(event.last_oom),
+        "oom_source": _oom_source(event.oom_source),
+    }
 
 
 def _last_oom(kill: LastOomKill | None) -> Mapping[str, object] | None:

@@ -142,6 +142,36 @@ def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(
     assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
 
 
+TOPICS, RULES = ["topics", "apply"], ["settings", "apply"]
+"""What the chart's Job runs before it says the mode."""
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        ({"mode": "watch"}, [TOPICS, RULES, ["mode", "shadow"]]),
+        ({"mode": "shadow"}, [TOPICS, RULES, ["mode", "shadow"]]),
+        ({"mode": "plan"}, [TOPICS, RULES, ["mode", "plan"]]),
+        ({"mode": "apply"}, [TOPICS, RULES]),
+        ({"mode": "plan", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", **SCRAM}, [RULES, ["mode", "plan"]]),
+        ({"mode": "apply", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", **SCRAM}, [RULES]),
+    ],
+)
+def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps: list[list[str]], helm: Path) -> None:
+    jobs = [d for d in rendered(helm, "ullage", {"kafka.brokers": "kafka:9092", **values}) if d["kind"] == "Job"]
+    pods = [job["spec"]["template"]["spec"] for job in jobs]
+    containers = [container for pod in pods for container in (*pod.get("initContainers", ()), *pod["containers"])]
+    assert [container["args"][:2] for container in containers] == steps
+    assert all(len(pod["containers"]) == 1 for pod in pods)
+
+
+@pytest.mark.parametrize("asks", [{"usage.reads": "prometheus"}, {"replicaScaling.enabled": True}])
+def test_a_source_that_asks_prometheus_may_reach_it(asks: Mapping[str, object], helm: Path) -> None:
+    values = {"kafka.brokers": "kafka:9092", "usage.prometheusUrl": "http://vmsingle.monitoring.svc:8428/prometheus", **asks}
+    (policy,) = (d for d in rendered(helm, "ullage", values) if d["kind"] == "NetworkPolicy")
+    assert 8428 in {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+
+
 def test_what_is_asked_for_is_there_and_the_rules_are_those_that_are_tested(helm: Path) -> None:
     documents = rendered(helm, "ullage", VALUES["everything"])
     components = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in documents if d["kind"] == "Deployment"}

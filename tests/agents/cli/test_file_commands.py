@@ -151,6 +151,21 @@ def test_tap_from_the_end_shows_nothing(played: tuple[Path, DayState], capsys: p
     assert capsys.readouterr().out == ""
 
 
+def test_tap_shows_the_newest_and_says_on_which_day(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(played[0])
+    assert cli.run(["tap", "outcomes", "-o", "jsonl", "--config", config]) == 0
+    newest = capsys.readouterr().out.splitlines()[-3:]
+    assert cli.run(["tap", "outcomes", "--last", "3", "-o", "jsonl", "--config", config]) == 0
+    assert capsys.readouterr().out.splitlines() == newest
+    assert cli.run(["tap", "control", "--last", "1", "--type", "ControlChanged", "--config", config]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("2026-01-05 ")
+
+
+def test_the_newest_and_a_beginning_exclude_each_other(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["tap", "outcomes", "--last", "3", "--from", "1h", "--config", str(played[0])]) == 2
+    assert "--last goes without --from" in capsys.readouterr().err
+
+
 def test_tap_from_nowhere_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["tap", "outcomes", "--from", "noon", "--config", str(played[0])]) == 2
     assert "--from 'noon' is neither begin, end, an offset" in capsys.readouterr().err

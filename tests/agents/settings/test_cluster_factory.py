@@ -73,6 +73,12 @@ def test_without_a_word_the_kubeconfig_of_kubectl_is_taken(home: Path) -> None:
     (home / ".kube").mkdir()
     (home / ".kube/config").write_text(CONFIG)
     assert cluster_factory.connection(ClusterSettings()).configuration.host == "https://127.0.0.1:7443"
+    assert cluster_factory.address(ClusterSettings()) == f"context 'one' of kubeconfig '{home}/.kube/config'"
+
+
+def test_a_kubeconfig_that_cannot_be_read_has_an_address_all_the_same(home: Path) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube/config").write_text("a: [")
     assert cluster_factory.address(ClusterSettings()) == f"context '(current)' of kubeconfig '{home}/.kube/config'"
 
 
