@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+import structlog
 import yaml
 
 from schemas.decisions.forecasts import LoadForecast
@@ -24,10 +25,13 @@ from streams.consumers.replicas.object_generator import UID_LABEL, ObjectGenerat
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]
+_log = structlog.get_logger(__name__)
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
 """The annotation that shows what an HPA's metrics read."""
 QUERY = "metric-query.autoscaling.crane.io"
 """Before the slash in an annotation that says a metric's query."""
+_LONGEST_METRICS = 100_000
+"""Characters of that annotation; all annotations of an object together may have 256 KiB."""
 DIRECT = "ullage/scaling"
 """The annotation of an EHPA that says `direct`: no HPA is generated, its plans are carried out."""
 
@@ -146,6 +150,8 @@ class _EhpaPass:
 
     def _steps(self) -> None:
         if self._order.rival:
+            if self._order.objection is None:  # two HPAs on one workload, and Kubernetes scales it by neither
+                self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
             raise _Stop("TargetTaken", f"the older EHPA '{self._order.rival}' scales the same target")
         scale = self._scale()
         if scale.replicas == 0 and self._spec.get("minReplicas") != 0:
@@ -276,7 +282,10 @@ class _EhpaPass:
             self._wrote(kind, ObjectChange.DELETED, found, "the EHPA does not want it any more")
 
     def _is_ours(self, found: Mapping[str, Any]) -> bool:
-        return (found["metadata"].get("labels") or {}).get(UID_LABEL) == self._uid
+        """By its label, or by its owner where somebody has taken the label off."""
+        about = found["metadata"]
+        owners = [each.get("uid") for each in about.get("ownerReferences") or () if each.get("controller")]
+        return self._uid in ((about.get("labels") or {}).get(UID_LABEL), *owners)
 
     def _wrote(self, kind: str, change: ObjectChange, live: Mapping[str, Any], reason: str) -> None:
         version = str(live["metadata"].get("resourceVersion") or "")
@@ -288,12 +297,18 @@ class _EhpaPass:
         if not metrics:
             return
         text = yaml.safe_dump(metrics, sort_keys=True)
+        if len(text) > _LONGEST_METRICS:
+            return
         if (self._live["metadata"].get("annotations") or {}).get(CURRENT_METRICS) != text:
             patch = {"metadata": {"annotations": {CURRENT_METRICS: text}}}
             try:
                 self._clients.ehpas.merge(self._order.namespace, self._order.name, patch)
-            except TryAgain:
-                return
+            except Unreachable:
+                raise
+            except EdgeError as error:
+                _log.warning(
+                    "current metrics cannot be shown", ehpa=f"{self._order.namespace}/{self._order.name}", error=str(error)
+                )
 
 
 def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
