@@ -14,7 +14,7 @@ import structlog
 import yaml
 
 from schemas.decisions.forecasts import LoadForecast
-from schemas.outcomes import ObjectChange, OutcomeDetail
+from schemas.outcomes import ActionFinished, ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
@@ -66,7 +66,7 @@ class ReplicaClients:
 class PassOrder:
     """What a pass is to look at: the object, its newest forecast, why nothing may be changed (or None), and a rival.
 
-    `queries` are what rules say of its metrics, by identifier.
+    `queries` are what rules say of its metrics, by identifier; `scaled` is what the scaler did last to the target.
     """
 
     namespace: str
@@ -77,6 +77,7 @@ class PassOrder:
     objection: str | None = None
     rival: str = ""
     queries: Mapping[str, str] = field(default_factory=dict)
+    scaled: ActionFinished | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,21 @@ class _EhpaPass:
         if not preview or direct:
             self._try("FailedReconcileSubstitute", lambda: self._remove(self._clients.substitutes, "Substitute"))
         self._show_metrics()
+        if direct or (preview and self._spec.get("specificReplicas") is not None):
+            self._scaling(scale, direct=direct)
+
+    def _scaling(self, scale: FoundScale, *, direct: bool) -> None:
+        """What the scaler does instead of an HPA, and why it does not."""
+        scaled = self._order.scaled
+        if direct:
+            self._result.current, self._result.expected = scale.there, scale.replicas
+        if scaled is not None and scaled.result is Result.DONE:
+            self._result.scaled = scaled.at
+        refused = scaled.reason if scaled is not None and scaled.result is Result.FAILED else ""
+        if direct and self._forecast is not None:
+            refused = refused or self._forecast.refused
+        if refused:
+            raise _Stop("FailedScale", refused)
 
     @property
     def _is_direct(self) -> bool:
@@ -236,7 +252,6 @@ class _EhpaPass:
     def _hpa(self, scale: FoundScale, *, direct: bool) -> None:
         if direct:
             self._remove(self._clients.hpas, "HorizontalPodAutoscaler")
-            self._result.current = scale.there
             return
         pods = (
             self._clients.pods.selected(self._order.namespace, scale.selector) if self._generator.needs_pods(self._live) else ()

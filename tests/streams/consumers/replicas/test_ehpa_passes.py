@@ -10,7 +10,9 @@ import pytest
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
-from schemas.outcomes import ObjectChange
+from schemas.decision_subjects import Subject
+from schemas.names import Workload
+from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.vpa import TargetRef
@@ -51,8 +53,8 @@ class Passes:
         key = "shop", "web"
         self.world.ehpas.held[key] = {**self.world.ehpas.held.get(key, {}), **ehpa_objects.manifest_of(replace(WEB, **changes))}
 
-    def run(self, rival: str = "") -> PassReport:
-        return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", MONDAY, rival=rival))
+    def run(self, rival: str = "", scaled: ActionFinished | None = None) -> PassReport:
+        return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", MONDAY, rival=rival, scaled=scaled))
 
     @property
     def hpa(self) -> Any:
@@ -94,6 +96,28 @@ def test_40_a_preview_scales_a_substitute_and_nothing_else() -> None:
     passes.run()
     assert passes.world.substitutes.held[KEY]["status"]["replicas"] == 7
     assert (passes.world.scales["web"].replicas, passes.world.sets) == (3, [])
+
+
+def _scaled(result: Result, reason: str) -> ActionFinished:
+    workload = Workload("prod", "shop", "Deployment", "web")
+    return ActionFinished("o", MONDAY, "d", Action.SCALE, result, reason, Subject.of_workload(workload))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"strategy": ScaleStrategy.PREVIEW, "specific_replicas": 5}, {"annotations": {"ullage/scaling": "direct"}}],
+)
+def test_40_what_is_scaled_without_an_hpa_shows_when_that_was_and_why_it_is_not(changes: Mapping[str, Any]) -> None:
+    passes = Passes(replicas=5, **changes)
+    passes.run(scaled=_scaled(Result.DONE, "the cluster accepted 5 replicas"))
+    assert (passes.ready[0], passes.status["lastScaleTime"]) == ("True", "2026-01-05T00:00:00Z")
+    if "annotations" in changes:
+        assert (passes.status["expectReplicas"], passes.status["currentReplicas"]) == (5, 5)
+    passes.run(scaled=_scaled(Result.FAILED, "403 not allowed"))
+    assert passes.ready == ("False", "FailedScale")
+    passes.say(strategy=ScaleStrategy.AUTO, annotations={}, specific_replicas=None)
+    passes.run(scaled=_scaled(Result.FAILED, "403 not allowed"))
+    assert passes.ready[0] == "True"
 
 
 def test_41_from_preview_to_auto_and_back_within_one_pass() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,10 @@ from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.names import Workload
-from schemas.outcomes import ActionFinished, ObjectWritten, Result
+from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
@@ -148,6 +150,30 @@ def test_killed_at_any_step_it_ends_where_an_unharmed_one_does(name: str, *, aft
         told = {(event.object_kind, event.name, event.id.rpartition("/")[2]) for event in done}
         accepted = {(each.kind, each.name, each.version) for each in site.world.written}
         assert told <= accepted, "an outcome says done, and the cluster knows nothing of it"
+
+
+def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> None:
+    site = Site()
+    site.say(replace(CART, annotations={"ullage/scaling": "direct"}))
+    consumer = site.consumer()
+    consumer.poll_once()
+    found = []
+    for number, (result, detail) in enumerate(
+        [
+            (Result.DONE, OutcomeDetail.ACCEPTED),
+            (Result.FAILED, OutcomeDetail.FORBIDDEN),
+            (Result.REFUSED, OutcomeDetail.MOVED),
+            (Result.DONE, OutcomeDetail.ALREADY_DONE),
+        ]
+    ):
+        subject = Subject.of_workload(Workload("prod", "shop", "Deployment", "cart"))
+        site.put("outcomes", "prod", ActionFinished(f"o{number}", MONDAY, "d", Action.SCALE, result, "why", subject, detail))
+        consumer.poll_once()
+        status: Any = site.world.ehpas.held["shop", "cart"]["status"]
+        found.append(next(each["reason"] for each in status["conditions"] if each["type"] == "Ready"))
+        assert status["lastScaleTime"] == "2026-01-05T00:00:00Z"
+    ready = "EffectiveHorizontalPodAutoscalerReady"
+    assert found == [ready, "FailedScale", "FailedScale", ready]
 
 
 def _plan(at: datetime) -> ReplicasPlanned:
