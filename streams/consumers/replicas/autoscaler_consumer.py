@@ -182,6 +182,7 @@ class AutoscalerConsumer:
                 self._look_soon(event.key)
             case EhpaRemoved() | TimeSeriesPredictionRemoved():
                 self._forget(event.key)
+                self._scaled = {target: done for target, done in self._scaled.items() if target in self._of_target}
             case LoadForecast():
                 self._look_soon(event.key)
             case HpaSeen() | HpaGone() | ScaleSeen():
@@ -217,7 +218,6 @@ class AutoscalerConsumer:
                 self._look_soon(rival)
             if not rivals:
                 self._of_target.pop(before.target, None)
-                self._scaled.pop(before.target, None)
 
     def _run_due(self, now: datetime) -> list[tuple[str, _Ended]]:
         """Look at what is due, several objects at one time."""

@@ -154,7 +154,8 @@ def test_killed_at_any_step_it_ends_where_an_unharmed_one_does(name: str, *, aft
 
 def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> None:
     site = Site()
-    site.say(replace(CART, annotations={"ullage/scaling": "direct"}))
+    direct = replace(CART, annotations={"ullage/scaling": "direct"})
+    site.say(direct)
     consumer = site.consumer()
     consumer.poll_once()
     found = []
@@ -168,6 +169,7 @@ def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> N
     ):
         subject = Subject.of_workload(Workload("prod", "shop", "Deployment", "cart"))
         site.put("outcomes", "prod", ActionFinished(f"o{number}", MONDAY, "d", Action.SCALE, result, "why", subject, detail))
+        site.put("policies", CART.key, replace(direct, resource_version=str(number)))
         consumer.poll_once()
         status: Any = site.world.ehpas.held["shop", "cart"]["status"]
         found.append(next(each["reason"] for each in status["conditions"] if each["type"] == "Ready"))
