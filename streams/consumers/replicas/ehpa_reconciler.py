@@ -175,8 +175,9 @@ class _EhpaPass:
     def _scaling(self, scale: FoundScale, *, direct: bool) -> None:
         """What the scaler does instead of an HPA, and why it does not."""
         scaled = self._order.scaled
+        self._result.current = scale.there
         if direct:
-            self._result.current, self._result.expected = scale.there, scale.replicas
+            self._result.expected = scale.replicas
         if scaled is not None and scaled.result is Result.DONE:
             self._result.scaled = scaled.at
         refused = scaled.reason if scaled is not None and scaled.result is Result.FAILED else ""
