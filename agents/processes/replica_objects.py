@@ -46,9 +46,15 @@ class ReplicaObjects:
         except (CannotGenerate, ValueError) as error:
             return WantedObject(None, str(error))
         spec: Any = made.manifest["spec"]
-        crons = ehpa_crons.refusals(read.crons, now, namespace=read.namespace, ehpa=read.name)
         manifest = {**made.manifest, "spec": hpa_reconcile.defaulted(spec)}
-        return WantedObject(manifest, left_out=(*made.left_out, *crons))
+        return WantedObject(manifest, left_out=(*made.left_out, *_cron_faults(read, now)))
+
+    def cron_faults(self, ehpa: Mapping[str, Any], now: float) -> Sequence[str]:
+        """None of an EHPA that cannot be read: there, `hpa` says why."""
+        try:
+            return _cron_faults(ehpa_manifest.read(ehpa), now)
+        except ValueError:
+            return ()
 
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
         """What it stands for."""
@@ -83,6 +89,10 @@ class ReplicaObjects:
         """Whether what it holds ends within a window from now."""
         held = (tsp.get("status") or {}).get("predictionMetrics") or ()
         return prediction_status.outdated(held, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
+
+
+def _cron_faults(ehpa: Ehpa, now: float) -> Sequence[str]:
+    return ehpa_crons.refusals(ehpa.crons, now, namespace=ehpa.namespace, ehpa=ehpa.name)
 
 
 def _could_be_forecast(ehpa: Ehpa) -> bool:

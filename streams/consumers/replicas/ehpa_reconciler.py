@@ -253,6 +253,7 @@ class _EhpaPass:
     def _hpa(self, scale: FoundScale, *, direct: bool) -> None:
         if direct:
             self._remove(self._clients.hpas, "HorizontalPodAutoscaler")
+            self._result.left_out += self._generator.cron_faults(self._live, to_seconds(self._order.at))
             return
         pods = (
             self._clients.pods.selected(self._order.namespace, scale.selector) if self._generator.needs_pods(self._live) else ()

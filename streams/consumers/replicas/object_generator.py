@@ -31,6 +31,9 @@ class ObjectGenerator(Protocol):
     ) -> WantedObject:
         """Its HorizontalPodAutoscaler; a forecast that has expired counts for nothing. `now` in seconds since the epoch."""
 
+    def cron_faults(self, ehpa: Mapping[str, Any], now: float) -> Sequence[str]:
+        """Sentences on what is wrong with its crons; `hpa` says them as well."""
+
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
         """Its Substitute, without replicas: those are the HPA's."""
 

@@ -14,7 +14,7 @@ from schemas.decision_subjects import Subject
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
 from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.scaling import ScaleStrategy
+from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
 from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler, PassOrder, PassReport
 from streams.consumers.replicas.object_generator import UID_LABEL
@@ -236,6 +236,15 @@ def test_44_metrics_that_did_not_change_are_not_written_again() -> None:
     metric["pods"]["current"]["averageValue"] = "13"  # type: ignore[index]  # a dict
     passes.run()
     assert "averageValue: '13'" in passes.world.ehpas.held["shop", "web"]["metadata"]["annotations"][CURRENT_METRICS]
+
+
+@pytest.mark.parametrize("scaling", ["direct", ""])
+def test_a_cron_that_cannot_be_read_is_said_with_and_without_an_hpa(scaling: str) -> None:
+    cron = CronTrigger("night", "0 1 * * *", "0 5 * * *", 8, "Mars/Olympus")
+    passes = Passes(annotations={"ullage/scaling": scaling}, crons=(cron,))
+    passes.run()
+    [message] = [one["message"] for one in passes.status["conditions"] if one["type"] == "Ready"]
+    assert "cron 'night': 'Mars/Olympus' is no time zone" in message
 
 
 @pytest.mark.parametrize("scaling", ["direct", ""])
