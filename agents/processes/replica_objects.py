@@ -74,10 +74,13 @@ class ReplicaObjects:
             return WantedObject(None, str(error))
         return WantedObject(made.manifest, left_out=made.left_out)
 
-    def tsp_status(self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float) -> tuple[list[Json], Json]:
+    def tsp_status(
+        self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
+    ) -> tuple[list[Json], Json]:
         """As of the decision: two windows from then on."""
-        if forecast is not None and forecast.refused and now <= to_seconds(forecast.expires):
-            return [], prediction_status.condition(forecast.refused, ready=False)
+        holds = forecast is not None and now <= to_seconds(forecast.expires)
+        if refused := unsupported or (forecast.refused if forecast is not None and holds else ""):
+            return [], prediction_status.condition(refused, ready=False)
         asked = [str(each.get("resourceIdentifier")) for each in tsp["spec"].get("predictionMetrics") or ()]
         found = {metric.identifier: metric for metric in _metrics(forecast, now)}
         predicted = [_predicted(identifier, found.get(identifier), forecast, now) for identifier in asked]

@@ -241,7 +241,8 @@ class AutoscalerConsumer:
         queries = policy.queries if isinstance(policy, EhpaChanged) else {}
         about = (policy.namespace, policy.name, policy.uid, now)
         scaled = self._scaled.get(policy.target) if isinstance(policy, EhpaChanged) else None
-        order = PassOrder(*about, forecast, self._objection or None, self._rival(policy), queries, scaled)
+        rival, unsupported = self._rival(policy), policy.unsupported
+        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported)
         try:
             if isinstance(policy, EhpaChanged):
                 return self._reconciler.run_pass(order)

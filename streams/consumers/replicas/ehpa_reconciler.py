@@ -66,7 +66,8 @@ class ReplicaClients:
 class PassOrder:
     """What a pass is to look at: the object, its newest forecast, why nothing may be changed (or None), and a rival.
 
-    `queries` are what rules say of its metrics, by identifier; `scaled` is what the scaler did last to the target.
+    `queries` are what rules say of its metrics, by identifier; `scaled` is what the scaler did last to the target;
+    `unsupported` why nobody can go by the object.
     """
 
     namespace: str
@@ -78,6 +79,7 @@ class PassOrder:
     rival: str = ""
     queries: Mapping[str, str] = field(default_factory=dict)
     scaled: ActionFinished | None = None
+    unsupported: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class EhpaReconciler:
         if live is not None:
             forecast = order.forecast
             fits = forecast is not None and not forecast.withdrawn and forecast.uid == live["metadata"]["uid"]
-            write_forecasts(self._clients.tsps, self._generator, live, forecast=forecast if fits else None, at=order.at)
+            write_forecasts(self._clients.tsps, self._generator, live, order, forecast if fits else None)
 
 
 class _EhpaPass:
@@ -181,8 +183,8 @@ class _EhpaPass:
         if scaled is not None and scaled.result is Result.DONE:
             self._result.scaled = scaled.at
         refused = scaled.reason if scaled is not None and scaled.result is Result.FAILED else ""
-        if direct and self._forecast is not None:
-            refused = refused or self._forecast.refused
+        if direct:
+            refused = refused or self._order.unsupported or (self._forecast.refused if self._forecast is not None else "")
         if refused:
             raise _Stop("FailedScale", refused)
 
@@ -241,9 +243,7 @@ class _EhpaPass:
             raise GiveUp(doing="making", to=f"TimeSeriesPrediction '{self._child}'", answer=wanted.why_not)
         self._result.left_out += wanted.left_out
         live = self._apply(self._clients.tsps, "TimeSeriesPrediction", wanted.manifest)
-        self._result.prediction = write_forecasts(
-            self._clients.tsps, self._generator, live, forecast=self._forecast, at=self._order.at
-        )
+        self._result.prediction = write_forecasts(self._clients.tsps, self._generator, live, self._order, self._forecast)
 
     @property
     def _forecast(self) -> LoadForecast | None:
@@ -336,17 +336,17 @@ def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
 
 
 def write_forecasts(
-    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, *, forecast: LoadForecast | None, at: datetime
+    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
 ) -> Json | None:
     """Keep the status of a TimeSeriesPrediction; gives its condition Ready.
 
     It is written when its forecasts end too soon, or when other metrics can be forecast: once in a window, as upstream does.
     """
-    before, now = live.get("status") or {}, to_seconds(at)
-    forecasts, condition = generator.tsp_status(live, forecast, now)
+    before, now = live.get("status") or {}, to_seconds(order.at)
+    forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
     same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
     if not same or (forecasts and generator.is_outdated(live, now)) or _said(_ready_condition(live)) != _said(condition):
-        status = tsp_status(before, forecasts, condition, at)
+        status = tsp_status(before, forecasts, condition, order.at)
         about = live["metadata"]
         live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
     return _ready_condition(live)

@@ -40,8 +40,13 @@ class ObjectGenerator(Protocol):
     def tsp(self, ehpa: Mapping[str, Any]) -> WantedObject | None:
         """Its TimeSeriesPrediction; None where it wants no forecast."""
 
-    def tsp_status(self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float) -> tuple[list[Json], Json]:
-        """The forecasts that the status of a TimeSeriesPrediction is to hold, and its condition."""
+    def tsp_status(
+        self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
+    ) -> tuple[list[Json], Json]:
+        """The forecasts that the status of a TimeSeriesPrediction is to hold, and its condition.
+
+        One that is `unsupported` holds none, and says so.
+        """
 
     def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
         """Whether the forecasts that its status holds end too soon."""

@@ -238,6 +238,18 @@ def test_44_metrics_that_did_not_change_are_not_written_again() -> None:
     assert "averageValue: '13'" in passes.world.ehpas.held["shop", "web"]["metadata"]["annotations"][CURRENT_METRICS]
 
 
+def test_a_prediction_and_a_direct_ehpa_that_nobody_can_go_by_say_why() -> None:
+    passes = Passes(annotations={"ullage/scaling": "direct"})
+    order = PassOrder("shop", "web", "u-web", MONDAY, unsupported="spec.maxReplicas is 1, and spec.minReplicas 2")
+    passes.reconciler.run_pass(order)
+    assert passes.ready == ("False", "FailedScale")
+    alone = {"metadata": {"namespace": "shop", "name": "web", "uid": "u-tsp"}, "spec": {"predictionMetrics": []}}
+    passes.world.tsps.held["shop", "web"] = alone
+    passes.reconciler.write_prediction(replace(order, unsupported="it asks by a MetricQuery"))
+    [condition] = passes.world.tsps.held["shop", "web"]["status"]["conditions"]
+    assert (condition["status"], condition["message"]) == ("False", "it asks by a MetricQuery")
+
+
 @pytest.mark.parametrize("scaling", ["direct", ""])
 def test_a_cron_that_cannot_be_read_is_said_with_and_without_an_hpa(scaling: str) -> None:
     cron = CronTrigger("night", "0 1 * * *", "0 5 * * *", 8, "Mars/Olympus")
