@@ -7,6 +7,7 @@ next pass finds the world as it is. These objects are no decisions that are carr
 VPA. What is carried out once, a plan to scale, is the scaler's business.
 """
 
+import heapq
 import threading
 import time
 from collections.abc import Callable
@@ -204,7 +205,8 @@ class AutoscalerConsumer:
 
     def _look_soon(self, key: str) -> None:
         if key in self._objects:
-            self._due[key] = float("-inf")
+            now = self._clock()
+            self._due[key] = min(self._due.get(key, now), now)
 
     def _forget(self, key: str) -> None:
         """An object is gone, or another; those that it kept from their target are looked at."""
@@ -220,9 +222,10 @@ class AutoscalerConsumer:
                 self._of_target.pop(before.target, None)
 
     def _run_due(self, now: datetime) -> list[tuple[str, _Ended]]:
-        """Look at what is due, several objects at one time."""
+        """Look at what is due, several objects at one time, those first that have waited longest."""
         real = self._clock()
-        keys = [key for key, at in self._due.items() if at <= real][:_AT_ONCE]
+        due = [(at, place, key) for place, (key, at) in enumerate(self._due.items()) if at <= real]
+        keys = [key for _, _, key in heapq.nsmallest(_AT_ONCE, due)]
         for key in keys:
             self._due[key] = real + self._again(self._objects[key])
         return list(self._pool.map(lambda key: (key, self._run_pass(self._objects[key], now)), keys))
