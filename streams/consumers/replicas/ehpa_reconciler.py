@@ -32,6 +32,8 @@ QUERY = "metric-query.autoscaling.crane.io"
 """Before the slash in an annotation that says a metric's query."""
 _LONGEST_METRICS = 100_000
 """Characters of that annotation; all annotations of an object together may have 256 KiB."""
+_SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
+"""Kinds whose scale is in the log, so that replicas are planned for them."""
 DIRECT = "ullage/scaling"
 """The annotation of an EHPA that says `direct`: no HPA is generated, its plans are carried out."""
 
@@ -182,6 +184,9 @@ class _EhpaPass:
             self._result.expected = scale.replicas
         if scaled is not None and scaled.result is Result.DONE:
             self._result.scaled = scaled.at
+        kind = str((self._spec.get("scaleTargetRef") or {}).get("kind") or "")
+        if kind not in _SEEN:
+            raise _Stop("FailedScale", f"without an HPA only {', '.join(_SEEN)} are scaled, and the target is a {kind}")
         refused = scaled.reason if scaled is not None and scaled.result is Result.FAILED else ""
         if direct:
             refused = refused or self._order.unsupported or (self._forecast.refused if self._forecast is not None else "")

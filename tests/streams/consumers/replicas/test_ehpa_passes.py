@@ -115,6 +115,9 @@ def test_40_what_is_scaled_without_an_hpa_shows_when_that_was_and_why_it_is_not(
     assert passes.status["expectReplicas"] == (5 if "annotations" in changes else 0)
     passes.run(scaled=_scaled(Result.FAILED, "403 not allowed"))
     assert passes.ready == ("False", "FailedScale")
+    passes.say(target_ref=TargetRef("Rollout", "web", "argoproj.io/v1alpha1"), **changes)
+    passes.run(scaled=_scaled(Result.DONE, ""))
+    assert passes.ready == ("False", "FailedScale")
     passes.say(strategy=ScaleStrategy.AUTO, annotations={}, specific_replicas=None)
     passes.run(scaled=_scaled(Result.FAILED, "403 not allowed"))
     assert passes.ready[0] == "True"
