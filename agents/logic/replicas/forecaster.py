@@ -160,7 +160,7 @@ class Forecaster(PartedState):
         event, place = about
         window = self._window(key)
         metrics = () if refused else tuple(self._said(key, each, turn, window) for each in wanted)
-        last = self._last(event, metrics, turn, window)
+        last = self._last(event, metrics, turn, refused)
         if before is not None and last.said == before.said and before.expires > turn.number:
             return
         self.published.upsert(key, last)
@@ -197,12 +197,13 @@ class Forecaster(PartedState):
         event: EhpaChanged | TimeSeriesPredictionChanged,
         metrics: Sequence[MetricForecast],
         turn: Turn,
-        window: int,
+        refused: str,
     ) -> LastForecast:
         """Runs out when less than a window is left. Without a forecast there is nothing to run out but the cause."""
+        window = self._window(event.key)
         ends = [times.to_ms(each.start) + int((len(each.values) - 1) * each.step * 1000) for each in metrics if each.values]
         expires = max(min(ends, default=0) - window * 1000, turn.number + int(self.settings.refit * 1000))
-        parts = [f"{each.identifier} {each.reason or each.fitted}" for each in metrics]
+        parts = [f"{each.identifier} {each.reason or each.fitted}" for each in metrics] or [refused]
         said = f"{event.uid} {event.generation} {window} {'; '.join(parts)}"
         return LastForecast(expires, said, event.target, event.uid, event.generation, window)
 
@@ -217,7 +218,7 @@ class Forecaster(PartedState):
     ) -> Decided:
         _, namespace, kind, name = key.split("/")
         because: dict[str, object] = {"coverage": self.settings.coverage, "refit": self.settings.refit}
-        if refused := self._too_many(key):
+        if refused := "" if withdrawn else self._too_many(key):
             because["refused"] = refused
         event = LoadForecast(
             id=str(DecisionId(NAME, self.partition, turn.number, "forecast", key)),
@@ -233,6 +234,7 @@ class Forecaster(PartedState):
             metrics=metrics,
             because=because,
             withdrawn=withdrawn,
+            refused=refused,
         )
         return Decided("load-forecasts", key, event, cause)
 

@@ -243,6 +243,7 @@ class ForecasterState:
                 name = series_key(event.workload.key, event.series)
                 if self.wanted.wants(name):
                     self.failures.upsert(name, QueryFailure(event.reason))
+                    self._fit_soon(name, turn)
             case _:
                 pass
 
@@ -254,7 +255,7 @@ class ForecasterState:
             self.rings.put(name, sample.at, sample.value)
 
     def _history(self, event: LoadHistoryRead, turn: int) -> None:
-        """What a metrics store remembers; whoever waits for it is fitted now."""
+        """What a metrics store remembers."""
         name = series_key(event.workload.key, event.series)
         if name not in self.rings:
             return
@@ -262,6 +263,10 @@ class ForecasterState:
         first = times.to_seconds(event.start)
         at = (first + np.arange(len(values)) * event.step).astype(np.int64)
         self.rings.fill(name, at, values)
+        self._fit_soon(name, turn)
+
+    def _fit_soon(self, name: str, turn: int) -> None:
+        """Whoever waits for a series, and has no forecast of it, is fitted or told the reason now."""
         for key in self.wanted.users(name):
             for each in self.wanted.of(key):
                 found = self.models.get(model_key(key, each))

@@ -91,7 +91,7 @@ def by_average(pods: HpaPods, samples: MetricSamples, *, target: int, scene: Rep
     used, (ready, missing, ignored) = _total(samples.values, groups.ready), groups.counts
     mean = _quotient(used, ready)
     ratio = mean / target
-    counted = ready + missing + (ignored if ratio > 1.0 else 0)
+    counted = ready + (missing if ratio != 1.0 else 0) + (ignored if ratio > 1.0 else 0)
     corrected = _quotient(used + (missing * target if ratio < 1.0 else 0), counted) / target
     return _proposed(ReplicaProposal(scene.current, mean), groups.counts, ratio=ratio, corrected=corrected, scene=scene)
 

@@ -31,14 +31,22 @@ class ObjectGenerator(Protocol):
     ) -> WantedObject:
         """Its HorizontalPodAutoscaler; a forecast that has expired counts for nothing. `now` in seconds since the epoch."""
 
+    def cron_faults(self, ehpa: Mapping[str, Any], now: float) -> Sequence[str]:
+        """Sentences on what is wrong with its crons; `hpa` says them as well."""
+
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
         """Its Substitute, without replicas: those are the HPA's."""
 
     def tsp(self, ehpa: Mapping[str, Any]) -> WantedObject | None:
         """Its TimeSeriesPrediction; None where it wants no forecast."""
 
-    def tsp_status(self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float) -> tuple[list[Json], Json]:
-        """The forecasts that the status of a TimeSeriesPrediction is to hold, and its condition."""
+    def tsp_status(
+        self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
+    ) -> tuple[list[Json], Json]:
+        """The forecasts that the status of a TimeSeriesPrediction is to hold, and its condition.
+
+        One that is `unsupported` holds none, and says so.
+        """
 
     def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
         """Whether the forecasts that its status holds end too soon."""

@@ -122,13 +122,13 @@ def test_pods_without_a_sample_use_all_that_they_request_and_no_more() -> None:
     assert found.replicas == 99
 
 
-def test_at_the_target_a_mean_counts_pods_without_a_sample_and_not_those_that_start() -> None:
-    """150 / 4 = 37, cut; 37 / 50 x 4 = 2.96."""
+def test_at_the_target_a_mean_counts_neither_pods_without_a_sample_nor_those_that_start() -> None:
+    """Kubernetes fills in missing pods only above and below the target: 150 / 3 = 50, so 8 replicas stay."""
     given_pods = [*[pod(50)] * 3, pod(None), *[unready()] * 4]
     scene = ReplicaContext(8, 8, NOW)
     found = replica_calculator.by_average(pods(given_pods), samples(given_pods, cpu=True), target=50, scene=scene)
     assert isinstance(found, ReplicaProposal)
-    assert found.replicas == 3
+    assert found.replicas == 8
 
 
 def test_a_share_of_requests_is_no_target_of_a_metric_that_pods_do_not_request() -> None:
