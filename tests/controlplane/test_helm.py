@@ -131,12 +131,12 @@ def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(
 @pytest.mark.parametrize(
     ("values", "steps"),
     [
-        ({"mode": "watch"}, [["topics", "apply"], ["mode", "shadow"]]),
-        ({"mode": "shadow"}, [["topics", "apply"], ["mode", "shadow"]]),
-        ({"mode": "plan"}, [["topics", "apply"], ["mode", "plan"]]),
-        ({"mode": "apply"}, [["topics", "apply"]]),
-        ({"mode": "plan", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main"}, [["mode", "plan"]]),
-        ({"mode": "apply", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main"}, []),
+        ({"mode": "watch"}, [["topics", "apply"], ["settings", "apply"], ["mode", "shadow"]]),
+        ({"mode": "shadow"}, [["topics", "apply"], ["settings", "apply"], ["mode", "shadow"]]),
+        ({"mode": "plan"}, [["topics", "apply"], ["settings", "apply"], ["mode", "plan"]]),
+        ({"mode": "apply"}, [["topics", "apply"], ["settings", "apply"]]),
+        ({"mode": "plan", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main"}, [["settings", "apply"], ["mode", "plan"]]),
+        ({"mode": "apply", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main"}, [["settings", "apply"]]),
     ],
 )
 def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps: list[list[str]], helm: Path) -> None:
@@ -145,6 +145,21 @@ def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps:
     containers = [container for pod in pods for container in (*pod.get("initContainers", ()), *pod["containers"])]
     assert [container["args"][:2] for container in containers] == steps
     assert all(len(pod["containers"]) == 1 for pod in pods)
+
+
+def test_the_rules_of_a_release_are_put_into_the_log_with_what_its_workers_are_told(helm: Path) -> None:
+    told = {
+        "worker.extraEnv": [{"name": "ULLAGE_VERTICAL__MARGIN", "value": "0.2"}],
+        "worker.extraArgs": ["--set", "updates.rate=5"],
+    }
+    named = set()
+    for values in ({}, told, {"settings.vertical.margin": 0.3}):
+        (job,) = (d for d in rendered(helm, "ullage", {"kafka.brokers": "kafka:9092", **values}) if d["kind"] == "Job")
+        named.add(job["metadata"]["name"])
+        steps = {step["name"]: step for step in job["spec"]["template"]["spec"]["initContainers"]}
+        assert steps["settings"]["env"] == values.get("worker.extraEnv", [])
+        assert steps["settings"]["args"][:-2] == ["settings", "apply", *values.get("worker.extraArgs", [])]
+    assert len(named) == 3, "what the workers are told anew is put into the log anew"
 
 
 @pytest.mark.parametrize("asks", [{"usage.reads": "prometheus"}, {"replicaScaling.enabled": True}])
