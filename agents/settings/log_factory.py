@@ -88,7 +88,7 @@ def _require_partitions(log: Log, settings: Settings) -> None:
     if count != ours:
         raise BadInput(
             f"the topics of this log have {count} partitions, and topics.partitions is {ours} here: give the log's number, "
-            f"with ULLAGE_TOPICS__PARTITIONS={count} or --set topics.partitions={count}"
+            f"with ULLAGE_TOPICS__PARTITIONS={count} or in your settings file"
         )
 
 

@@ -165,6 +165,21 @@ def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps:
     assert all(len(pod["containers"]) == 1 for pod in pods)
 
 
+def test_the_rules_of_a_release_are_put_into_the_log_with_what_its_workers_are_told(helm: Path) -> None:
+    told = {
+        "worker.extraEnv": [{"name": "ULLAGE_VERTICAL__MARGIN", "value": "0.2"}],
+        "worker.extraArgs": ["--set", "updates.rate=5"],
+    }
+    named = set()
+    for values in ({}, told, {"settings.vertical.margin": 0.3}):
+        (job,) = (d for d in rendered(helm, "ullage", {"kafka.brokers": "kafka:9092", **values}) if d["kind"] == "Job")
+        named.add(job["metadata"]["name"])
+        steps = {step["name"]: step for step in job["spec"]["template"]["spec"]["initContainers"]}
+        assert steps["rules"]["env"] == values.get("worker.extraEnv", [])
+        assert steps["rules"]["args"][:-2] == ["settings", "apply", *values.get("worker.extraArgs", [])]
+    assert len(named) == 3, "what the workers are told anew is put into the log anew"
+
+
 @pytest.mark.parametrize("asks", [{"usage.reads": "prometheus"}, {"replicaScaling.enabled": True}])
 def test_a_source_that_asks_prometheus_may_reach_it(asks: Mapping[str, object], helm: Path) -> None:
     values = {"kafka.brokers": "kafka:9092", "usage.prometheusUrl": "http://vmsingle.monitoring.svc:8428/prometheus", **asks}

@@ -37,13 +37,15 @@ def conditions(
 ) -> tuple[DecidedCondition, ...]:
     """The conditions of a VPA in the order of their types. `before`: those that were decided last; `at`: now.
 
-    While nobody can know whether there are pods, what was decided last stays.
+    While nobody can know whether there are pods, what was decided last stays. A VPA whose target another one governs has no pods
+    of its own, and says that and not that none match: they do.
     """
     now = at.replace(microsecond=0)
-    unsupported = vpa.unsupported or (_crowded(vpa) if target.crowded else _rivalled(vpa, target.rival))
+    governed = _crowded(vpa) if target.crowded else _rivalled(vpa, target.rival)
+    unsupported = vpa.unsupported or governed
     pods = 0 if unsupported else target.pods
     since = {condition.type: condition for condition in before}
-    no_pods = _status(None if pods is None else pods == 0)
+    no_pods = _status(None if pods is None else pods == 0 and (not governed or bool(vpa.unsupported)))
     if pods is None and ConditionType.NO_PODS in since:
         no_pods = since[ConditionType.NO_PODS].status
     provided = _status(None if target.containers is None and not target.rival else bool(target.containers))
