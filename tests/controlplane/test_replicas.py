@@ -11,6 +11,7 @@ from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, Result
 from schemas.policies.control import Mode
 from schemas.policies.vpa import TargetRef
+from streams.consumers.replicas.object_generator import UID_LABEL
 from tests.controlplane import crane_types
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
@@ -114,9 +115,8 @@ def test_a_hand_edited_hpa_is_put_right_and_what_followed_goes_with_the_ehpa(sca
     one = crane_types.path(scaled.world.namespace, HPAS, "ehpa-edited")
     wait_for(lambda: scaled.found(HPAS, "ehpa-edited"), what="there is an HPA")
     up = {"scaleUp": {"stabilizationWindowSeconds": 7, "tolerance": "0.5"}}
-    scaled.world.ask.patch(
-        one, {"spec": {"maxReplicas": 50, "behavior": up}, "metadata": {"labels": {"their": "own"}}}, kind="merge"
-    )
+    labels = {"their": "own", UID_LABEL: None}
+    scaled.world.ask.patch(one, {"spec": {"maxReplicas": 50, "behavior": up}, "metadata": {"labels": labels}}, kind="merge")
 
     def right() -> bool:
         spec = scaled.found(HPAS, "ehpa-edited")["spec"]
@@ -124,7 +124,8 @@ def test_a_hand_edited_hpa_is_put_right_and_what_followed_goes_with_the_ehpa(sca
         return spec["maxReplicas"] == 10 and up["stabilizationWindowSeconds"] == 0 and "tolerance" not in up
 
     wait_for(right, what="it says what it is to say")
-    assert scaled.found(HPAS, "ehpa-edited")["metadata"]["labels"]["their"] == "own"
+    labels = scaled.found(HPAS, "ehpa-edited")["metadata"]["labels"]
+    assert (labels["their"], UID_LABEL in labels) == ("own", True)
     scaled.removed("edited")
     wait_for(lambda: not (scaled.found(HPAS, "ehpa-edited") or scaled.found(TSPS, "ehpa-edited")), timeout=LONG, what="all gone")
 
