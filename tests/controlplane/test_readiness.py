@@ -4,6 +4,8 @@ The table at the end is what is promised. All processes run against a real API s
 """
 
 import json
+import os
+import signal
 import threading
 import time
 import urllib.error
@@ -274,6 +276,24 @@ def test_a_process_is_ready_only_while_all_is_there_that_it_depends_on(
             line for line in site.lines(name)[before[name] :] if str(line.get("what", "")).startswith("Kafka") or _chatter(line)
         ]
         assert [line["event"] for line in lines] == ["away", "back"], (name, lines)
+
+
+@pytest.mark.timeout(300)
+def test_an_api_server_that_takes_connections_and_answers_nothing_is_away(plane: Plane, site: Site) -> None:
+    before = {name: len(site.lines(name)) for name in OF_THE_CLUSTER}
+    os.kill(plane.apiserver.pid, signal.SIGSTOP)
+    try:
+        site.becomes("the API server")
+    finally:
+        os.kill(plane.apiserver.pid, signal.SIGCONT)
+    site.all_ready(60.0)
+    for name in OF_THE_CLUSTER:
+        said = [
+            line["event"]
+            for line in site.lines(name)[before[name] :]
+            if line.get("what") in {"the API server", "the metrics API"}
+        ]
+        assert said == ["away", "back"], name
 
 
 def _chatter(line: Mapping[str, object]) -> bool:
