@@ -49,7 +49,7 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
         context, since, _ = stretch
         before = since if flags.begin else None
         lost = log_start.sentence(log_start.late_starts(context.log, context.topics, report_data.TOPICS, before=before))
-    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
+    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal gets it directly
     try:
         part.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
         if part != to:
@@ -86,7 +86,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
         if task is None:
             raise RuntimeError("a coroutine that runs has a task")
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)  # an exception from a handler may be lost in a callback of the loop
+            loop.add_signal_handler(number, task.cancel)  # an exception in a handler may get lost in a callback of the loop
         page = live_report.LiveReport(read, prices, script, address, Seconds(live.every), say=note)
         with suppress(asyncio.CancelledError):
             await page.serve()

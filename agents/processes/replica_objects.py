@@ -21,7 +21,7 @@ class ReplicaObjects:
         self._propagation = propagation
 
     def needs_pods(self, ehpa: Mapping[str, Any]) -> bool:
-        """Only a forecast of a utilisation has to be told in amounts. Of what cannot be read, `hpa` says why."""
+        """Only a forecast of a utilisation has to be converted to amounts. If the object cannot be read, `hpa` says why."""
         if not (ehpa.get("spec") or {}).get("prediction"):
             return False
         try:
@@ -33,7 +33,7 @@ class ReplicaObjects:
     def hpa(
         self, ehpa: Mapping[str, Any], *, pods: Sequence[Mapping[str, Any]], forecast: LoadForecast | None, now: float
     ) -> WantedObject:
-        """With the whole of its behaviour, as the API server would complete it, so that what somebody adds is seen."""
+        """The HPA with its complete behaviour, defaults included, so that additions by others are noticed."""
         predicted = [
             {"resourceIdentifier": metric.identifier, "ready": True, "prediction": [{}]}
             for metric in _metrics(forecast, now)
@@ -54,7 +54,7 @@ class ReplicaObjects:
         return WantedObject(made.manifest, left_out=(*made.left_out, *crons))
 
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
-        """What it stands for."""
+        """The object that it replaces."""
         read = ehpa_manifest.read(ehpa)
         target = {"apiVersion": read.target.api, "kind": read.target.kind, "name": read.target.name}
         about = ehpa_manifest.metadata(read)
@@ -72,7 +72,7 @@ class ReplicaObjects:
         return WantedObject(made.manifest, left_out=made.left_out)
 
     def tsp_status(self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float) -> tuple[list[Json], Json]:
-        """As of the decision: two windows from then on."""
+        """The status as of the decision: two windows from then on."""
         asked = [str(each.get("resourceIdentifier")) for each in tsp["spec"].get("predictionMetrics") or ()]
         found = {metric.identifier: metric for metric in _metrics(forecast, now)}
         predicted = [_predicted(identifier, found.get(identifier), forecast) for identifier in asked]
@@ -91,7 +91,7 @@ def _could_be_forecast(ehpa: Ehpa) -> bool:
 
 
 def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForecast]:
-    """What is forecast, unless it has expired."""
+    """The forecasts, unless they have expired."""
     return () if forecast is None or now > to_seconds(forecast.expires) else forecast.metrics
 
 
