@@ -97,7 +97,7 @@ class ContainerIndex:
         """Aggregates by workload."""
         self._free: list[int] = []
         self.version = 0
-        """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
+        """Rises whenever aggregates are put together again, for those who keep what follows from it."""
         self._order: MemberOrder | None = None
         self._selected: tuple[int, Indices, MemberSelection] | None = None
         """The version and the workloads of the last selection, and what it gave."""
