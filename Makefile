@@ -9,7 +9,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test golden asyncapi test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
+.PHONY: help setup check test golden asyncapi manifests test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -36,6 +36,10 @@ test: setup ## the tests that need no broker
 
 golden: setup ## adds the golden files that are missing; an existing one is never changed
 	$(BIN)/python -m tests.support.golden_wire
+
+manifests: setup ## writes deploy/kustomize/base from the chart
+	$(BIN)/python tests/controlplane/build.py helm
+	$(BIN)/python -m tests.controlplane.plain_manifests
 
 asyncapi: setup ## writes docs/asyncapi.yaml, the document of the topics
 	$(BIN)/ullage topics asyncapi > docs/asyncapi.yaml

@@ -2,13 +2,13 @@
 
 import signal
 
-from agents import garbage_collector
+from agents import python_gc
 
 
 def main() -> None:
     """Run the command line. Until it is loaded, Ctrl-C ends the process at once and silently, as with any other program."""
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    garbage_collector.relax()  # modules are loaded to stay
+    python_gc.relax()  # modules are loaded to stay
     from agents.cli import main as run
 
     signal.signal(signal.SIGINT, before)

@@ -7,12 +7,12 @@ driver feeds it records, and appends the results of its turns.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.decisions_in_flight import DecisionsInFlight
 from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
 from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, Input, TurnRecords
+from agents.own_decision_cache import OwnDecisionCache
 from schemas.catalogue import Event
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
@@ -119,7 +119,7 @@ class Task:
         turn: int = -1,
         state: State | None = None,
         inputs: InputDigests | None = None,
-        in_flight: DecisionsInFlight | None = None,
+        in_flight: OwnDecisionCache | None = None,
     ) -> None:
         """Begin after `turn` with `state`, or with an empty one. `inputs`: digests of what was read up to there, if known.
 

@@ -21,10 +21,10 @@ from agents.logic.updates import update_settings, updater
 from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.validation.events import refuse
 from agents.logic.validation.future_events import ahead
-from agents.logic.vertical import recommender_stage, vertical_checks, vertical_settings
+from agents.logic.vertical import recommender_stage, vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings import policy_sources
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.topics import partition_of
 
 
@@ -43,7 +43,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             open=lambda partition: recommender_stage.Recommender(vertical, partition, code.policy_of),
             refuse=refuse,
             ahead=ahead,
-            vouches=vertical_checks.is_surely_good,
+            vouches=vertical_event_validation.is_surely_good,
             program=vertical_settings.PROGRAM,
             rules=asdict(vertical),
             defaults=asdict(VerticalSettings()),

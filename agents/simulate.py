@@ -11,8 +11,8 @@ from datetime import datetime
 
 from agents import rules_in_log
 from agents.engine.stage import Stage
-from agents.log_runner import Runner
 from agents.partition_task import TurnResult
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from schemas import times
 from streams.log_context import LogContext

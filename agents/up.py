@@ -8,19 +8,19 @@ up` goes on with it.
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 
 from agents.inspect import recommendations_command, status
 from agents.operate import topics
-from agents.processes import dependencies
+from agents.processes import dependency_probes
 from agents.processes.child_processes import ChildProcesses
 from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, loading, log_factory, setting_texts
+from agents.settings.all_settings import Settings
 from agents.settings.loading import DEFAULT, LoadedSettings
-from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.broker import Broker, BrokerSettings
 from streams.errors import BadInput, EdgeError, LogUnavailable
@@ -40,7 +40,8 @@ _EVERY = Seconds(5.0)
 _LOOK = 0.25
 _AROUND = 14
 """Lines of a terminal that are not for rows of the table."""
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_ENTER, _CLEAR, _LEAVE = "\x1b[?1049h", "\x1b[H\x1b[2J", "\x1b[?1049l"
+"""A terminal's second screen: what stood in the first one is there again when we end."""
 
 
 def run(loaded: LoadedSettings, *, plain: bool) -> None:
@@ -66,17 +67,17 @@ def run(loaded: LoadedSettings, *, plain: bool) -> None:
         note(f"the logs of {', '.join(PARTS)} are in {folder}; Ctrl-C ends everything")
         note(f"for more in another terminal: export ULLAGE_LOG__BROKERS={brokers} ULLAGE_CLUSTER__NAME={ours.cluster.name}")
         note(f"watching {cluster_factory.address(settings.cluster)}, called '{ours.cluster.name}' in the log (cluster.name)")
-        for blindness in dependencies.unseen(settings):
+        for blindness in dependency_probes.unseen(settings):
             note(f"{blindness}; `ullage doctor` says what to do")
-        with log_factory.log(ours) as log:
+        with log_factory.log(ours) as log, shown(live=live) as show:
             for screen in _screens(log, ours, children):
-                _show(screen, live=live)
+                show(screen)
 
 
 def _require_cluster(settings: Settings) -> None:
     """Raises BadInput for a cluster that does not answer; from background processes the user would not learn that."""
     try:
-        dependencies.api_server(settings)()
+        dependency_probes.api_server(settings)()
     except EdgeError as error:
         raise BadInput(f"the cluster cannot be watched: {error}. `ullage doctor` looks at it more closely") from error
 
@@ -135,9 +136,26 @@ def _screen(context: LogContext, settings: Settings) -> list[str]:
     return [*table, *more, "", recommendations_command.summary(rows, settings.cluster.name), "", *parts, ""]
 
 
-def _show(lines: list[str], *, live: bool) -> None:
-    if live:
-        sys.stdout.write(_CLEAR)
-    for line in lines:
-        data(line)
-    sys.stdout.flush()
+@contextmanager
+def shown(*, live: bool) -> Iterator[Callable[[Sequence[str]], None]]:
+    """What shows a table: one below the other, or where it is `live` on a screen of their own, and the last one at the end."""
+    last: list[str] = []
+
+    def show(lines: Sequence[str]) -> None:
+        last[:] = lines
+        if live:
+            sys.stdout.write(_CLEAR)
+        for line in lines:
+            data(line)
+        sys.stdout.flush()
+
+    if not live:
+        yield show
+        return
+    sys.stdout.write(_ENTER)
+    try:
+        yield show
+    finally:
+        sys.stdout.write(_LEAVE)
+        for line in last:
+            data(line)

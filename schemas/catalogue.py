@@ -179,7 +179,7 @@ CATALOGUE = Catalogue(
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),
-        Kind("load-forecast", LoadForecast, ("load-forecasts",)),
+        Kind("load-forecast", LoadForecast, ("load-forecasts",), version=2),
         Kind("replicas-planned", ReplicasPlanned, _REPLICAS, version=2),
         Kind("replicas-refused", ReplicasRefused, _REPLICAS),
         Kind("action-finished", ActionFinished, ("outcomes",), version=2),

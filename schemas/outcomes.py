@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from schemas.subjects import Subject
+from schemas.decision_subjects import Subject
 
 
 class Action(StrEnum):

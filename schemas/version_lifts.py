@@ -71,6 +71,7 @@ def _defaults(body: Body) -> Body:
 LIFTS: Mapping[tuple[str, int], Lift] = {
     ("action-finished", 1): _action_finished_v1,
     ("eviction-planned", 1): _pod_update_v1,
+    ("load-forecast", 1): _defaults,
     ("node-details-changed", 1): _defaults,
     ("node-group-seen", 1): _defaults,
     ("pod-changed", 1): _defaults,

@@ -16,7 +16,7 @@ Every message is a sentence that says what was being done, to what, and what the
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 
 class UllageError(Exception):

@@ -7,11 +7,11 @@ import pytest
 
 from agents import stage_topics
 from agents.logic.forecast import percentile_predictor
-from agents.logic.nodes import cluster_facts, drain_rules, rule_bounds
-from agents.settings.tree import Settings
+from agents.logic.nodes import affinity_limits, drain_rules, fact_conversion
+from agents.settings.all_settings import Settings
 from schemas import bounds
 from streams.codec import headers
-from streams.log import bounded_unpacking, record_format
+from streams.log import bounded_decompression, record_format
 
 DOCS = Path(__file__).parents[1] / "docs"
 _SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "million": 10**6}
@@ -42,16 +42,21 @@ def told(what: str) -> list[float]:
         ("crons of the EHPAs of one namespace", [bounds.MOST_CRONS]),
         (
             "node affinity and volumes of one pod",
-            [cluster_facts.MOST_NODE_DEMANDS, cluster_facts.MOST_NODE_VALUES],
+            [fact_conversion.MOST_NODE_DEMANDS, fact_conversion.MOST_NODE_VALUES],
         ),
-        ("affinity, anti-affinity and spread of the pods of one namespace", [rule_bounds.MOST_RULES, rule_bounds.BROAD]),
+        ("affinity, anti-affinity and spread of the pods of one namespace", [affinity_limits.MOST_RULES, affinity_limits.BROAD]),
         ("PodDisruptionBudgets of one namespace", [drain_rules.MOST_DISRUPTION_BUDGETS]),
         ("containers of one pod", [bounds.MOST_CONTAINERS]),
         ("container names of one workload", [bounds.MOST_CONTAINERS]),
         ("label sets of one workload (each with its containers)", [bounds.MOST_LABEL_SETS]),
         (
             "one record batch",
-            [bounded_unpacking.MOST_BYTES, record_format.MOST_RECORDS, record_format.MOST_HEADERS, bounded_unpacking.MOST_PIECES],
+            [
+                bounded_decompression.MOST_BYTES,
+                record_format.MOST_RECORDS,
+                record_format.MOST_HEADERS,
+                bounded_decompression.MOST_PIECES,
+            ],
         ),
         ("input of a stage that gets records but no tick", [Settings().worker.buffer]),
     ],

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from agents.cli.program import app
-from agents.settings.docs import describe
 from agents.settings.loading import environment
+from agents.settings.setting_descriptions import describe
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("schemas", "streams", "agents")

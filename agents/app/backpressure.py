@@ -21,6 +21,11 @@ class Backpressure:
         """`bound` is in bytes, for each input."""
         self.consumer, self.wires, self.bound, self.alone = consumer, wires, bound, alone
 
+    def is_needed(self, owned: OwnedPartition, name: str) -> bool:
+        """Whether `update` would do anything after a record of this input."""
+        source = owned.task.aligner.inputs[name]
+        return bool(owned.held) or source.open_size > self.bound or source.buffered > self.bound
+
     async def update(self, owned: OwnedPartition, name: str) -> None:
         """After a record of input `name` came in: hold that input if it is ahead, and release inputs that no longer are."""
         source = owned.task.aligner.inputs[name]

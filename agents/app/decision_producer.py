@@ -71,6 +71,11 @@ class DecisionProducer:
             self._room.clear()
         return durable
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `wait_for_room` would return at once."""
+        return self._room.is_set()
+
     async def wait_for_room(self) -> None:
         """Wait while too much is queued or unacknowledged."""
         await self._room.wait()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from agents import garbage_collector
+from agents import python_gc
 from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
@@ -86,7 +86,7 @@ class Recovery:
             await self.consumer.start_at(committable(self.hosts, partition))
         if generation == self.generation.number:
             self._open(ours, goals)
-            garbage_collector.exempt_present_objects()
+            python_gc.exempt_present_objects()
 
     async def _load(self, consumer: Any, ours: Mapping[StageHost, set[int]]) -> None:
         """Bring the state of each of these partitions to the newest known turn."""

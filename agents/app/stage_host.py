@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from time import perf_counter
 
-from agents import garbage_collector
+from agents import python_gc
 from agents.app import log_reader, supervision
 from agents.app.backpressure import Backpressure
 from agents.app.decision_producer import DecisionProducer
@@ -16,8 +16,8 @@ from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
-from agents.decisions_in_flight import DecisionsInFlight
 from agents.engine.stage import Stage
+from agents.own_decision_cache import OwnDecisionCache
 from agents.partition_task import Task, TurnResult, closes_segment
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
@@ -38,10 +38,10 @@ class StageHost:
         consumer: FaustConsumer,
         producer: DecisionProducer,
         observer: WorkerObserver,
-        in_flight: DecisionsInFlight | None = None,
+        in_flight: OwnDecisionCache | None = None,
     ) -> None:
         """Owns no partition yet. `in_flight` is shared by all hosts of a worker."""
-        self.in_flight = in_flight or DecisionsInFlight()
+        self.in_flight = in_flight or OwnDecisionCache()
         self.stage, self.plan, self.producer, self.observer = stage, plan, producer, observer
         self.codec = Codec(plan.topics)
         self.wires = {name: plan.topics.wire(name) for name in stage.reads}
@@ -78,8 +78,10 @@ class StageHost:
         if came.offset > owned.task.aligner.inputs[name].next and not await self._close_gap(owned, name, came):
             return
         self.feed(owned, name, came)
-        await self.backpressure.update(owned, name)
-        await self._yield()
+        if self.backpressure.is_needed(owned, name):
+            await self.backpressure.update(owned, name)
+        if not self.producer.has_room or perf_counter() - self._yielded > YIELD_AFTER:
+            await self._yield()
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""
@@ -87,6 +89,9 @@ class StageHost:
             self.observer.tick_passed_over(self.stage.name, came)
         self._look_at_goal(owned, name, came)
         if came.key != b"tick":
+            return
+        if owned.task.aligner.lacks_a_tick:
+            self.observer.waiting(owned)
             return
         with supervision.guarded("taking a turn", **self._where(owned)):
             took = False
@@ -117,7 +122,7 @@ class StageHost:
         owned.eventful |= result.samples > 0 or bool(result.dead)
         if records:
             owned.unacked.append(self.producer.send_soon(records))
-            garbage_collector.follow(owned.lag)
+            python_gc.follow(owned.lag)
         self.observer.turn(owned, result, perf_counter() - began)
         return True
 
@@ -166,9 +171,8 @@ class StageHost:
 
     async def _yield(self) -> None:
         await self.producer.wait_for_room()
-        if perf_counter() - self._yielded > YIELD_AFTER:
-            await asyncio.sleep(0)
-            self._yielded = perf_counter()
+        await asyncio.sleep(0)
+        self._yielded = perf_counter()
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}

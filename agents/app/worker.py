@@ -23,7 +23,7 @@ from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
-from agents.decisions_in_flight import DecisionsInFlight
+from agents.own_decision_cache import OwnDecisionCache
 from agents.partition_task import SharedRecord
 from agents.telemetry import logging_setup
 from schemas import times
@@ -112,7 +112,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     bounds = RecordBounds(plan.topics)
     consumer, producer, observer = FaustConsumer(app), DecisionProducer(plan.where, bounds), WorkerObserver(plan)
     log = changelog(plan.where)
-    in_flight = DecisionsInFlight()
+    in_flight = OwnDecisionCache()
     hosts = tuple(
         StageHost(stage, plan, consumer=consumer, producer=producer, observer=observer, in_flight=in_flight)
         for stage in plan.stages

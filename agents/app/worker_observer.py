@@ -25,8 +25,8 @@ from streams.log.log_port import Record
 
 WAITED = Seconds(5.0)
 """Seconds without a turn after which one is said to wait. While a worker catches up, some input is always behind."""
-LOOK_AFTER = Seconds(0.5)
-"""Seconds after which a task that waits is looked at again."""
+LOOK_AFTER = Seconds(1.0)
+"""Seconds after its last turn or look after which a task that waits is looked at. Ticks come each half second by default."""
 log = structlog.get_logger("ullage", component="worker")
 
 
@@ -96,7 +96,8 @@ class WorkerObserver:
     def turn(self, owned: OwnedPartition, result: TurnResult, seconds: float) -> None:
         """A turn was taken, in this many seconds."""
         stage, partition = owned.task.stage.name, owned.task.partition
-        self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds), lag=owned.lag)
+        self._looked[stage, partition] = self._clock()
+        self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds))
         self.metrics.ticked(stage, partition)
         self._silence.moved_on(owned.task.turn)
         self._update_readiness(owned)
@@ -148,11 +149,12 @@ class WorkerObserver:
         if owned.caught_up:
             wait = owned.task.aligner.waits()
             waited = self._waited(stage, partition, owned.task.turn, lacks=wait is not None)
-            wait = wait if owned.lag > self.plan.behind and waited >= WAITED else None
-            self.metrics.lag(stage, partition, owned.lag, wait=wait)
+            lag = owned.lag
+            wait = wait if lag > self.plan.behind and waited >= WAITED else None
+            self.metrics.lag(stage, partition, lag, wait=wait)
             self._report_wait(stage, partition, wait)
         else:
-            self.metrics.closed(stage, partition)
+            self.metrics.catching_up(stage, partition, owned.lag)
 
     def _waited(self, stage: str, partition: int, turn: int, *, lacks: bool) -> Seconds:
         """How long one input has been ahead of another since this turn. While no ticks come at all, no input is ahead."""

@@ -6,8 +6,8 @@ from agents import pipeline
 from agents.app import supervision
 from agents.engine.stage import Stage
 from agents.settings import loading, log_factory, policy_limits
+from agents.settings.all_settings import Settings
 from agents.settings.policy_limits import PolicyWatch
-from agents.settings.tree import Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.kafka_connection import KafkaConnection

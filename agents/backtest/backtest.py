@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from operator import sub
 
-from agents.backtest.container_rows import Advice
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.backtest.recommender_runner import ConcludedTurn, RecommenderRunner, covers
+from agents.backtest.recorded_containers import Advice
 from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import Score

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
 from agents.backtest.kill_counts import KillCounts
+from agents.backtest.partial_scores import PartialScore
+from agents.backtest.recorded_containers import Flags, Floats, RecordedContainers, Rows
 from agents.backtest.score_card import ScoreCard
-from agents.backtest.score_parts import ScorePart
-from agents.backtest.weighted_sums import ResourceSums, SideSums, microseconds
+from agents.backtest.time_weighted_sums import ResourceSums, SideSums, microseconds
 from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
 from schemas import times
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -70,7 +70,7 @@ class Score:
     dead_letters: int = 0
     first: datetime | None = None
     last: datetime | None = None
-    containers: ContainerRows = field(default_factory=ContainerRows)
+    containers: RecordedContainers = field(default_factory=RecordedContainers)
     kills: KillCounts = field(default_factory=KillCounts)
     sums: ContainerSums | None = None
     """By container as well; None unless workloads are compared."""
@@ -234,11 +234,11 @@ class Score:
         scaled: Flags = ~np.isnan(limit) & (request > 0)
         return np.where(scaled, ours * np.divide(limit, request, out=np.ones(len(rows)), where=scaled), ours)
 
-    def part(self) -> ScorePart:
+    def part(self) -> PartialScore:
         """The score so far, in a form that can be put together with those of other containers."""
         self._add_up()
         count = len(self.containers)
-        return ScorePart(
+        return PartialScore(
             turns=self.turns,
             rows=self.rows,
             recommendations=self.recommendations,

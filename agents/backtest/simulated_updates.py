@@ -8,7 +8,7 @@ away at the same time, and all other guards, are left to the updater, whose plan
 
 import numpy as np
 
-from agents.backtest.container_rows import ContainerRows, Flags, Floats, Rows
+from agents.backtest.recorded_containers import Flags, Floats, RecordedContainers, Rows
 from agents.logic.updates.update_settings import UpdateSettings
 
 _RESOURCES = ("cpu", "memory")
@@ -19,7 +19,7 @@ _LEAST = 1e-3
 class SimulatedUpdates:
     """Changes the pods of `containers` as an updater with these settings would."""
 
-    def __init__(self, containers: ContainerRows, settings: UpdateSettings) -> None:
+    def __init__(self, containers: RecordedContainers, settings: UpdateSettings) -> None:
         self._containers, self._settings = containers, settings
         self._taken: int | None = None
 

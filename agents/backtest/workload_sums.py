@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.backtest.container_rows import Floats, Rows
+from agents.backtest.recorded_containers import Floats, Rows
 
 RESOURCES = ("cpu", "memory")
 SIDES = ("ours", "own", "oracle")
@@ -48,7 +48,7 @@ class WorkloadTotal:
 
 @dataclass(slots=True)
 class ContainerSums:
-    """Sums by row of `ContainerRows`; rows come as they are needed.
+    """Sums by row of `RecordedContainers`; rows come as they are needed.
 
     Of the `hour` (a number of hours since 1970) that is not closed: the highest use, seconds, and use times seconds.
     """

@@ -19,7 +19,8 @@ from agents.processes.output import note
 from agents.processes.signals import Stop
 from streams.errors import BadInput, UllageError
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+_NO_RIGHT = {errno.EROFS, errno.EACCES}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, *_NO_RIGHT}
 FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -42,7 +43,8 @@ def run(tokens: Sequence[str]) -> int:
             raise
         _forget_output()
         where = f" in '{error.filename}'" if error.filename else ""
-        return _fail(f"what was to be written could not be{where}: {error.strerror}", FAILED)
+        hint = "; go to a folder that you may write" if error.errno in _NO_RIGHT else ""
+        return _fail(f"what was to be written could not be{where}: {error.strerror}{hint}", FAILED)
     except (CycloptsError, UllageError, KeyboardInterrupt, Stop) as error:
         return _ended(error)
     return code if isinstance(code, int) else FINE

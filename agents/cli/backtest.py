@@ -63,12 +63,12 @@ def backtest(  # noqa: PLR0913  # the flags of a command
 
     No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare, or give several policies.
     """
-    from agents.inspect import stored_usage
+    from agents.inspect import recording_input
 
     options, asked = given(common), stored or PrometheusOptions()
     loaded = options.load(**asked.overrides())
     single = not policy and max_regression is None and fileoutput is None and prices is None
-    with stored_usage.recording(loaded, file, stored=asked.url is not None, keep=keep) as recorded:
+    with recording_input.recording(loaded, file, stored=asked.url is not None, keep=keep) as recorded:
         if single and (output == "table" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
             from agents.inspect import backtest_command
 

@@ -8,9 +8,9 @@ import re
 from agents.cli import __doc__ as story
 from agents.cli.program import app
 from agents.processes.output import data
-from agents.settings.docs import describe
 from agents.settings.loading import __doc__ as order
 from agents.settings.loading import environment
+from agents.settings.setting_descriptions import describe
 
 _MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
 """How Python was started, which the usage lines repeat."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter, validators
 
 from streams.errors import BadInput
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 if TYPE_CHECKING:
+    from agents.settings.all_settings import Settings
     from agents.settings.loading import LoadedSettings
-    from agents.settings.tree import Settings
 
 _GROUP = Group("Settings", sort_key=9)
 Limit = Annotated[int | None, Parameter(help="Only so many rows.", validator=validators.Number(gte=1))]

@@ -68,10 +68,10 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
 
         recommendations_command.run(settings, namespace, output, limit)
     elif of == "workloads":
-        from agents.inspect import resource_table
+        from agents.inspect import crane_resource_recommendations
 
         past = None if since is None else event_times.duration(since, "--since")
-        resource_table.run(settings, namespace, output, resource_table.options(by, past, sizes))
+        crane_resource_recommendations.run(settings, namespace, output, crane_resource_recommendations.options(by, past, sizes))
     else:
         from agents.inspect import replica_and_node_recommendations
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
+from streams.errors import BadInput
 
 
 def replay(  # noqa: PLR0913  # the flags of a command
@@ -21,7 +22,8 @@ def replay(  # noqa: PLR0913  # the flags of a command
         Path | None, Parameter(help="Decide the stretch by these vertical policies, as `ullage policy apply` takes them.")
     ] = None,
     output: Annotated[
-        Literal["table", "json"], Parameter(name=("--output", "-o"), help="For people or for programs, of a stretch.")
+        Literal["table", "json"],
+        Parameter(name=("--output", "-o"), help="For people or for programs: of all decisions, a JSON object a line."),
     ] = "table",
     common: CommonOptions | None = None,
 ) -> int:
@@ -38,7 +40,9 @@ def replay(  # noqa: PLR0913  # the flags of a command
         return _what_if(options, begin, end, policy, as_json=output == "json")
     from agents.inspect import replay as command
 
-    return command.run(options.settings(), verify=verify, export=export)
+    if output == "json" and verify:
+        raise BadInput("--output json is for decisions; --verify says for people what differs, and by its exit code for programs")
+    return command.run(options.settings(), verify=verify, export=export, as_json=output == "json")
 
 
 def _has_rules(options: CommonOptions) -> bool:

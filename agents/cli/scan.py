@@ -10,7 +10,7 @@ from agents.cli.options import CommonOptions, Limit, PrometheusOptions, given
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
-    from agents.settings.tree import Settings
+    from agents.settings.all_settings import Settings
 
 _GROUP = Group("Where from", sort_key=1)
 _CONTEXT = Parameter(name=("--context", "-c"), help="A context of the kubeconfig; may be given again.", consume_multiple=False)

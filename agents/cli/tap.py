@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, Limit, given
+from streams.errors import BadInput
 
 
 def tap(  # noqa: PLR0913  # the flags of a command
@@ -17,6 +18,7 @@ def tap(  # noqa: PLR0913  # the flags of a command
     key: Annotated[str, Parameter(help="Only records whose key matches this pattern, as `demo/shop/*`.")] = "*",
     kind: Annotated[str | None, Parameter(name="--type", help="Only events of this type, as `EvictionPlanned`.")] = None,
     limit: Annotated[Limit, Parameter(help="Stop after this many records.")] = None,
+    last: Annotated[Limit, Parameter(help="Only the newest so many, instead of `--from` and `--limit`.")] = None,
     output: Annotated[
         Literal["table", "json", "pretty", "jsonl"],
         Parameter(
@@ -30,4 +32,10 @@ def tap(  # noqa: PLR0913  # the flags of a command
     from agents.inspect import tap as command
 
     wanted = command.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
-    command.run(given(common).settings(), topic, begin=begin, follow=follow, wanted=wanted, pretty=output in {"table", "pretty"})
+    settings, pretty = given(common).settings(), output in {"table", "pretty"}
+    if last is None:
+        command.run(settings, topic, begin=begin, follow=follow, wanted=wanted, pretty=pretty)
+        return
+    if begin != "begin" or follow or ticks or limit is not None:
+        raise BadInput("--last goes without --from, --follow, --limit and --ticks: it is the end of the topic as it is now")
+    command.run_last(settings, topic, count=last, wanted=wanted, pretty=pretty)

@@ -8,7 +8,7 @@ from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, Limit, given
 
 Form = Annotated[
-    Literal["table", "json", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
+    Literal["table", "json", "yaml", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
 ]
 
 
@@ -34,8 +34,10 @@ def timeline(  # noqa: PLR0913  # the flags of a command
     from agents.inspect import timeline_command as command
     from agents.inspect.timeline_rows import TimelineFilter
 
-    wanted = TimelineFilter(namespace, workload)
-    command.timeline(given(common).settings(), wanted, command.TimelineFlags(begin, end, output, limit, everything))
+    options = given(common)
+    wanted = TimelineFilter(namespace, workload, options.cluster)
+    flags = command.TimelineFlags(begin, end, output, limit, everything, options.cluster)
+    command.timeline(options.settings(), wanted, flags)
 
 
 def history(  # noqa: PLR0913  # the flags of a command
@@ -51,4 +53,6 @@ def history(  # noqa: PLR0913  # the flags of a command
     """Print each change of what a workload's containers request and are recommended, with bounds and places."""
     from agents.inspect import timeline_command as command
 
-    command.history(given(common).settings(), workload, command.TimelineFlags(begin, end, output, limit))
+    options = given(common)
+    flags = command.TimelineFlags(begin, end, output, limit, cluster=options.cluster)
+    command.history(options.settings(), workload, flags)

@@ -29,9 +29,13 @@ def why(
     from agents.why.explanation import explain
     from agents.why.explanation_lines import lines
     from streams.log_context import LogContext
+    from streams.publishing import source_reports
 
-    settings = given(common).settings(log__at=at)
-    topics = log_factory.topics(settings)
+    options = given(common)
+    settings = options.settings(log__at=at)
     with log_factory.answering_log(settings) as log:
-        for line in lines(explain(LogContext.of(log, topics), asked), full=verbose):
+        context = LogContext.of(log, log_factory.topics(settings))
+        if options.cluster is not None:
+            source_reports.require_cluster(context, options.cluster)
+        for line in lines(explain(context, asked), full=verbose):
             data(line)

@@ -14,7 +14,7 @@ from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.simulate import SimulatedWorld, TickGrid, simulate
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer

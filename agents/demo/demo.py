@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.demo import day_in_memory, kept_log, recorded_day, summary
+from agents.demo import day_in_memory, recorded_day, saved_log, summary
 from agents.demo.day_screen import ScreenFrame
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
@@ -136,7 +136,7 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[
     decision = summary.chosen(state)
     if decision is not None:
         summary.explained(out, decision, explanation_lines.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
-    summary.next_steps(out, str(kept_log.save(log, day.topics, settings, folder)), decision, wanted.trace)
+    summary.next_steps(out, str(saved_log.save(log, day.topics, settings, folder)), decision, wanted.trace)
 
 
 def _fresh(folder: Path) -> Path:

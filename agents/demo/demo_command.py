@@ -8,7 +8,7 @@ from agents.demo import demo as running
 from agents.demo import recorded_day
 from agents.demo.demo_settings import Day
 from agents.processes.signals import Stop, stoppable
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
 
 

@@ -15,10 +15,10 @@ from agents.demo import event_narration
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
-from agents.log_runner import Runner
 from agents.pipeline import stages
 from agents.processes.output import note
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext

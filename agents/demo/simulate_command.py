@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.demo import day_in_memory, kept_log, scenario_file
+from agents.demo import day_in_memory, saved_log, scenario_file
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import START, Day
 from agents.demo.log_watcher import LogWatcher
@@ -59,7 +59,7 @@ def run(file: Path, flags: SimulateFlags) -> None:
         state = _played(scenario, day, log, flags)
     if flags.keep is not None:
         _make_folder(flags.keep)
-        kept_log.save(log, day.topics, day.settings() | _given(flags), flags.keep)
+        saved_log.save(log, day.topics, day.settings() | _given(flags), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
     _print(state, scenario, as_json=flags.as_json)
 

@@ -116,18 +116,30 @@ class Wait:
 class Aligner(Generic[R]):
     """Takes records of several inputs in any interleaving and returns the turns that follow from the log."""
 
-    __slots__ = ("inputs", "positions", "turn")
+    __slots__ = ("_lacking", "inputs", "positions", "turn")
 
     def __init__(self, positions: Mapping[str, int], turn: int = -1) -> None:
         """`positions`: for each input, in declared order, the offset after the tick of `turn`."""
         self.turn = turn
         self.positions = dict(positions)
         self.inputs: dict[str, Input[R]] = {topic: Input(start, turn) for topic, start in positions.items()}
+        self._lacking = next(iter(self.inputs.values()), None)
+
+    @property
+    def lacks_a_tick(self) -> bool:
+        """Whether some input has no tick yet, so that no turn is complete.
+
+        It is asked at each tick of each input, so the input that lacked one the last time is looked at first.
+        """
+        if self._lacking is not None and not self._lacking.closed:
+            return True
+        self._lacking = next((i for i in self.inputs.values() if not i.closed), None)
+        return self._lacking is not None
 
     def next_turn(self) -> TurnRecords[R] | None:
         """The next complete turn, or None while some input has not reached it."""
         inputs = self.inputs.values()
-        while all(i.closed for i in inputs):
+        while not self.lacks_a_tick:
             number = max(i.closed[0].tick for i in inputs)
             for i in inputs:
                 i.drop_below(number)

@@ -13,7 +13,7 @@ from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory, recorded_log
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 
 GATE = 3
 

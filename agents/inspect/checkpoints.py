@@ -24,7 +24,7 @@ from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import cluster_factory, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Workload

@@ -4,7 +4,7 @@ import time
 
 from agents.inspect.status_rows import length
 from agents.processes.output import note
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.units import Seconds
 from streams.publishing.operator_log import NewestTick
 

@@ -13,7 +13,7 @@ from agents.inspect.policy_specs import BASELINE, SIDES
 from agents.processes.output import note
 from agents.processes.signals import stoppable
 from agents.settings import setting_texts
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
 
 GATE = 3

@@ -8,7 +8,7 @@ from typing import Literal
 
 import orjson
 
-from agents.inspect import html_page, output_table
+from agents.inspect import html_table, output_table
 from agents.inspect.output_table import Row
 from agents.processes.output import data, note
 from streams.errors import BadInput
@@ -52,7 +52,7 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
         case "csv":
             yield from output_table.lines("csv", what.rows, what.exact)
         case "html":
-            yield from html_page.lines("Policies compared", what.said, what.rows)
+            yield from html_table.lines("Policies compared", what.said, what.rows)
         case "md":
             yield from output_table.lines("md", what.rows, what.exact)
             yield ""

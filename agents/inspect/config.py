@@ -3,8 +3,8 @@
 from agents.inspect import output_table
 from agents.inspect.output_table import OutputForm
 from agents.processes.output import data
-from agents.settings.docs import describe
 from agents.settings.loading import LoadedSettings
+from agents.settings.setting_descriptions import describe
 
 
 def show(loaded: LoadedSettings, form: OutputForm, *, origin: bool, explain: bool) -> None:

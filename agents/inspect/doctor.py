@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.inspect import cluster_checks, output_table
+from agents.inspect import doctor_cluster_checks, output_table
 from agents.inspect.doctor_check import DoctorCheck
 from agents.inspect.output_table import OutputForm
 from agents.processes.output import data
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput, UllageError
 
 _NEWEST = (3, 14)
@@ -54,7 +54,7 @@ def all_checks(load: Callable[[], Settings]) -> Iterator[DoctorCheck]:
         return
     yield DoctorCheck("ok", "settings", f"they make sense; the log is {settings.log.kind}")
     yield from the_log(settings)
-    yield from cluster_checks.all_checks(settings)
+    yield from doctor_cluster_checks.all_checks(settings)
 
 
 def python(version: tuple[int, int]) -> DoctorCheck:
@@ -158,7 +158,7 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
     from streams.topics import TOPICS
 
     topics = log_factory.topics(settings)
-    wrong = []
+    wrong, counts = [], set[int]()
     try:
         with log_factory.log(settings) as log:
             for topic in TOPICS:
@@ -167,12 +167,17 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
                 except BadInput:
                     wrong.append(f"{topic.name} is missing")
                     continue
+                counts.add(count)
                 if count != topics.partitions:
                     wrong.append(f"{topic.name} has {count} partitions, planned are {topics.partitions}")
     except UllageError as error:
         yield DoctorCheck("fail", "topics", str(error), "see the lines above")
         return
-    if wrong:
+    if len(wrong) == len(TOPICS) and len(counts) == 1 and not any(each.endswith("missing") for each in wrong):
+        (count,) = counts
+        finding = f"all {len(TOPICS)} have {count} partitions, and topics.partitions is {topics.partitions} here"
+        yield DoctorCheck("fail", "topics", finding, f"give the log's number: export ULLAGE_TOPICS__PARTITIONS={count}")
+    elif wrong:
         fix = "`ullage topics plan` shows the difference, `ullage topics apply` makes what is missing"
         yield DoctorCheck("fail", "topics", "; ".join(wrong), fix)
     else:

@@ -13,10 +13,10 @@ from agents.processes.output import note
 from agents.processes.progress_line import ProgressLine
 from agents.processes.signals import stoppable, until_stopped
 from agents.settings import event_times, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.terminal_escaping import visible_line
 from agents.verify import workers_at_work
-from agents.verify.log_export import copied_topics
-from agents.visible_text import visible_line
+from agents.verify.verifiable_copy import copied_topics
 from streams.errors import BadInput
 from streams.incidents import incident_copy, pseudonyms
 from streams.incidents.incident_copy import Stretch

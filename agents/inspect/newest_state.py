@@ -12,14 +12,14 @@ from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.inspect import clock_silence
-from agents.log_runner import Runner, TaskStart
 from agents.newest_checkpoint import newest_checkpoint
 from agents.pipeline import stages
 from agents.processes.output import note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
-from agents.settings.tree import Settings
-from streams import log_start
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner, TaskStart
+from streams import truncated_topics
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -39,7 +39,9 @@ def newest_turn(
     """
     start = _start(context, stage, partition, worker)
     if start is None and say is not None:
-        lost = log_start.sentence(log_start.late_starts(context.log, context.topics, stage.reads, partition=partition))
+        lost = truncated_topics.sentence(
+            truncated_topics.late_starts(context.log, context.topics, stage.reads, partition=partition)
+        )
         if lost:
             say(f"no checkpoint serves, so this is reckoned from what is kept; {lost}")
     starts: Mapping[tuple[str, int], TaskStart] = {} if start is None else {(stage.name, partition): start}

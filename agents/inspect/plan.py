@@ -9,16 +9,16 @@ from typing import Literal
 
 from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
-from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_stage import Scaler
-from agents.logic.nodes.scaling_outlook import NodeOutlook
+from agents.logic.nodes.scaling_dry_run import NodeOutlook
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
 from agents.processes.output import data
-from agents.settings.tree import Settings
-from agents.why.describe import amount
+from agents.settings.all_settings import Settings
+from agents.why.event_descriptions import amount
 from schemas import times
 from schemas.names import Amounts
 from schemas.outcomes import Action
@@ -37,7 +37,7 @@ def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     pods = list(outlook(updater, cluster))
     unchanged = _unchanged(updater, cluster, pods)
     scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
-    nodes = scaling_outlook.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) else None
+    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
     table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_node_lines(nodes)]
     for line in table if form == "table" else output_table.document(form, whole):

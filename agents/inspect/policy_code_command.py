@@ -14,9 +14,9 @@ from agents.inspect.policy_template import TEMPLATE
 from agents.processes import policy_process
 from agents.processes.output import data, note
 from agents.settings import policy_sources
+from agents.settings.all_settings import Settings
 from agents.settings.policy_limits import PolicyLimits
 from agents.settings.policy_sources import PolicySource
-from agents.settings.tree import Settings
 from schemas.units import Bytes, Seconds
 from streams.errors import BadInput
 

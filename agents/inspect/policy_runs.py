@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.backtest.backtest import Backtest
+from agents.backtest.partial_scores import PartialScore
 from agents.backtest.policy_comparison import PolicyScore, figures
 from agents.backtest.price_list import PriceList
-from agents.backtest.score_parts import ScorePart
 from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import ContainerSums
 from agents.inspect import trace_backtest
@@ -15,8 +15,8 @@ from agents.pipeline import stages
 from agents.processes import policy_process
 from agents.processes.output import note
 from agents.settings import log_factory, recorded_log
+from agents.settings.all_settings import Settings
 from agents.settings.policy_limits import PolicyLimits
-from agents.settings.tree import Settings
 from streams.errors import BadInput
 
 
@@ -29,7 +29,7 @@ def run(
     """
     trace_backtest.require_jobs(jobs)
     scores: dict[str, PolicyScore] = {}
-    done: ScorePart | None = None
+    done: PartialScore | None = None
     for spec in specs:
         if spec.settings is None:
             continue
@@ -54,7 +54,7 @@ def scored_alone(file: Path, spec: PolicySpec, prices: PriceList) -> PolicyScore
     return _scored(spec.name, played(file, spec.settings, jobs=1), "ours", prices)
 
 
-def played(file: Path, settings: Settings, jobs: int | None) -> ScorePart:
+def played(file: Path, settings: Settings, jobs: int | None) -> PartialScore:
     """One policy over a trace, a log file or an incident file. Raises BadInput."""
     if not recorded_log.is_log(file):
         return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True)
@@ -65,7 +65,7 @@ def played(file: Path, settings: Settings, jobs: int | None) -> ScorePart:
         return backtest.score.part()
 
 
-def _scored(name: str, part: ScorePart, side: str, prices: PriceList) -> PolicyScore:
+def _scored(name: str, part: PartialScore, side: str, prices: PriceList) -> PolicyScore:
     recorded = {each.workload: (each.cpu.seconds, each.memory.seconds) for each in part.totals("oracle")}
     found = figures(part.totals(side), recorded, prices)
     return PolicyScore(name, found, part.card() if side == "ours" else None)

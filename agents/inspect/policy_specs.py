@@ -14,8 +14,8 @@ from agents.inspect.what_if_command import settings_of
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.settings import policy_sources
+from agents.settings.all_settings import Settings
 from agents.settings.loading import load
-from agents.settings.tree import Settings
 from streams.errors import BadInput
 
 SIDES = {"recorded": "own", "oracle": "oracle"}

@@ -25,6 +25,8 @@ _POD_REACH = timedelta(hours=8)
 _LATELY = timedelta(days=1)
 _SAME = 0.01
 """Amounts that differ by less than this share are the same for a reader."""
+_SHORT = 0.1
+"""A request that is this share below its target, or more, is called short of it although it lies within the bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> t
         (now.cpu is None or now.memory is None, "medium", "no requests set"),
         (_below(now.memory, to.lower.memory), "high", "too little memory"),
         (_below(now.cpu, to.lower.cpu), "medium", "too little CPU"),
+        (_short(now.memory, to.target.memory), "low", "needs more memory"),
+        (_short(now.cpu, to.target.cpu), "low", "needs more CPU"),
         (cpu and memory, "low", "uses less"),
         (cpu, "low", "uses less CPU"),
         (memory, "low", "uses less memory"),
@@ -179,6 +183,10 @@ def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> t
 
 def _below(now: float | None, least: float | None) -> bool:
     return now is not None and least is not None and now < least
+
+
+def _short(now: float | None, target: float | None) -> bool:
+    return now is not None and target is not None and target >= now * (1 + _SHORT)
 
 
 def _over(now: float | None, target: float | None) -> bool:

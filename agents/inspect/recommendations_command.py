@@ -7,10 +7,10 @@ from agents.inspect.output_table import OutputForm, Row
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.processes.output import data, note
 from agents.settings import log_factory
-from agents.settings.tree import Settings
-from agents.why import describe
+from agents.settings.all_settings import Settings
+from agents.why import event_descriptions
 from schemas.names import Amounts
-from streams import log_start
+from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -62,8 +62,10 @@ def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> s
     if tick is None:
         return ""
     reach = recommendation_table.reach(settings.vertical.heartbeat)
-    starts = (log_start.late_starts(context.log, context.topics, (name,), before=tick.at - span) for name, span in reach.items())
-    return log_start.sentence([start for found in starts for start in found])
+    starts = (
+        truncated_topics.late_starts(context.log, context.topics, (name,), before=tick.at - span) for name, span in reach.items()
+    )
+    return truncated_topics.sentence([start for found in starts for start in found])
 
 
 def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[str]) -> None:
@@ -136,14 +138,14 @@ def _cpu(amounts: Amounts) -> str:
         return "-"
     if abs(cpu) >= _MANY_CORES:
         return f"{cpu:.1f} cores"
-    return f"-{describe.amount(cpu=-cpu)}" if cpu < 0 else describe.amount(cpu=cpu)
+    return f"-{event_descriptions.amount(cpu=-cpu)}" if cpu < 0 else event_descriptions.amount(cpu=cpu)
 
 
 def _memory(amounts: Amounts) -> str:
     memory = amounts.memory
     if memory is None:
         return "-"
-    return f"-{describe.amount(memory=-memory)}" if memory < 0 else describe.amount(memory=memory)
+    return f"-{event_descriptions.amount(memory=-memory)}" if memory < 0 else event_descriptions.amount(memory=memory)
 
 
 def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:

@@ -1,15 +1,16 @@
 """Runs `ullage replay`: takes the log of the settings through the stages again, without appending anything to it."""
 
+import json
 from pathlib import Path
 
-from agents.log_runner import Runner
 from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner
 from agents.verify.committed_turns import committed
-from agents.verify.log_export import export as copy_log
+from agents.verify.verifiable_copy import export as copy_log
 from agents.verify.verification import verify as compare_with_published
 from agents.verify.verification_report import report_lines
 from streams.errors import BadInput
@@ -20,13 +21,13 @@ from streams.log_context import LogContext
 GATE, NOT_COMPARED = 3, 4
 
 
-def run(settings: Settings, *, verify: bool, export: Path | None) -> int:
+def run(settings: Settings, *, verify: bool, export: Path | None, as_json: bool = False) -> int:
     """Replay; returns 3 when what was published differs from what the log gives, 4 when a part could not be compared, else 0."""
     with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         if export is not None:
             _export(context, settings, export)
-        return _verify(context, settings) if verify else _print(context, settings)
+        return _verify(context, settings) if verify else _print(context, settings, as_json=as_json)
 
 
 def _export(context: LogContext, settings: Settings, to: Path) -> None:
@@ -54,7 +55,7 @@ def _verify(context: LogContext, settings: Settings) -> int:
     return NOT_COMPARED if report.foreign else 0
 
 
-def _print(context: LogContext, settings: Settings) -> int:
+def _print(context: LogContext, settings: Settings, *, as_json: bool) -> int:
     """Print each decision. Stages read the decisions that were published, not those computed here, so nothing is appended."""
     runner = Runner(stages(settings), context)
     turns = decisions = 0
@@ -63,6 +64,12 @@ def _print(context: LogContext, settings: Settings) -> int:
             turns, decisions = turns + 1, decisions + len(taken.decisions)
             for record in taken.decisions:
                 kind = next((v.decode() for n, v in record.headers if n == "ce_type"), "")
-                data(f"{task.stage.name}/{task.partition} turn {taken.turn}  {kind}  {(record.key or b'').decode()}")
+                data(_line(task.stage.name, task.partition, taken.turn, kind, (record.key or b"").decode(), as_json=as_json))
     note(f"{turns} turns gave {decisions} decisions")
     return 0
+
+
+def _line(stage: str, partition: int, turn: int, kind: str, key: str, *, as_json: bool) -> str:  # noqa: PLR0913  # the parts of a line
+    if as_json:
+        return json.dumps({"stage": stage, "partition": partition, "turn": turn, "type": kind, "key": key})
+    return f"{stage}/{partition} turn {turn}  {kind}  {key}"

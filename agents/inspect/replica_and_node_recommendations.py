@@ -18,14 +18,14 @@ from agents.logic.replicas import fleet_recommendations
 from agents.logic.replicas.fleet_recommendations import RecommendedReplicas, ReplicaNeeds
 from agents.processes.output import data, note
 from agents.settings import log_factory
-from agents.settings.tree import Settings
-from agents.why import describe
+from agents.settings.all_settings import Settings
+from agents.why import event_descriptions
 from schemas.decisions.forecasts import LoadForecast
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts
-from streams import log_start, reverse_log_reader
+from streams import reverse_log_reader, truncated_topics
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
@@ -94,8 +94,8 @@ def print_rows(
             note("the log has no time yet: no clock has ticked")
             return
         found = rows(context, read_fleet(context, tick.at), tick.at)
-        lost = log_start.sentence(
-            log_start.late_starts(log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
+        lost = truncated_topics.sentence(
+            truncated_topics.late_starts(log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
         )
     if not found:
         note(f"nothing is recommended for cluster '{settings.cluster.name}' at {tick.at:%Y-%m-%d %H:%M:%S} UTC")
@@ -224,8 +224,8 @@ def _shown(row: ReplicaRow) -> Row:
         "pods": row.pods,
         "recommended": None if found is None else found.replicas,
         "by": "" if found is None else found.by,
-        "cpu p95": "" if found is None else describe.amount(cpu=found.cpu),
-        "memory p95": "" if found is None else describe.amount(memory=int(found.memory)),
+        "cpu p95": "" if found is None else event_descriptions.amount(cpu=found.cpu),
+        "memory p95": "" if found is None else event_descriptions.amount(memory=int(found.memory)),
         "why": row.why,
     }
 

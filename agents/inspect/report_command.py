@@ -13,9 +13,9 @@ from agents.inspect import report_data, report_page
 from agents.processes.output import note
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.units import Seconds
-from streams import log_start
+from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -48,8 +48,10 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
         data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
         context, since, _ = stretch
         before = since if flags.begin else None
-        lost = log_start.sentence(log_start.late_starts(context.log, context.topics, report_data.TOPICS, before=before))
-    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal gets it directly
+        lost = truncated_topics.sentence(
+            truncated_topics.late_starts(context.log, context.topics, report_data.TOPICS, before=before)
+        )
+    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
     try:
         part.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
         if part != to:

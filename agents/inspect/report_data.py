@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from agents.inspect import recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
-from agents.why import describe
+from agents.why import event_descriptions
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import UpdateRefused
@@ -92,6 +92,8 @@ class ReportData:
     node_size: Amount = (0.0, 0.0)
     removable: int = 0
     removed: int = 0
+    fewer: int = 0
+    """Nodes less at the end than at the beginning, at most as many as were removed: others may have come for them."""
     kills: int = 0
     kills_after_change: int = 0
     done: Counter[str] = field(default_factory=Counter)
@@ -146,6 +148,7 @@ class _Reading:
         self._targets: dict[str, RequestsRecommended] = {}
         """What was recommended last before the stretch, by workload."""
         self._begun: Amount | None = None
+        self._nodes_begun: int | None = None
         self._nodes: dict[str, Amount] = {}
         self._removable: set[str] = set()
         self._resized: set[str] = set()
@@ -221,9 +224,9 @@ class _Reading:
                 pass
 
     def _begin(self) -> None:
-        """With the first usage, the pods that ran when the stretch began are known."""
+        """With the first usage, the pods and nodes that there were when the stretch began are known."""
         if self._begun is None and self._pods:
-            self._begun = self._sum()
+            self._begun, self._nodes_begun = self._sum(), len(self._nodes)
 
     def _sum(self) -> Amount:
         amounts = [amount for _, amount in self._pods.values()]
@@ -296,6 +299,7 @@ class _Reading:
         data.requested = (self._begun or end, end)
         data.pods, data.nodes = len(self._pods), len(self._nodes)
         data.removable = len(self._removable & self._nodes.keys())
+        data.fewer = min(data.removed, max(0, (self._nodes_begun or 0) - len(self._nodes)))
         sizes = list(self._nodes.values())
         if sizes:
             data.node_size = (sum(cpu for cpu, _ in sizes) / len(sizes), sum(memory for _, memory in sizes) / len(sizes))
@@ -309,5 +313,9 @@ def _requested(pod: PodChanged) -> Amount:
 def amount_text(amount: Amount) -> str:
     """Cores and bytes for people, with a sign where they are negative."""
     cpu, memory = amount
-    cores = f"{cpu:,.1f} cores" if abs(cpu) >= _MANY_CORES else f"{'-' if cpu < 0 else ''}{describe.amount(cpu=abs(cpu))} CPU"
-    return f"{cores}, {'-' if memory < 0 else ''}{describe.amount(memory=abs(memory))}"
+    cores = (
+        f"{cpu:,.1f} cores"
+        if abs(cpu) >= _MANY_CORES
+        else f"{'-' if cpu < 0 else ''}{event_descriptions.amount(cpu=abs(cpu))} CPU"
+    )
+    return f"{cores}, {'-' if memory < 0 else ''}{event_descriptions.amount(memory=abs(memory))}"

@@ -15,7 +15,7 @@ from agents.backtest.price_list import PriceList
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.report_data import Amount, ContainerChart, ReportData, ValueLine, amount_text
 from agents.inspect.scan_table import grade, score
-from agents.why import describe
+from agents.why import event_descriptions
 
 _MONTH = 730 * 3600.0
 """Seconds of the month that prices are for."""
@@ -33,7 +33,7 @@ h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 2.5rem 0 .5rem; font-size: 1.2r
 .tile.bad b { color: var(--bad) } .tile.good b { color: var(--good) } small { opacity: .8 }
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; white-space: nowrap }
-td.n { text-align: right; font-variant-numeric: tabular-nums }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .chart { height: 22rem; margin-bottom: .5rem; width: 100% } .workload { break-inside: avoid; min-width: 0 }
 @media print { body { max-width: none; padding: 0 } .chart { height: 17rem } }
 """
@@ -126,8 +126,8 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
         (f"{data.removable}", f"nodes removable, as planned and still there ({_nodes(data, data.removable, prices)})", ""),
         (
             f"{data.removed}",
-            f"nodes removed by a plan of ours ({_nodes(data, data.removed, prices)})",
-            "good" if data.removed else "",
+            f"nodes removed by a plan of ours; {data.fewer} fewer than at the beginning ({_nodes(data, data.fewer, prices)})",
+            "good" if data.fewer else "",
         ),
     )
     yield '<div style="height:.8rem"></div>'
@@ -160,7 +160,7 @@ def _guards(data: ReportData) -> Iterator[str]:
         return
     yield "<h2>Why pods were left alone</h2>"
     rows = [[guard, f"{count:,}"] for guard, count in data.refused.most_common(10)]
-    yield from _table(["guard", "pods held back"], rows)
+    yield from _table(["guard", "times that a pod was held back"], rows)
 
 
 def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str]:
@@ -174,10 +174,10 @@ def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str
                 f"{row.namespace}/{row.kind}/{row.workload}",
                 row.container,
                 f"{row.pods}",
-                describe.amount(cpu=None if now is None else now.cpu),
-                describe.amount(cpu=row.target.cpu),
-                describe.amount(memory=None if now is None else now.memory),
-                describe.amount(memory=row.target.memory),
+                event_descriptions.amount(cpu=None if now is None else now.cpu),
+                event_descriptions.amount(cpu=row.target.cpu),
+                event_descriptions.amount(memory=None if now is None else now.memory),
+                event_descriptions.amount(memory=row.target.memory),
                 row.risk,
                 f"{score(row):.0f} {grade(score(row))}",
                 row.remark,
@@ -187,10 +187,12 @@ def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield '<div class="wide"><table><tr>' + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr>"
-    for row in rows:
-        cells = (f"<td{' class=n' if cell[:1].isdigit() else ''}>{html.escape(cell)}</td>" for cell in row)
-        yield "<tr>" + "".join(cells) + "</tr>"
+    """Columns of numbers stand at the right, with their names."""
+    numeric = [all(row[n][:1].isdigit() or row[n] == event_descriptions.amount() for row in rows) for n in range(len(names))]
+    for cell, row in [("th", names), *(("td", row) for row in rows)]:
+        kinds = (" class=n" if number else "" for number in numeric)
+        cells = "".join(f"<{cell}{kind}>{html.escape(text)}</{cell}>" for kind, text in zip(kinds, row, strict=True))
+        yield f'<div class="wide"><table><tr>{cells}</tr>' if cell == "th" else f"<tr>{cells}</tr>"
     yield "</table></div>"
 
 

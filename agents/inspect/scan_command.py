@@ -12,8 +12,8 @@ from agents.inspect.scan_sources import Scanned
 from agents.inspect.scan_table import ScanForm
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
+from agents.settings.all_settings import Settings
 from agents.settings.loading import LoadedSettings
-from agents.settings.tree import Settings
 from streams.codec.requests_reader import RecommendedRequests, containers_of
 from streams.errors import BadInput
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided, DeferredBatch
-from agents.log_runner import Runner
 from agents.pipeline import stages
 from agents.processes import component_rights
 from agents.processes.output import note
 from agents.processes.source_clock import event_time
 from agents.processes.source_usage import history_period, metrics_store
 from agents.settings import cluster_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from agents.telemetry import logging_setup
 from schemas import times

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from agents.inspect import html_page, output_table
+from agents.inspect import html_table, output_table
 from agents.inspect.output_table import Row
 from agents.inspect.recommendation_table import RecommendedContainer
-from agents.why import describe
+from agents.why import event_descriptions
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 
@@ -43,7 +43,7 @@ def lines(form: ScanForm, rows: Sequence[RecommendedContainer], *, several: bool
         case "markdown":
             yield from output_table.lines("md", shown, shown)
         case "html":
-            yield from html_page.lines("Recommendations", [summary(rows)], shown)
+            yield from html_table.lines("Recommendations", [summary(rows)], shown)
         case "json" | "yaml" | "table":
             yield from output_table.lines(form, shown, [_exact(row) for row in rows])
 
@@ -89,11 +89,11 @@ def _difference(saved: float | None, text: Callable[[float], str]) -> str:
 
 
 def _cpu(cores: float | None) -> str:
-    return "unset" if cores is None else describe.amount(cpu=cores)
+    return "unset" if cores is None else event_descriptions.amount(cpu=cores)
 
 
 def _memory(size: float | None) -> str:
-    return "unset" if size is None else describe.amount(memory=size)
+    return "unset" if size is None else event_descriptions.amount(memory=size)
 
 
 def _exact(row: RecommendedContainer) -> Row:

@@ -10,7 +10,7 @@ from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
 from agents.processes.output import data
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.policies.control import ControlChanged, Mode
 from streams.log_context import LogContext
 from streams.publishing.operator_log import NewestTick, OperatorLog

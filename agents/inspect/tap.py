@@ -11,10 +11,10 @@ import orjson
 from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas import times
 from schemas.facts.usage import MetricsScraped
-from streams import log_range
+from streams import log_range, reverse_log_reader
 from streams.codec import dead_letters
 from streams.codec.event_codec import Codec, header, tick_number
 from streams.errors import BadInput, BadRecord
@@ -63,6 +63,26 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
                 return
         if not count:
             note(f"no such record in '{wire}' from {begin} on")
+
+
+def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter, pretty: bool) -> None:
+    """Print the newest `count` of the wanted records, in order of event time. Reads from the end on, no further than it must."""
+    topics = log_factory.topics(settings)
+    wire = _wire(topics, topic)
+    codec = Codec(topics)
+    with until_stopped(), log_factory.answering_log(settings) as log:
+        kept: list[Record] = []
+        for stretch in reverse_log_reader.since(log, wire, times.EPOCH):
+            ordered = sorted(stretch, key=log_range.event_time_ms)
+            found = [record for record in _without_copies(iter(ordered)) if wanted.matches(record, _read(record, codec)[0])]
+            kept = [*found, *kept]
+            if len(kept) >= count:
+                break
+    for lines in _lines(iter(sorted(kept, key=log_range.event_time_ms)[-count:]), codec, wanted, pretty=pretty):
+        for line in lines:
+            data(line)
+    if not kept:
+        note(f"no such record in '{wire}'")
 
 
 def start_positions(log: Log, topic: str, begin: str, *, now_ms: int) -> dict[tuple[str, int], int]:
@@ -150,8 +170,10 @@ def _short(value: object) -> str:
 
 
 def _heading(record: Record, kind: str) -> str:
-    taken = f"{times.from_ms(record.timestamp_ms):%H:%M:%S}  " if record.timestamp_ms >= 0 else ""
-    return f"{taken}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
+    """When the log took it, or where that is not known, its event time; its place, its kind and its key."""
+    at = record.timestamp_ms if record.timestamp_ms >= 0 else log_range.event_time_ms(record)
+    when = f"{times.from_ms(at):%Y-%m-%d %H:%M:%S}  " if at >= 0 else ""
+    return f"{when}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
 
 
 def _json(record: Record, kind: str) -> str:

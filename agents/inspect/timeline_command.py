@@ -6,32 +6,34 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
-from agents.inspect import html_page, output_table, timeline_rows
+from agents.inspect import html_table, output_table, timeline_rows
 from agents.inspect.output_table import Row
 from agents.inspect.timeline_rows import TimelineEntry, TimelineFilter, ValueChange
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
-from agents.settings.tree import Settings
-from agents.why import describe
-from streams import log_start
+from agents.settings.all_settings import Settings
+from agents.why import event_descriptions
+from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
+from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
 _COLUMNS = ("what", "about", "detail", "place")
-TimelineForm = Literal["table", "json", "csv", "md", "html"]
+TimelineForm = Literal["table", "json", "yaml", "csv", "md", "html"]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineFlags:
-    """The stretch and the form; `all` also shows recommendations, `limit` bounds the entries."""
+    """The stretch and the form; `all` also shows recommendations, `limit` bounds the entries, `cluster` was asked for."""
 
     begin: str | None = None
     end: str | None = None
     form: TimelineForm = "table"
     limit: int | None = None
     all: bool = False
+    cluster: str | None = None
 
 
 def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -> None:
@@ -39,7 +41,7 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
     topics = (*timeline_rows.TOPICS, *((timeline_rows.RECOMMENDATIONS,) if flags.all else ()))
     with _stretch(settings, flags) as (context, since, until):
         entries = sorted(timeline_rows.read(context, topics, since, until, wanted), key=_moment)[: flags.limit]
-        lost = log_start.sentence(log_start.late_starts(context.log, context.topics, topics, before=since))
+        lost = truncated_topics.sentence(truncated_topics.late_starts(context.log, context.topics, topics, before=since))
     shown = [{"time": f"{e.at:%Y-%m-%d %H:%M:%S}", **{n: getattr(e, n) for n in _COLUMNS}} for e in entries]
     exact = [{**asdict(entry), "at": entry.at.isoformat()} for entry in entries]
     _print(flags.form, "Timeline", shown, exact)
@@ -53,15 +55,15 @@ def timeline(settings: Settings, wanted: TimelineFilter, flags: TimelineFlags) -
 def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
     """Print each change of what a workload's containers request and are recommended. Raises BadInput."""
     with _stretch(settings, flags) as (context, since, until):
-        found = timeline_rows.workload_named(context, asked)
+        found = [key for key in timeline_rows.workload_named(context, asked) if flags.cluster in {None, key.partition("/")[0]}]
         if not found:
             raise BadInput(_never_recommended(context, asked))
         if len(found) > 1:
             raise BadInput(f"'{asked}' may be any of {', '.join(sorted(found)[:5])}: say which")
         changes = sorted(timeline_rows.changes(context, found[0], since, until), key=_moment)[: flags.limit]
         place = context.topics.partition_of(found[0])
-        lost = log_start.sentence(
-            log_start.late_starts(context.log, context.topics, timeline_rows.OF_VALUES, before=since, partition=place)
+        lost = truncated_topics.sentence(
+            truncated_topics.late_starts(context.log, context.topics, timeline_rows.OF_VALUES, before=since, partition=place)
         )
     _print(flags.form, f"History of {found[0]}", [_shown(each) for each in changes], [_exact(each) for each in changes])
     if lost:
@@ -70,7 +72,7 @@ def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
 
 def _never_recommended(context: LogContext, asked: str) -> str:
     """Why there is no history: the log has no workload of this name, or no longer."""
-    lost = log_start.sentence(log_start.late_starts(context.log, context.topics, (timeline_rows.RECOMMENDATIONS,)))
+    lost = truncated_topics.sentence(truncated_topics.late_starts(context.log, context.topics, (timeline_rows.RECOMMENDATIONS,)))
     give = "give NAMESPACE/KIND/NAME, NAMESPACE/NAME, or its name"
     if lost:
         return f"no recommendation for a workload '{asked}' is kept; {lost}. If it has another name, {give}"
@@ -89,6 +91,8 @@ def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogCont
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so nothing happened in it yet")
+        if flags.cluster is not None:
+            source_reports.require_cluster(context, flags.cluster)
         since, until = (
             None if text is None else event_times.moment(text, tick.at, flag)
             for text, flag in ((flags.begin, "--from"), (flags.end, "--to"))
@@ -99,7 +103,7 @@ def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogCont
 
 
 def _print(form: TimelineForm, title: str, shown: Sequence[Row], exact: Sequence[Row]) -> None:
-    for line in html_page.lines(title, (), shown) if form == "html" else output_table.lines(form, shown, exact):
+    for line in html_table.lines(title, (), shown) if form == "html" else output_table.lines(form, shown, exact):
         data(line)
 
 
@@ -121,8 +125,8 @@ def _exact(change: ValueChange) -> Row:
 
 
 def _cpu(amount: float | None) -> str:
-    return "-" if amount is None else describe.amount(cpu=amount)
+    return "-" if amount is None else event_descriptions.amount(cpu=amount)
 
 
 def _memory(amount: float | None) -> str:
-    return "-" if amount is None else describe.amount(memory=amount)
+    return "-" if amount is None else event_descriptions.amount(memory=amount)

@@ -7,9 +7,10 @@ nothing by themselves, so they are left out by default.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 
 from agents.inspect import namespace_patterns
-from agents.why import describe
+from agents.why import event_descriptions
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged
@@ -41,13 +42,19 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimelineFilter:
-    """Which entries: of namespaces that match one of these patterns (none means all), and of a workload with this name."""
+    """Which entries: of namespaces that match one of these patterns (none means all), and of a workload with this name.
+
+    Of one cluster, if that is given, and of what holds for all of them.
+    """
 
     namespaces: tuple[str, ...] = ()
     workload: str = ""
+    cluster: str | None = None
 
     def holds(self, key: str, workload: str | None) -> bool:
         """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
+        if self.cluster is not None and not fnmatchcase(self.cluster, key.partition("/")[0]):
+            return False
         if self.workload:
             return workload is not None and is_called(workload, self.workload)
         if not self.namespaces:
@@ -78,16 +85,16 @@ def read(
             continue
         seen.add(ident)
         entry = _entry(record, event)
-        if wanted.holds(entry.about, describe.workload_of(event)):
+        if wanted.holds(entry.about, event_descriptions.workload_of(event)):
             yield entry
 
 
 def _entry(record: Record, event: Event) -> TimelineEntry:
-    workload = describe.workload_of(event)
+    workload = event_descriptions.workload_of(event)
     about = workload or (record.key or b"").decode(errors="replace")
-    numbers = describe.numbers(event, workload)
-    detail = ", ".join(f"{name} {describe.text(value)}" for name, value in numbers.items())
-    return TimelineEntry(event.at, describe.what(event), about, detail, str(record.place))
+    numbers = event_descriptions.numbers(event, workload)
+    detail = ", ".join(f"{name} {event_descriptions.text(value)}" for name, value in numbers.items())
+    return TimelineEntry(event.at, event_descriptions.what(event), about, detail, str(record.place))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.backtest.backtest import Backtest, over_trace
-from agents.backtest.score_parts import ScorePart, joined
+from agents.backtest.partial_scores import PartialScore, joined
 from agents.logic.vertical.vertical_settings import BUILT_IN
 from agents.pipeline import stages
 from agents.processes import worker_processes
@@ -19,7 +19,7 @@ from agents.processes.output import note
 from agents.processes.progress_line import ProgressLine
 from agents.processes.worker_processes import Report
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
 from streams.sources.traces import Trace, TracePart
 
@@ -36,7 +36,7 @@ class _Part:
     by_workload: bool
 
 
-def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: bool = False) -> ScorePart:
+def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: bool = False) -> PartialScore:
     """The score of everything in a trace. Raises BadInput.
 
     `jobs`: how many processes; None for as many as there are cores, fewer where they are not worth their start.
@@ -84,7 +84,7 @@ def _dealt(trace: Trace, processes: int) -> Iterator[list[int]]:
     yield from (who for who in dealt if who)
 
 
-def _scored_part(report: Report, part: _Part) -> ScorePart | None:
+def _scored_part(report: Report, part: _Part) -> PartialScore | None:
     """What one process does; None when it found records that are set aside."""
     trace = Trace(part.trace)
     try:

@@ -18,13 +18,13 @@ from agents.pipeline import stages
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory, setting_texts
-from agents.settings.tree import Settings
-from agents.why import describe
+from agents.settings.all_settings import Settings
+from agents.why import event_descriptions
 from schemas.outcomes import Action
 from schemas.policies.rules import RuleValue
 from schemas.times import rfc3339
 from schemas.units import Fraction
-from streams import log_start
+from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
@@ -84,7 +84,7 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         before = {name: dict(each.settings) for name, each in rules_in_log.in_log(context).items()}
         topics = {name for stage in stages(settings) for name in stage.reads}
-        lost = log_start.sentence(log_start.late_starts(log, context.topics, sorted(topics)))
+        lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
         [found] = deque(what_if(context, stages(settings), rules, since, until), maxlen=1) or [WhatIf()]
     if not found.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
@@ -184,13 +184,17 @@ def _update(update: PlannedUpdate) -> str:
 
 
 def _figure(key: Container, one: tuple[float, float], two: tuple[float, float]) -> str:
-    cpu = f"cpu {describe.amount(cpu=one[0])} → {describe.amount(cpu=two[0])}" if not _same(one[0], two[0]) else ""
+    cpu = (
+        f"cpu {event_descriptions.amount(cpu=one[0])} → {event_descriptions.amount(cpu=two[0])}"
+        if not _same(one[0], two[0])
+        else ""
+    )
     memory = f"memory {_size(one[1])} → {_size(two[1])}" if not _same(one[1], two[1]) else ""
     return f"{key[0]} {key[1]}: {', '.join(filter(None, (cpu, memory)))}"
 
 
 def _size(size: float) -> str:
-    return "-" if isnan(size) else describe.amount(memory=int(size))
+    return "-" if isnan(size) else event_descriptions.amount(memory=int(size))
 
 
 def _object(found: WhatIf, changes: Sequence[str]) -> dict[str, object]:

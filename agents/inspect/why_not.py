@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.inspect.newest_state import newest_of_cluster
 from agents.inspect.plan import newest_updater
-from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_stage import Scaler
-from agents.logic.nodes.scaling_outlook import ScalingObstacle
+from agents.logic.nodes.scaling_dry_run import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.processes.output import data
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodPhase
 from schemas.names import PodName
 from schemas.outcomes import Action
@@ -41,7 +41,7 @@ def run(settings: Settings, asked: Sequence[str]) -> None:
 def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
     """The scaler explains a pod that waits for a node, the updater any other pod."""
     scaler, turn = _newest_scaler(settings)
-    waits = None if turn < 0 else scaling_outlook.pod_waits(scaler, settings.cluster.name, asked, turn)
+    waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, settings.cluster.name, asked, turn)
     if waits is not None:
         yield f"{waits[0]} waits for a node"
         yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
@@ -72,7 +72,7 @@ def _about_node(settings: Settings, name: str) -> Iterator[str]:
 
 
 def _node_lines(scaler: Scaler, turn: int, cluster: str, name: str) -> Iterator[str]:
-    found = None if turn < 0 else scaling_outlook.node_stays(scaler, cluster, name, turn)
+    found = None if turn < 0 else scaling_dry_run.node_stays(scaler, cluster, name, turn)
     if found is None and not _scales_nodes(scaler, cluster):
         raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(cluster)}")
     if found is None:
@@ -109,7 +109,9 @@ def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
     if not pods:
         raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
     outlooks = _outlooks(updater, cluster)
-    answers = Counter("; ".join(_answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods)
+    answers = Counter(
+        "; ".join(answer.strip() for answer in _answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods
+    )
     for answer, count in answers.most_common():
         yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
 from streams.incidents import incident_copy
 from streams.incidents.incident_file import IncidentFile

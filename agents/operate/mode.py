@@ -5,7 +5,7 @@ from dataclasses import replace
 from agents.operate.operator_session import operator_session
 from agents.processes.output import data
 from agents.settings import setting_texts
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
 from streams.errors import BadInput

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 

@@ -1,7 +1,7 @@
 """Runs `ullage pause` and `ullage resume`. Mode and budget stay what they are."""
 
 from agents.operate.mode import change_control
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 
 
 def pause(settings: Settings, *, reason: str) -> None:

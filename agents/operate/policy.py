@@ -6,13 +6,11 @@ from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 
-import yaml
-
 from agents.operate import policy_file
 from agents.operate.operator_session import operator_session
 from agents.operate.policy_file import amounts, pairs
-from agents.processes.output import data, note
-from agents.settings.tree import Settings
+from agents.processes.output import data
+from agents.settings.all_settings import Settings
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from streams.errors import BadInput
@@ -64,16 +62,6 @@ def remove(settings: Settings, target: str) -> None:
             raise BadInput(f"there is no policy with the target '{target}'; there are: {', '.join(in_force) or 'none'}")
         operator.publish(VerticalPolicyRemoved(at, target))
     data(f"removed {target}")
-
-
-def show(settings: Settings) -> None:
-    """Print all policies in force."""
-    with operator_session(settings) as (operator, _):
-        in_force = operator.policies()
-    if in_force:
-        for line in yaml.safe_dump([policy_file.as_body(each) for each in in_force.values()], sort_keys=False).splitlines():
-            data(line)
-    note(f"{len(in_force)} {'policy' if len(in_force) == 1 else 'policies'} in force")
 
 
 def check_target(target: str, where: str) -> None:

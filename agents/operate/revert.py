@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 
 from agents.operate.operator_session import operator_session
 from agents.processes.output import data
-from agents.settings.tree import Settings
-from agents.why.describe import amount
+from agents.settings.all_settings import Settings
+from agents.why.event_descriptions import amount
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts, Place
@@ -24,6 +24,7 @@ from streams import compacted_copy, log_range
 from streams.codec import event_codec
 from streams.errors import BadInput
 from streams.log_context import LogContext
+from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
 _AGO = re.compile(r"(\d+)([smhd])")
@@ -35,6 +36,7 @@ _PLANNED_BEFORE = timedelta(hours=1)
 def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
     """Request the revert of what was applied since then, if the cluster's mode is apply; print it in any case."""
     with operator_session(settings) as (operator, at):
+        source_reports.require_cluster(operator.context, settings.cluster.name)
         begin = _moment(since, at)
         found = [each for each in applied(operator.context, settings, begin, at, reason) if _matches(each, workloads)]
         control = operator.control(settings.cluster.name)
@@ -54,6 +56,7 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
 def end(settings: Settings, *, workloads: str) -> None:
     """End the reverts in force of these workloads."""
     with operator_session(settings) as (operator, at):
+        source_reports.require_cluster(operator.context, settings.cluster.name)
         held = [each for each in in_force(operator) if each.workload.cluster == settings.cluster.name]
         ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
         operator.publish(*ended)

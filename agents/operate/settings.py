@@ -4,7 +4,7 @@ from agents import rules_in_log
 from agents.operate.operator_session import operator_session
 from agents.pipeline import stages
 from agents.processes.output import data, note
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 
 _NOTHING = "nothing to do: the log says what is set here"
 

@@ -7,7 +7,7 @@ import yaml
 
 from agents.processes.output import data, note
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import stage_names
 from streams import compacted_copy
 from streams.admin import async_api, topic_admin

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from streams.clients.kube.api import Api, ApiRequest
 
-_VPA = "autoscaling.k8s.io"
+_VPA, _EHPA = "autoscaling.k8s.io", "autoscaling.crane.io"
 _LISTED = 4
 """Rights that are named: enough to see what is meant."""
 
@@ -52,7 +52,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "", "namespaces persistentvolumeclaims persistentvolumes"),
         *_each("list watch", "storage.k8s.io", "csinodes storageclasses"),
         *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
-        *_each("list watch", "autoscaling.crane.io", "effectivehorizontalpodautoscalers"),
+        *_each("list watch", _EHPA, "effectivehorizontalpodautoscalers"),
         *_each("list watch", "prediction.crane.io", "timeseriespredictions"),
     ),
     "source usage": _each("list", "metrics.k8s.io", "pods"),
@@ -79,11 +79,27 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("create", "", "pods/eviction"),
         AccessRight("create", "coordination.k8s.io", "leases", own=True),
     ),
+    "consumer autoscalers": (
+        *_each("get patch", _EHPA, "effectivehorizontalpodautoscalers"),
+        *_each("patch", _EHPA, "effectivehorizontalpodautoscalers/status substitutes/status"),
+        *_each("get create patch delete", _EHPA, "substitutes"),
+        *_each("get create patch delete", "prediction.crane.io", "timeseriespredictions"),
+        *_each("patch", "prediction.crane.io", "timeseriespredictions/status"),
+        *_each("get create patch delete", "autoscaling", "horizontalpodautoscalers"),
+        *_each("list", "", "pods"),
+        *_each("get patch", "*", "*/scale"),
+    ),
+    "consumer metrics-api": (
+        *_each("create", "apiregistration.k8s.io", "apiservices"),
+        AccessRight("create", "", "secrets", own=True),
+    ),
 }
 """By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
 
-SCALING = "consumer asg"
-"""The component that changes nodes, where they are ours."""
+NODES = ("consumer asg",)
+"""Components that are there where nodes are ours."""
+REPLICAS = ("consumer autoscalers", "consumer metrics-api")
+"""Components that are there where replicas are ours."""
 WATCHING = ("source kube", "source usage")
 """Components without which nothing is seen."""
 

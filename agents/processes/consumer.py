@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from agents import rules_in_log
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
-from agents.processes import dependencies
+from agents.processes import dependency_probes
 from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers
 from agents.processes.consumer_metrics_api import metrics_api
@@ -20,7 +20,7 @@ from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from streams.clients.kube.api import Api
@@ -156,7 +156,7 @@ class ConsumerDied(UllageError):
 
 def run(settings: Settings, names: Sequence[str]) -> None:
     """Run these consumers until stopped. Raises ConsumerDied when one ends by itself."""
-    aws = dependencies.aws(settings) if "asg" in names else None  # refuses settings before it waits for anything
+    aws = dependency_probes.aws(settings) if "asg" in names else None  # refuses settings before anything is waited for
     stop = threading.Event()
     topics = log_factory.topics(settings)
     ready = _Readiness()
@@ -173,12 +173,12 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         source_reports.require_cluster(opened(), settings.cluster.name)
         if _SERVING_VPAS.intersection(names):
             require_same_recommender(opened(), settings)
-        telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
+        telemetry.reach.look_at(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         if "evictor" in names and settings.evictor.needs_webhook:
-            telemetry.reach.look_at(dependencies.WEBHOOK, admission(settings), server=False)
+            telemetry.reach.look_at(dependency_probes.WEBHOOK, admission(settings), server=False)
         if aws is not None:
-            telemetry.reach.look_at(dependencies.AWS, aws)
-            telemetry.reach.look_at(dependencies.RIGHTS_IN_CLUSTER, dependencies.rights(settings, "consumer asg"))
+            telemetry.reach.look_at(dependency_probes.AWS, aws)
+            telemetry.reach.look_at(dependency_probes.RIGHTS_IN_CLUSTER, dependency_probes.rights(settings, "consumer asg"))
         consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
         ready.consumers = consumers
         threads = [threading.Thread(target=each.run, args=(stop,), name=name, daemon=True) for name, each in consumers.items()]

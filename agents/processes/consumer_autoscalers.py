@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
 from agents.settings import cluster_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.clients.kube.api import Api
 from streams.clients.kube.applied_objects import AppliedObjects
 from streams.clients.kube.label_selected_pods import LabelSelectedPods
@@ -15,7 +15,7 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients
-from streams.consumers.replicas.scaler import scaler
+from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 
 _STOP = 10.0

@@ -7,8 +7,8 @@ from agents.logic.replicas.served_metrics import ServedMetrics
 from agents.processes.consumer_webhook import real_time
 from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
+from agents.settings.all_settings import ClockSettings, Settings
 from agents.settings.metrics_api_settings import MetricsApiSettings
-from agents.settings.tree import ClockSettings, Settings
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from schemas import times
 from schemas.units import Seconds
@@ -21,7 +21,7 @@ from streams.consumers.metrics_api.metrics_api_consumer import MetricsApiConsume
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.log_context import LogContext
-from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
 from streams.sources.clock import TimeBase
 
@@ -37,7 +37,7 @@ def metrics_api(context: Callable[[], LogContext], settings: Settings, metrics: 
     parts = MetricsApiParts(
         view=view,
         endpoint=MetricsEndpoint(served, metrics, not_ready=view.reasons, now=event_clock(settings.clock)),
-        keeper=CertificateKeeper(certificate_source(ours, service_names(ours), api), holder, metrics),
+        keeper=CertificateRotation(certificate_source(ours, service_names(ours), api), holder, metrics),
         holder=holder,
         config_maps=PlainObjects(api, front_proxy.CONFIG_MAPS, "ConfigMap"),
         registered=_registered(ours, api),

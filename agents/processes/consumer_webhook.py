@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
 
-from agents import garbage_collector
+from agents import python_gc
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.server_certificate import certificate_source, service_names
 from agents.settings import cluster_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.settings.webhook_settings import WebhookSettings
 from agents.telemetry.webhook_metrics import WebhookMetrics
 from schemas import exact_quantity
@@ -30,7 +30,7 @@ from streams.consumers.webhook.registration import PATH, Registrar, Registration
 from streams.consumers.webhook.status_lease import StatusLease
 from streams.consumers.webhook.webhook_consumer import Parts, Serving, WebhookConsumer
 from streams.log_context import LogContext
-from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
 
 SWITCH = 0.0001
@@ -61,7 +61,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         view=view,
         outcomes=outcomes,
         chain=ControllerChain(api),
-        keeper=CertificateKeeper(certificate_source(ours, _names(ours), api), holder, metrics),
+        keeper=CertificateRotation(certificate_source(ours, _names(ours), api), holder, metrics),
         holder=holder,
         watcher=metrics,
         registrar=Registrar(objects, _registration(ours)) if follows else None,
@@ -73,8 +73,8 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
 
 def _ready() -> None:
     """Tune the garbage collector once the view is read: from now on requests are waiting."""
-    garbage_collector.exempt_present_objects()
-    garbage_collector.pause_briefly()
+    python_gc.exempt_present_objects()
+    python_gc.pause_briefly()
 
 
 def webhook_leases(settings: Settings, api: Api) -> PlainObjects:

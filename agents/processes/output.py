@@ -2,7 +2,7 @@
 
 import sys
 
-from agents.visible_text import visible, visible_line
+from agents.terminal_escaping import visible, visible_line
 
 
 def data(line: str, *, now: bool = False) -> None:

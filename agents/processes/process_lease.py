@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from agents.settings import cluster_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.leases import leases

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from agents.processes import dependencies
+from agents.processes import dependency_probes
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.telemetry import HealthServer, ObservedLog, Reach, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
@@ -38,7 +38,7 @@ class ProcessTelemetry:
 
     def look_at_log(self, settings: Settings) -> None:
         """Watch whether Kafka answers, and whether it does what this process asks; both are one dependency."""
-        what, answers = dependencies.kafka(settings) or ("the log", all_well)
+        what, answers = dependency_probes.kafka(settings) or ("the log", all_well)
 
         def look() -> None:
             answers()

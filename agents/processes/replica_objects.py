@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agents.logic.replicas import ehpa_crons, ehpa_manifest, generated_objects, hpa_metrics, prediction_status, scaling_behavior
+from agents.logic.replicas import ehpa_crons, ehpa_manifest, generated_objects, hpa_metrics, hpa_reconcile, prediction_status
 from agents.logic.replicas.ehpa_manifest import API, PREDICTED, Ehpa
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.prediction_status import PredictedMetric
 from schemas import exact_quantity
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.times import to_seconds
-from streams.consumers.replicas.generated import Json, WantedObject
+from streams.consumers.replicas.object_generator import Json, WantedObject
 
 
 class ReplicaObjects:
@@ -33,7 +33,7 @@ class ReplicaObjects:
     def hpa(
         self, ehpa: Mapping[str, Any], *, pods: Sequence[Mapping[str, Any]], forecast: LoadForecast | None, now: float
     ) -> WantedObject:
-        """The HPA with its complete behaviour, defaults included, so that additions by others are noticed."""
+        """With all that the API server would add to its spec, so that what somebody changes of that is seen."""
         predicted = [
             {"resourceIdentifier": metric.identifier, "ready": True, "prediction": [{}]}
             for metric in _metrics(forecast, now)
@@ -46,12 +46,15 @@ class ReplicaObjects:
         except (CannotGenerate, ValueError) as error:
             return WantedObject(None, str(error))
         spec: Any = made.manifest["spec"]
-        if "behavior" in spec:
-            spec["behavior"] = scaling_behavior.defaulted(spec["behavior"])
-        if not spec["metrics"]:
-            del spec["metrics"]
-        crons = ehpa_crons.refusals(read.crons, now, namespace=read.namespace, ehpa=read.name)
-        return WantedObject(made.manifest, left_out=(*made.left_out, *crons))
+        manifest = {**made.manifest, "spec": hpa_reconcile.defaulted(spec)}
+        return WantedObject(manifest, left_out=(*made.left_out, *_cron_faults(read, now)))
+
+    def cron_faults(self, ehpa: Mapping[str, Any], now: float) -> Sequence[str]:
+        """None of an EHPA that cannot be read: there, `hpa` says why."""
+        try:
+            return _cron_faults(ehpa_manifest.read(ehpa), now)
+        except ValueError:
+            return ()
 
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
         """The object that it replaces."""
@@ -71,11 +74,16 @@ class ReplicaObjects:
             return WantedObject(None, str(error))
         return WantedObject(made.manifest, left_out=made.left_out)
 
-    def tsp_status(self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float) -> tuple[list[Json], Json]:
-        """The status as of the decision: two windows from then on."""
+    def tsp_status(
+        self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
+    ) -> tuple[list[Json], Json]:
+        """As of the decision: two windows from then on."""
+        holds = forecast is not None and now <= to_seconds(forecast.expires)
+        if refused := unsupported or (forecast.refused if forecast is not None and holds else ""):
+            return [], prediction_status.condition(refused, ready=False)
         asked = [str(each.get("resourceIdentifier")) for each in tsp["spec"].get("predictionMetrics") or ()]
         found = {metric.identifier: metric for metric in _metrics(forecast, now)}
-        predicted = [_predicted(identifier, found.get(identifier), forecast) for identifier in asked]
+        predicted = [_predicted(identifier, found.get(identifier), forecast, now) for identifier in asked]
         at = now if forecast is None else to_seconds(forecast.at)
         window = int(tsp["spec"].get("predictionWindowSeconds") or 0) if forecast is None else int(forecast.window)
         return prediction_status.status(predicted, now=at, window=window)
@@ -84,6 +92,10 @@ class ReplicaObjects:
         """Whether what it holds ends within a window from now."""
         held = (tsp.get("status") or {}).get("predictionMetrics") or ()
         return prediction_status.outdated(held, now=now, window=int(tsp["spec"].get("predictionWindowSeconds") or 0))
+
+
+def _cron_faults(ehpa: Ehpa, now: float) -> Sequence[str]:
+    return ehpa_crons.refusals(ehpa.crons, now, namespace=ehpa.namespace, ehpa=ehpa.name)
 
 
 def _could_be_forecast(ehpa: Ehpa) -> bool:
@@ -95,9 +107,10 @@ def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForeca
     return () if forecast is None or now > to_seconds(forecast.expires) else forecast.metrics
 
 
-def _predicted(identifier: str, found: MetricForecast | None, forecast: LoadForecast | None) -> PredictedMetric:
+def _predicted(identifier: str, found: MetricForecast | None, forecast: LoadForecast | None, now: float) -> PredictedMetric:
     if found is None:
-        until = "" if forecast is None else f": the last one held until {forecast.expires.isoformat()}"
+        expired = forecast is not None and now > to_seconds(forecast.expires)
+        until = f": the last one held until {forecast.expires.isoformat()}" if forecast is not None and expired else " yet"
         return PredictedMetric(identifier, why_not=f"there is no forecast{until}")
     first, step = int(to_seconds(found.start)), int(found.step)
     return PredictedMetric(identifier, first, step, found.values, found.message or found.reason)

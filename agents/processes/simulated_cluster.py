@@ -27,7 +27,7 @@ from streams.log_context import LogContext
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import ShopSettings
 from streams.simulated.simulated_client import SimulatedClient
-from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
 
 
@@ -106,5 +106,5 @@ def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionH
         admit=admit,
     )
     client = SimulatedClient(cluster)
-    source = ClusterPoller(client, LogContext.of(log, topics, client.cluster))
+    source = SimulatedClusterPoller(client, LogContext.of(log, topics, client.cluster))
     return Shop(cluster, client, source.scrape, after, lambda: source.dropped)

@@ -19,7 +19,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.scheduling_changes import SchedulingChanges
 from streams.simulated.simulated_api import SimulatedApi
 from streams.sources.asg.asg_source import AsgSource, GroupSelection
-from streams.sources.scheduling_poller import SchedulingPoller
+from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 
 OPTIONS = RemovalOptions(evictions=1)
 """One eviction after the other, so that the same seed gives the same day."""
@@ -38,7 +38,7 @@ def open_node_groups(
 ) -> SimulatedNodeGroups:
     """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures."""
     acted_on = world or node_world(cluster)
-    scheduling = SchedulingPoller(context(), SchedulingChanges(cluster).take)
+    scheduling = SimulatedSchedulingPoller(context(), SchedulingChanges(cluster).take)
     groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
     consumer = asg_consumer(context(), acted_on, OPTIONS)
 

@@ -19,7 +19,7 @@ from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas.ehpa_reconciler import DIRECT
-from streams.consumers.replicas.scaler import scaler
+from streams.consumers.replicas.scale_subresource import scaler
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox

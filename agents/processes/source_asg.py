@@ -23,8 +23,8 @@ from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import log_factory
+from agents.settings.all_settings import Settings
 from agents.settings.aws_settings import AwsSettings
-from agents.settings.tree import Settings
 from agents.telemetry import Sight, SourceMetrics
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from agents.logic.nodes.expanders import Expander
-from agents.processes import dependencies
+from agents.processes import dependency_probes
 from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
@@ -18,7 +18,7 @@ from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
@@ -36,7 +36,7 @@ def run(settings: Settings) -> None:
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
-        telemetry.reach.look_at(dependencies.API_SERVER, dependencies.api_server(settings))
+        telemetry.reach.look_at(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
         options = SourceOptions(

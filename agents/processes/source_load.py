@@ -10,14 +10,14 @@ from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.processes.source_usage import prometheus
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.telemetry import Sight, SourceMetrics
 from schemas.catalogue import Event
 from schemas.units import Bytes, Seconds
 from streams.clients.prometheus import AnswerLimits
 from streams.errors import EdgeError, LogUnavailable
 from streams.log_context import LogContext
-from streams.sources.load.load_queries import LoadQueries
+from streams.sources.load.load_query_results import LoadQueries
 from streams.sources.load.load_source import NAME, LoadOptions, LoadSource, LoadWish
 from streams.sources.usage.promql import matchers
 

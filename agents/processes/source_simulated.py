@@ -9,7 +9,7 @@ from agents.processes.process_telemetry import running_source
 from agents.processes.signals import until_stopped
 from agents.processes.simulated_cluster import open_shop
 from agents.settings import log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from schemas import times
 from streams.codec.event_codec import tick_number

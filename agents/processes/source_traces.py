@@ -7,7 +7,7 @@ from pathlib import Path
 from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import until_stopped
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import ticked_topics
 from agents.telemetry import SourceMetrics
 from schemas import times

@@ -14,7 +14,7 @@ from agents.processes.process_telemetry import telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.settings.usage_source_settings import PrometheusSettings
 from agents.telemetry import Sight, SourceMetrics, UsageMetrics
 from schemas.units import Seconds
@@ -40,7 +40,7 @@ def usage(settings: Settings) -> None:
     """Publish what containers use, until stopped."""
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
-    options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero)
+    options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero, when_empty(settings))
     server, turns = (
         Sight(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet"),
         Turns(NAME, holder_lease("source-usage", settings)),
@@ -49,10 +49,14 @@ def usage(settings: Settings) -> None:
     def reasons() -> Sequence[str]:
         return [] if turns.stands_by else server.reasons()
 
+    def asked(at: datetime) -> Readings:
+        with server.asking(within=Seconds(ours.timeout_seconds)):
+            return read(at)
+
     with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, log_factory.log(settings) as log, turns.taken():
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
-        source = UsageSource(read, context, options)
+        source = UsageSource(asked, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         while True:
             begun, wait = time.monotonic(), _STANDBY
@@ -101,6 +105,15 @@ def metric_names(settings: Settings) -> MetricNames:
         container_label=ours.container_label,
         labels=ours.labels,
     )
+
+
+def when_empty(settings: Settings) -> str:
+    """What to look at when the server's answer names no container."""
+    if settings.usage.reads != "prometheus":
+        return "is metrics-server at work, and are there pods in cluster.namespaces?"
+    job = settings.prometheus.job
+    what = f"are prometheus.job '{job}'" if job else "are"
+    return f"{what}, prometheus.labels and the names of metrics what this server has? An empty prometheus.job asks for any"
 
 
 def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
-from agents import garbage_collector
+from agents import python_gc
 from streams.errors import BadInput, GiveUp, UllageError
 
 _A = TypeVar("_A")
@@ -121,7 +121,7 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _child(pipe: Connection, work: Callable[[Report, Any], object], argument: object) -> None:
-    garbage_collector.relax()
+    python_gc.relax()
 
     def report(done: int) -> None:
         pipe.send(("at", done))

@@ -10,7 +10,7 @@ from agents.settings.settings_group import SettingsGroup
 class AwsSettings(SettingsGroup):
     """Node groups on AWS Auto Scaling Groups: `ullage source asg` and `ullage consumer asg`."""
 
-    region: str | None = None
+    region: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=63)] | None = None
     """The region; unset means AWS_REGION, else what the SDK finds (AWS_DEFAULT_REGION, the profile)."""
     endpoint: str | None = None
     """Where AWS's API answers; unset means AWS itself. A private endpoint, or a double of the API in tests."""

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from streams.errors import BadInput
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration
@@ -78,7 +78,7 @@ def address(cluster: ClusterSettings) -> str:
         return "the API server of the cluster we run in"
     files = _files(cluster)
     if files is not None:
-        return f"context '{cluster.context or '(current)'}' of kubeconfig '{files}'"
+        return f"context '{cluster.context or _readable_context(files)}' of kubeconfig '{files}'"
     return "(no cluster is named)" if cluster.url is None else without_password(cluster.url)
 
 
@@ -129,9 +129,19 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
         load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
             files, context=cluster.context or _current_context(files), client_configuration=configuration, persist_config=False
         )
-    except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ConfigException, YAMLError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         wish = "" if cluster.context is None else f" with cluster.context '{cluster.context}'"
         raise BadInput(f"{named}{wish} cannot be used: {error}") from error
+
+
+def _readable_context(files: str) -> str:
+    """The current context for people, also where the files cannot be read, which is said elsewhere."""
+    from yaml import YAMLError
+
+    try:
+        return _current_context(files) or "(current)"
+    except (YAMLError, OSError, UnicodeDecodeError):
+        return "(current)"
 
 
 def _current_context(files: str) -> str | None:

@@ -18,9 +18,9 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from agents.settings import setting_bounds, setting_texts
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 FILE = Path("ullage.yaml")
 DEFAULT = "default"
@@ -29,6 +29,8 @@ _FROM_FILE = "_FILE"
 _NO_SETTINGS = {"ULLAGE_PARENT", "ULLAGE_CACHE", "ULLAGE_SHARED", "ULLAGE_WHOLE_TRACES", "ULLAGE_REQUIRE_CONTROLPLANE"}
 """Variables of ours that are no settings: for child processes, the cache of downloads, and the tests."""
 _HIDDEN = "(hidden)"
+MOST_SECRET = 1 << 16
+"""Bytes of a file that holds the value of one setting."""
 _SERVICE_LINK = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$")
 
 Values = Mapping[str, object]
@@ -66,6 +68,8 @@ def load(*, file: Path | None = None, flags: Mapping[str, str] | None = None) ->
     origins: dict[str, str] = {}
     hidden: set[str] = set()
     for name, value, origin, secret in [*_from_yaml(file), *_from_environment(defaults), *_from_flags(flags or {})]:
+        if name in defaults and setting_texts.is_misread(value, defaults[name]):
+            raise BadInput(_nonsense(name, _quoted(name, value, hidden), origin, setting_texts.MISREAD))
         merged[name], origins[name] = setting_texts.read(name, value, defaults), origin
         if secret:
             hidden.add(name)
@@ -170,10 +174,17 @@ def _no_setting(variable: str, names: Mapping[str, str]) -> str:
 
 
 def _secret(variable: str, path: str) -> str:
+    names = f"{variable} names the file '{path}', which"
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        with Path(path).open("rb") as file:
+            read = file.read(MOST_SECRET + 1)
+        if len(read) > MOST_SECRET:
+            raise BadInput(f"{names} holds more than {MOST_SECRET} bytes: it is no setting")
+        return read.decode("utf-8").strip()
     except OSError as error:
-        raise BadInput(f"{variable} names the file '{path}', which cannot be read: {error.strerror}") from None
+        raise BadInput(f"{names} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{names} is no text in UTF-8") from None
 
 
 def _from_flags(flags: Mapping[str, str]) -> _Layer:
@@ -215,11 +226,16 @@ def _quoted(name: str, value: object, hidden: set[str]) -> str:
     """A value for a sentence: no secret, nor a group of settings that has one, and no password of a URL."""
     if name in hidden or any(name in (secret, secret.rpartition(".")[0]) for secret in _secrets(Settings)):
         return _HIDDEN
-    return f"'{without_password(str(value))}'"
+    return f"'{_short(without_password(str(value)))}'"
+
+
+def _short(text: str, most: int = 200) -> str:
+    """Enough of a value to know it by: a file that was pasted by mistake must not fill the screen."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
 
 
 def _nonsense(name: str, value: str, place: str, why: str) -> str:
-    return f"{name} is {value} ({place}), which makes no sense: {why}"
+    return f"{name} is {value} ({place}), which makes no sense: {_short(why, 500)}"
 
 
 def _nearest(name: str) -> str:

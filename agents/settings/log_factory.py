@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.settings import event_times
-from agents.settings.tree import SecuritySettings, Settings
+from agents.settings.all_settings import SecuritySettings, Settings
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log
 from streams.log_as_of import LogAsOf
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import Topics
 
@@ -64,10 +65,31 @@ def _file(path: Path) -> Log:
 
 
 def answering_log(settings: Settings) -> Log:
-    """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker answers."""
+    """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker answers.
+
+    Raises BadInput where the log has another number of partitions, for then a command would read or write a part of it alone.
+    """
     if settings.log.kind == "kafka":
         answering_connection(settings)
-    return log(settings)
+    opened = log(settings)
+    try:
+        _require_partitions(opened, settings)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _require_partitions(log: Log, settings: Settings) -> None:
+    topic, ours = topics(settings).wire("control"), settings.topics.partitions
+    if not has_topic(log, topic):
+        return
+    count = log.partitions(topic)
+    if count != ours:
+        raise BadInput(
+            f"the topics of this log have {count} partitions, and topics.partitions is {ours} here: give the log's number, "
+            f"with ULLAGE_TOPICS__PARTITIONS={count} or --set topics.partitions={count}"
+        )
 
 
 def answering_connection(settings: Settings) -> "KafkaConnection":

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
-from agents.settings import policy_memory
+from agents.settings import policy_statefulness
 
 API = "agents.logic.vertical.policy_code"
 ALLOWED_MODULES = frozenset(
@@ -170,7 +170,7 @@ def impurities(tree: ast.Module) -> list[Impurity]:
         if isinstance(node, ast.Attribute)
         for sentence in _reached(node, modules)
     }
-    kept = {Impurity(line, sentence) for line, sentence in policy_memory.kept(tree)}
+    kept = {Impurity(line, sentence) for line, sentence in policy_statefulness.kept(tree)}
     return sorted(found | reached | kept)
 
 

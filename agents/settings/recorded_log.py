@@ -5,7 +5,7 @@ Whoever opens somebody else's recording does not know its topics' prefix or how 
 
 from pathlib import Path
 
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput
 from streams.incidents.incident_file import SUFFIX, IncidentFile, has_manifest
 from streams.log.file_log import FileLog

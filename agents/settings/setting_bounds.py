@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from agents.logic import stage_rules
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.bounds import MOST_ENTRIES, MOST_TEXT
 from streams.topics import REACH_MS
 
@@ -33,11 +33,19 @@ def reasons(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _stages(settings)
     if wrong := _broker_fault(settings.log.brokers):
         yield "log.brokers", wrong
-    for name, url in (("cluster.url", settings.cluster.url), ("prometheus.url", settings.prometheus.url)):
+    for name, url in _addresses(settings):
         if url is not None and not _is_url(url):
             yield name, "it must be an address such as http://127.0.0.1:8899"
     if settings.worker.checkpoint_least > settings.worker.checkpoint_most:
         yield "worker.checkpoint_least", f"it is above worker.checkpoint_most, {settings.worker.checkpoint_most:g}"
+
+
+def _addresses(settings: Settings) -> tuple[tuple[str, str | None], ...]:
+    return (
+        ("cluster.url", settings.cluster.url),
+        ("prometheus.url", settings.prometheus.url),
+        ("aws.endpoint", settings.aws.endpoint),
+    )
 
 
 def _stages(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -60,8 +68,10 @@ def _texts(part: object, before: str) -> Iterator[tuple[str, str]]:
                 yield before + name, f"more than {MOST_TEXT} characters are no secret of a server"
         elif isinstance(value, str | Path) and (wrong := _text_fault(str(value))):
             yield before + name, wrong
-        elif isinstance(value, tuple | list) and len(value) > MOST_ENTRIES:
-            yield before + name, f"it has {len(value)} entries; at most {MOST_ENTRIES} make sense"
+        elif isinstance(value, tuple | list):
+            if len(value) > MOST_ENTRIES:
+                yield before + name, f"it has {len(value)} entries; at most {MOST_ENTRIES} make sense"
+            yield from ((before + name, wrong) for entry in value if isinstance(entry, str) and (wrong := _text_fault(entry)))
 
 
 def _text_fault(text: str) -> str:

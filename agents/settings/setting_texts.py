@@ -12,6 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 from streams.errors import BadInput
 
+MISREAD = "it is neither true nor false, as which YAML reads yes, no, on and off without quotes"
 Defaults = Mapping[str, object]
 """Dotted names of settings to their defaults; the default shows whether a setting is a list, and whether it may be unset."""
 
@@ -32,6 +33,11 @@ def written(value: object) -> str:
 def share(text: str) -> float:
     """The share that `5%` or `0.05` means, whatever its size. Raises ValueError for what is no number."""
     return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def is_misread(value: object, default: object) -> bool:
+    """Whether it is true or false where something else belongs; a number's type would take that for 1 or 0."""
+    return isinstance(value, bool) and (default is None or (isinstance(default, int | float) and not isinstance(default, bool)))
 
 
 def read(name: str, value: object, defaults: Defaults) -> object:

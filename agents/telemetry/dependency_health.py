@@ -7,7 +7,8 @@ and counted, because a client without a server repeats the same line hundreds of
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -33,6 +34,17 @@ class Sight:
         self._what, self._not_yet, self._clock = what, not_yet, clock
         self._away: tuple[str, float] | None = None
         """Why it is away, and since when."""
+        self._asked: tuple[float, Seconds] | None = None
+        """When it was asked what it has not answered yet, and how long that may take."""
+
+    @contextmanager
+    def asking(self, *, within: Seconds) -> Iterator[None]:
+        """While this block runs it is asked something; it is not seen once that has taken longer than this."""
+        self._asked = self._clock(), within
+        try:
+            yield
+        finally:
+            self._asked = None
 
     @property
     def away(self) -> bool:
@@ -53,7 +65,9 @@ class Sight:
 
     def reasons(self) -> Sequence[str]:
         """Why it is missing; empty if it answers."""
-        away = self._away
+        away, asked = self._away, self._asked
+        if away is None and asked is not None and self._clock() - asked[0] > asked[1]:
+            return [f"{self._what} has not answered for {self._clock() - asked[0]:.0f} s"]
         if away is None:
             return [self._not_yet] if self._not_yet else []
         return [f"{self._what} is away for {self._clock() - away[1]:.0f} s: {away[0]}"]

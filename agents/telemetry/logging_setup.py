@@ -15,9 +15,9 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from agents.telemetry.client_chatter import ClientChatter
-from agents.visible_text import visible, visible_line
-from streams.url_display import without_password
+from agents.telemetry.client_log_filter import ClientLogFilter
+from agents.terminal_escaping import visible, visible_line
+from streams.url_redaction import without_password
 
 _IN_LINES = ("exception", "stack")
 """What is a traceback."""
@@ -56,10 +56,10 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
     return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
 
 
-def client_chatter() -> ClientChatter | None:
+def client_chatter() -> ClientLogFilter | None:
     """The filter that holds back the clients' own lines; None before `set_up`."""
     filters = [each for handler in logging.getLogger().handlers for each in handler.filters]
-    return next((each for each in filters if isinstance(each, ClientChatter)), None)
+    return next((each for each in filters if isinstance(each, ClientLogFilter)), None)
 
 
 def started(log: FilteringBoundLogger, settings: Mapping[str, object]) -> None:
@@ -120,8 +120,9 @@ def _route_libraries(out: TextIO, before: list[Processor], renderers: list[Proce
     handler = logging.StreamHandler(out)
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=[remove, *renderers]))
-    handler.addFilter(ClientChatter(handler))
+    handler.addFilter(ClientLogFilter(handler))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # its warnings only mean a busy machine
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # its warnings are of a busy machine, and nothing to act on
+    logging.getLogger("kafka.admin._groups").setLevel(logging.ERROR)  # it warns of Faust's own words in a group, a page a member

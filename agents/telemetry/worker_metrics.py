@@ -114,17 +114,25 @@ class WorkerMetrics:
 
         `wait` is what the next turn waits for, when that takes too long.
         """
-        shown = self._lags.get((stage, partition))
-        if shown is None:
-            shown = self._lags[stage, partition] = self._lag.labels(stage, str(partition))
-        shown.set(seconds)
+        self._show_lag(stage, partition, seconds)
         opened = self.readiness.lag(stage, partition, seconds, wait=wait)
         self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
         if opened:
             self._count_open(stage)
 
-    def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds, lag: Seconds) -> None:
-        """A turn was taken: its result, how long it took in real time, and how far behind it is in event time."""
+    def catching_up(self, stage: str, partition: int, lag: Seconds) -> None:
+        """The task takes turns, but not all that was in the log when it was opened has come in: it counts as closed."""
+        self._show_lag(stage, partition, lag)
+        self.closed(stage, partition)
+
+    def _show_lag(self, stage: str, partition: int, seconds: Seconds) -> None:
+        shown = self._lags.get((stage, partition))
+        if shown is None:
+            shown = self._lags[stage, partition] = self._lag.labels(stage, str(partition))
+        shown.set(seconds)
+
+    def turn_taken(self, stage: str, partition: int, taken: TurnResult, *, seconds: Seconds) -> None:
+        """A turn was taken: its result, and how long it took in real time."""
         series = self._turns.get((stage, partition)) or self._series_of(stage, partition)
         series.took.observe(seconds)
         if taken.records:
@@ -135,7 +143,6 @@ class WorkerMetrics:
         kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in taken.decisions)
         for kind, count in kinds.items():
             self._decisions.labels(stage, kind).inc(count)
-        self.lag(stage, partition, lag)
 
     def _series_of(self, stage: str, partition: int) -> _TurnSeries:
         labels = (stage, str(partition))

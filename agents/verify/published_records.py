@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agents.verify import record_digest
-from agents.verify.record_digest import RecordDigest
+from agents.verify import record_comparison
+from agents.verify.record_comparison import RecordDigest
 from schemas.names import Place
 from schemas.times import nearest_ms
 from streams.codec.event_codec import Codec, header, tick_number
@@ -116,7 +116,7 @@ def _apply(entries: dict[str, PublishedRecord], record: Record, codec: Codec, *,
     key = header(record, "ce_id") or f"(no id) {record.place}"
     known = entries.get(key)
     if known is None:
-        seal = record_digest.digest(record, codec)
+        seal = record_comparison.digest(record, codec)
         entries[key] = PublishedRecord(record.place, seal, header(record, "ce_source") or "", _at(record), late=late)
     elif _says_the_same(known.digest, record, codec):
         known.repeats += 1
@@ -126,12 +126,12 @@ def _apply(entries: dict[str, PublishedRecord], record: Record, codec: Codec, *,
 
 def _says_the_same(first: RecordDigest, repeat: Record, codec: Codec) -> bool:
     """Whether a repeat has equal bytes; or, written by a newer version than the first, equal fields where both have them."""
-    if first.whole == record_digest.whole_digest(repeat):
+    if first.whole == record_comparison.whole_digest(repeat):
         return True
     try:
         if not first.version or codec.older_version(repeat) == first.version:
             return False
-        fields = record_digest.field_digests(repeat, codec)
+        fields = record_comparison.field_digests(repeat, codec)
     except BadRecord:
         return False
     return all(fields.get(name, seal) == seal for name, seal in first.by_name().items())

@@ -1,12 +1,14 @@
 """Recomputes turns from the log and compares the decisions with the published ones.
 
 A decision that today's version of its type published is compared byte for byte, one of an older version field by field, after
-lifting (see `record_digest`). The published side is read first, into one digest for each decision; then the inputs are replayed,
-and what was published meanwhile is read. So the replayed inputs reach everything that was published at first, and memory only
-holds digests and one stretch of the log, never the values. Every turn whose ticks are complete must be published in full, to the
-very end of the log. Only a running worker can excuse a missing decision: if it is of a turn after the worker's newest mark, it
-may be in flight and counts as waiting. The marks are read again at the end of the replay, by when those decisions must be there.
-The marks also have digests of what the worker had read, so a changed input is found even if it changed no decision.
+lifting (see `record_comparison`). The published side is read first, into one digest for each decision; then the inputs are
+replayed, and what was published meanwhile is read. So the replayed inputs reach everything that was published at first, and
+memory only holds digests and one stretch of the log, never the values.
+
+Every turn whose ticks are complete must be published in full, to the very end of the log. Only a running worker can excuse a
+missing decision: if it is of a turn after the worker's newest mark, it may be in flight and counts as waiting. The marks are read
+again at the end of the replay, by when those decisions must be there. The marks also have digests of what the worker had read, so
+a changed input is found even if it changed no decision.
 
 Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because its state is
 unknown. In an output that was compacted beyond its lag, decisions seem to be missing.
@@ -18,13 +20,13 @@ from dataclasses import dataclass, field
 from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.engine.turn_aligner import Aligner
-from agents.log_runner import Runner, TaskStart
 from agents.partition_task import Task, TurnResult, feed_input
-from agents.verify import published_records, record_digest
+from agents.stage_runner import Runner, TaskStart
+from agents.verify import published_records, record_comparison
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.input_comparison import InputComparison
 from agents.verify.published_records import PublishedRecord, PublishedRecords
-from agents.verify.record_digest import FieldCensus
+from agents.verify.record_comparison import FieldCensus
 from agents.verify.unverifiable_turns import ForeignRules
 from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource
@@ -172,10 +174,10 @@ class _StageVerification:
             self._count(entry)
             where = f"'{header(record, 'ce_id')}' of turn {taken.turn} at {entry.place}"
             if not entry.digest.version:
-                if entry.digest.whole != record_digest.whole_digest(record):
+                if entry.digest.whole != record_comparison.whole_digest(record):
                     self._differs(task.partition, where, entry, record)
             else:
-                fields = record_digest.field_digests(record, self.context.codec)
+                fields = record_comparison.field_digests(record, self.context.codec)
                 differing = self.census.differing(entry.digest, fields, where)
                 if differing:
                     self._differs(task.partition, where, entry, record, differing)
@@ -191,7 +193,7 @@ class _StageVerification:
         if self.published.retention_took(record):
             self.report.forgotten += 1
             return
-        fields = record_digest.field_digests(record, self.context.codec) if record.topic != self._dead_letters else {}
+        fields = record_comparison.field_digests(record, self.context.codec) if record.topic != self._dead_letters else {}
         self.unpublished[partition].append(
             _Unpublished(
                 turn,
@@ -199,7 +201,7 @@ class _StageVerification:
                 record.partition,
                 header(record, "ce_id") or "",
                 header(record, "ce_source") or "",
-                record_digest.whole_digest(record),
+                record_comparison.whole_digest(record),
                 fields,
             )
         )
@@ -258,9 +260,9 @@ class _StageVerification:
     def _differs(self, partition: int, where: str, entry: PublishedRecord, record: NewRecord, fields: Sequence[str] = ()) -> None:
         (there,) = self.context.log.poll({(record.topic, entry.place.partition): entry.place.offset}, limit=1)
         if fields:
-            says = record_digest.field_difference(there, record, fields, self.context.codec)
+            says = record_comparison.field_difference(there, record, fields, self.context.codec)
         else:
-            says = record_digest.first_difference(there, record)
+            says = record_comparison.first_difference(there, record)
         self._add(DiscrepancyKind.DIFFERENT, partition, f"{where}: {says}")
 
     def _settle_fields(self) -> None:

@@ -6,16 +6,16 @@ margin, because the sum needs no other; `in_full` shows all of them. `because` i
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agents.why import describe, node_texts
+from agents.why import event_descriptions, node_texts
 
-_FIRST = ("why", "containers", "node", "last_oom", "oom_source")
+_FIRST = ("why", "containers", "bounds", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
 
 
 def in_full(because: Mapping[str, object]) -> Iterator[str]:
     """Every name and value as the record has them."""
     for name, value in because.items():
-        yield f"{name}: {describe.text(value, exact=True)}"
+        yield f"{name}: {event_descriptions.text(value, exact=True)}"
 
 
 def in_words(because: Mapping[str, object]) -> Iterator[str]:
@@ -28,11 +28,11 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
             for container, about in value.items():
                 yield from _container(str(container), _mapping(about), margin)
         elif name in _OFFERS and isinstance(value, Mapping) and "place" not in value:
-            yield f"{_OFFERS[name]}: {describe.text(node_texts.amounts(value))}"
+            yield f"{_OFFERS[name]}: {event_descriptions.text(node_texts.amounts(value))}"
         elif name in _SENTENCES:
             yield f"{_NAMES.get(name, name)}: {_SENTENCES[name](value)}"
         else:
-            yield f"{_NAMES.get(name, name)}: {describe.text(value)}"
+            yield f"{_NAMES.get(name, name)}: {event_descriptions.text(value)}"
 
 
 def _container(name: str, about: Mapping[str, object], margin: float) -> Iterator[str]:
@@ -40,11 +40,12 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_requested(what, about)}"
     elif "samples" in about:
-        yield f"{name}: {describe.text(about['samples'])} samples from {_time(about.get('first'))} to {_time(about.get('last'))}"
+        count, first, last = event_descriptions.text(about["samples"]), _time(about.get("first")), _time(about.get("last"))
+        yield f"{name}: {count} samples from {first} to {last}"
         for what in ("cpu", "memory"):
             yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), _number(about.get('margin')) or margin)}"
     else:
-        yield f"{name}: {describe.text(about)}"
+        yield f"{name}: {event_descriptions.text(about)}"
 
 
 def _requested(what: str, about: Mapping[str, object]) -> str:
@@ -56,14 +57,14 @@ def _requested(what: str, about: Mapping[str, object]) -> str:
 
 
 def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
-    """`958m at the target percentile, plus 15% margin; bounds from 664m and 1016m with confidence 4.29; at least 25m`.
+    """`958m at the target percentile, plus 15% margin; lower percentile 664m, upper 1016m, confidence 4.29; at least 25m`.
 
-    The bounds are the lower and upper percentile, before confidence widens them.
+    The bounds are these percentiles with the margin, widened where confidence is low.
     """
     found = _mapping(about.get("percentiles"))
     lower, target, upper = (_amount(what, found.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
-    parts.append(f"bounds from {lower} and {upper} with confidence {describe.text(about.get('confidence'))}")
+    parts.append(f"lower percentile {lower}, upper {upper}, confidence {event_descriptions.text(about.get('confidence'))}")
     for name, words in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
         if about.get(name) is not None:
             parts.append(f"{words} {_amount(what, about[name])}")
@@ -87,7 +88,7 @@ def _watched(value: object) -> str:
         return f"'{source}', which reported at {at}"
     if seen.get("state") == "silent":
         return f"none at work: '{source}' is silent since {at}"
-    return "none has reported itself" if seen.get("state") == "none" else describe.text(value)
+    return "none has reported itself" if seen.get("state") == "none" else event_descriptions.text(value)
 
 
 def _node(value: object) -> str:
@@ -106,7 +107,7 @@ def _sum(name: str, value: object) -> str:
 
 def _pods(value: object) -> str:
     if not isinstance(value, Mapping):
-        return describe.text(value)
+        return event_descriptions.text(value)
     return "; ".join(f"of the {name} {_count(_mapping(about))}" for name, about in _mapping(value).items())
 
 
@@ -125,7 +126,7 @@ def _settings(value: object) -> str:
 
 def _share(value: object) -> str:
     share = _number(value)
-    return describe.text(value) if share is None else f"{share:.0%}"
+    return event_descriptions.text(value) if share is None else f"{share:.0%}"
 
 
 def _why(value: object) -> str:
@@ -133,12 +134,12 @@ def _why(value: object) -> str:
 
 
 def _yes(value: object) -> str:
-    return "yes" if value is True else "no" if value is False else describe.text(value)
+    return "yes" if value is True else "no" if value is False else event_descriptions.text(value)
 
 
 def _amount(what: str, value: object) -> str:
     amount = _number(value)
-    return describe.amount(cpu=amount) if what == "cpu" else describe.amount(memory=amount)
+    return event_descriptions.amount(cpu=amount) if what == "cpu" else event_descriptions.amount(memory=amount)
 
 
 def _time(value: object) -> str:

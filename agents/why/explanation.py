@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.stage_topics import told_topics
-from agents.why import admitted_pods, describe, known_facts, node_decisions
-from agents.why.known_facts import names_of
+from agents.why import admitted_pods, event_descriptions, node_decisions, undecided_subjects
+from agents.why.undecided_subjects import names_of
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
@@ -27,7 +27,7 @@ from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms, to_ms
-from streams import log_range, log_start, reverse_log_reader
+from streams import log_range, reverse_log_reader, truncated_topics
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput, BadRecord
@@ -129,7 +129,7 @@ class _Search:
             return Explanation(asked, scaling[0], (), scaling=scaling[1:])
         if found is None:
             lost = self._lost(("recommendations",))
-            known = known_facts.sentence(asked, self._mentioning, self.codec.decode_or_none, lost=lost)
+            known = undecided_subjects.sentence(asked, self._mentioning, self.codec.decode_or_none, lost=lost)
             nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'"
             lost = self._lost(_decision_topics())
             raise BadInput(known or (f"{nothing}; {lost}" if lost else nothing))
@@ -150,12 +150,12 @@ class _Search:
 
     def _answer(self, asked: str, found: Record) -> Explanation:
         event = self.codec.decode_or_none(found)
-        workload = None if event is None else describe.workload_of(event)
+        workload = None if event is None else event_descriptions.workload_of(event)
         explained = self._explained(found.place, workload, DEEPEST)
         if self.topics.short(found.topic) not in _decision_topics():
             return Explanation(asked, explained, ())
         outcomes = tuple(self._outcomes(event_codec.header(found, "ce_id") or ""))
-        return Explanation(asked, explained, outcomes, awaits_outcome=describe.awaits_outcome(event))
+        return Explanation(asked, explained, outcomes, awaits_outcome=event_descriptions.awaits_outcome(event))
 
     def _at_place(self, asked: str) -> Explanation:
         """The record at a place; the topic may be named in short."""
@@ -230,7 +230,10 @@ class _Search:
         if found is None or record is None:
             return None
         outcome = ExplainedRecord(
-            describe.what(found), found.at, events[found.id][1], describe.numbers(found, found.subject.workload)
+            event_descriptions.what(found),
+            found.at,
+            events[found.id][1],
+            event_descriptions.numbers(found, found.subject.workload),
         )
         return Explanation(asked, self._explained(record.place, found.subject.workload, DEEPEST), (outcome,))
 
@@ -272,8 +275,8 @@ class _Search:
                 continue
             if event.decision == decision and event.id not in seen:
                 seen.add(event.id)
-                numbers = describe.numbers(event, describe.workload_of(event))
-                yield ExplainedRecord(describe.what(event), event.at, record.place, numbers)
+                numbers = event_descriptions.numbers(event, event_descriptions.workload_of(event))
+                yield ExplainedRecord(event_descriptions.what(event), event.at, record.place, numbers)
 
     def _explained(self, place: Place, workload: str | None, depth: int) -> ExplainedRecord:
         """The record at `place` with its causes, as seen from `workload`: of a scrape only its rows count."""
@@ -284,18 +287,18 @@ class _Search:
             event, causes = self.codec.decode(record), _no_repeats(event_codec.causes(record))
         except BadRecord as error:
             return ExplainedRecord("record", None, place, gone=f"cannot be read: {error}")
-        workload = describe.workload_of(event) if isinstance(event, RequestsRecommended) else workload
+        workload = event_descriptions.workload_of(event) if isinstance(event, RequestsRecommended) else workload
         shown = _latest_of_each_topic(causes) if depth > 0 else ()
         shown_causes = tuple(self._explained(cause, workload, depth - 1) for cause in shown)
         return ExplainedRecord(
-            what=describe.what(event),
+            what=event_descriptions.what(event),
             at=event.at,
             place=place,
-            numbers=describe.numbers(event, workload),
+            numbers=event_descriptions.numbers(event, workload),
             causes=shown_causes,
             more=len(causes) - len(shown),
-            because={**describe.because(event), **self._rules(event)},
-            exact=describe.exact_amounts(event, workload),
+            because={**event_descriptions.because(event), **self._rules(event)},
+            exact=event_descriptions.exact_amounts(event, workload),
         )
 
     def _rules(self, event: object) -> Mapping[str, object]:
@@ -351,7 +354,7 @@ class _Search:
 
     def _lost(self, names: Iterable[str]) -> str:
         """A sentence on what retention has removed, which may be why nothing was found."""
-        return log_start.sentence(log_start.late_starts(self.log, self.topics, names))
+        return truncated_topics.sentence(truncated_topics.late_starts(self.log, self.topics, names))
 
 
 def _name_in_json(asked: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agents.why import because_texts, describe
+from agents.why import because_texts, event_descriptions
 from agents.why.explanation import ExplainedRecord, Explanation
 
 
@@ -37,5 +37,5 @@ def _line(shown: ExplainedRecord) -> str:
     if shown.gone:
         return f"{shown.what} at {shown.place} {shown.gone}"
     at = f"{shown.at:%Y-%m-%d %H:%M:%S}" if shown.at else "at no time"
-    numbers = ", ".join(f"{name} {describe.text(value)}" for name, value in shown.numbers.items())
+    numbers = ", ".join(f"{name} {event_descriptions.text(value)}" for name, value in shown.numbers.items())
     return f"{at}  {shown.what}: {numbers}  [{shown.place}]"

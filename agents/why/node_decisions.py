@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from schemas.catalogue import Event
+from schemas.decision_subjects import SubjectKind
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved
 from schemas.names import PodName
-from schemas.subjects import SubjectKind
 from streams.log.log_port import Record
 
 Mentioning = Callable[[str, str], Iterator[Record]]

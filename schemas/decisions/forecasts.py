@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import Workload
-from schemas.subjects import Subject
 from schemas.units import Seconds
 
 
@@ -37,7 +37,8 @@ class LoadForecast:
     """The forecasts of all metrics of one EHPA or TimeSeriesPrediction. The newest turn wins.
 
     `window` is how far ahead the object asks for forecasts. Right after the decision the values reach two windows ahead, and
-    until `expires` at least one. `withdrawn`: the object is gone or wants no forecast any more.
+    until `expires` at least one. `withdrawn`: the object is gone or wants no forecast any more. `refused` says why the object is
+    left out of account, if it is; then there are no `metrics`.
     """
 
     id: str
@@ -53,6 +54,7 @@ class LoadForecast:
     metrics: tuple[MetricForecast, ...]
     because: Because
     withdrawn: bool = False
+    refused: str = ""
 
     @property
     def key(self) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import PodName
-from schemas.subjects import Subject
 from schemas.units import Seconds
 
 

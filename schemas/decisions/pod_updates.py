@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas import times
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import Amounts, PodName, Workload
-from schemas.subjects import Subject
 
 
 @dataclass(frozen=True, slots=True)

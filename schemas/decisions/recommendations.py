@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.decision_subjects import Subject
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.subjects import Subject
 from schemas.units import Bytes
 
 Because = Mapping[str, object]

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import Workload
 from schemas.policies.vpa import TargetRef
-from schemas.subjects import Subject
 
 
 class ScalingMode(StrEnum):

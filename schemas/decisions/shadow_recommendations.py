@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import CitedRules, ContainerRecommendation
 from schemas.names import Amounts, Workload
-from schemas.subjects import Subject
 
 
 @dataclass(frozen=True, slots=True)

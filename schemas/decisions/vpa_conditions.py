@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because, ContainerRecommendation
-from schemas.subjects import Subject
 
 
 class ConditionType(StrEnum):

@@ -20,7 +20,7 @@ from streams import typed_json
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
-from streams.url_display import without_password
+from streams.url_redaction import without_password
 
 _NOBODY_BEHIND = (502, 503, 504)
 """Without Prometheus' own words: a proxy in front of a dead server, or a server that starts or ends."""
@@ -209,5 +209,6 @@ def _secret(given: str | None, file: Path | None) -> str:
         return given or ""
     try:
         return file.expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise BadInput(f"the credentials file '{file}' of prometheus cannot be read: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise BadInput(f"the credentials file '{file}' of prometheus cannot be read: {why}") from None

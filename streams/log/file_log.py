@@ -52,8 +52,9 @@ class FileLog:
         self._read_to, self._line = 0, 0
         if self.path.is_char_device() or self.path.is_fifo() or self.path.is_socket():  # which never ends
             raise BadInput(f"the log file '{self.path}' cannot be opened: it is a device, a pipe or a socket")
+        self._may_write = os.access(self.path, os.W_OK)
         try:
-            self._file = os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)
+            self._file = os.open(self.path, os.O_RDWR if self._may_write else os.O_RDONLY)
         except OSError as error:
             raise BadInput(f"the log file '{self.path}' cannot be opened: {error.strerror}") from error
         self._catch_up()
@@ -200,7 +201,9 @@ class FileLog:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Lock the file, index what others wrote, and cut off half a line at the end."""
+        """Lock the file, index what others wrote, and cut off half a line at the end. Raises BadInput if we may only read it."""
+        if not self._may_write:
+            raise BadInput(f"the log file '{self.path}' may only be read: give a copy of it that you may write")
         with self._lock:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from streams.log import bounded_unpacking
-from streams.log.bounded_unpacking import NotReadable
+from streams.log import bounded_decompression
+from streams.log.bounded_decompression import NotReadable
 from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Headers
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
@@ -80,7 +80,7 @@ def fields(batch: bytes, containing: bytes = b"") -> Iterator[Fields]:
     base, last, newest = head[0], head[0] + head[6], head[8]
     after = base - 1
     try:
-        for found in _read(bounded_unpacking.unpacked(head[5] & CODEC, batch[HEAD.size :]), head, containing):
+        for found in _read(bounded_decompression.unpacked(head[5] & CODEC, batch[HEAD.size :]), head, containing):
             if not after < found[0] <= last:
                 raise NotReadable("has offsets that are not its own")  # noqa: TRY301  # one place says how far it was read
             after = found[0]

@@ -71,10 +71,14 @@ class SimulationLoop:
         self.after()
 
     def run(self, stop: threading.Event) -> None:
-        """Run until `stop` is set. While the log is away no time passes."""
+        """Run until `stop` is set. While the log is away no time passes; that is said once."""
+        away = False
         while not stop.is_set():
             try:
                 self.poll_once(wait=_WAIT)
+                away = False
             except LogUnavailable as error:
-                _log.warning("the log is away, simulated time stands still", error=str(error))
+                if not away:
+                    _log.warning("the log is away, simulated time stands still", error=str(error))
+                away = True
                 stop.wait(_WAIT)

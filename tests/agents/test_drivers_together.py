@@ -9,7 +9,7 @@ from agents.demo import day_in_memory
 from agents.demo.demo_settings import Day
 from agents.pipeline import stages
 from agents.settings import loading
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind
 from agents.why.explanation import ExplainedRecord, Explanation, explain

@@ -1,7 +1,7 @@
 """The list of stages, and what others derive from it."""
 
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import decision_topics, ticked_topics
 from streams.topics import TOPICS
 

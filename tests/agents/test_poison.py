@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents import pipeline
 from agents.engine.stage import Stage
 from agents.partition_task import Task
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.load import LoadScraped

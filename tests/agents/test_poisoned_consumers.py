@@ -24,7 +24,7 @@ from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
-from streams.consumers.replicas.scaler import scaler
+from streams.consumers.replicas.scale_subresource import scaler
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext

@@ -12,7 +12,7 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.catalogue import Event
 from schemas.names import Amounts, Place
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType

@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from itertools import islice
 
-from agents.log_runner import Runner
 from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
+from agents.stage_runner import Runner
 from agents.verify.verification import verify
 from schemas.decisions.pod_updates import EvictionPlanned
 from streams.codec.event_codec import causes

@@ -13,7 +13,7 @@ import lz4.frame
 import zstandard
 
 import agents.app.kafka_client_options  # noqa: F401  # its import gives the client our reading
-from streams.log.bounded_unpacking import MOST_BYTES, MOST_PIECES
+from streams.log.bounded_decompression import MOST_BYTES, MOST_PIECES
 from streams.log.log_port import MAX_RECORD_BYTES
 from streams.log.record_format import MOST_HEADERS, MOST_RECORDS
 from tests.support.raw_batches import batch, record, varint, xerial

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from agents.engine.turn import Recorded, Turn
 from agents.logic.nodes.drain_rules import MOST_DISRUPTION_BUDGETS
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.pods import ContainerSeen, PodDeleted

@@ -20,11 +20,11 @@ from agents.logic.forecast.dsp import DspSettings
 from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import NoForecast
 from agents.logic.forecast.load_series import Floats, Times
-from agents.logic.replicas import hpa_algorithm, replica_proposals
-from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
+from agents.logic.replicas import hpa_reconcile, replica_calculator
 from agents.logic.replicas.hpa_pods import HpaPodPhase, HpaPods, MetricSamples, ReadyCondition
+from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
 from agents.logic.replicas.load_ring_buffers import LoadRings
-from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
 from tests.support.metrics_api_scene import AT, ehpa, forecast, scene_in_a_folder
 
 Put = Callable[[str, float, str, str], None]
@@ -113,17 +113,17 @@ def _decisions(put: Put) -> None:
     for count, goal in UPSTREAM.items():
         pods, samples, requests = _pods(count)
         scene, bounds = ReplicaContext(count, count, now=1e6), HpaBounds(1, 10 * count)
-        first = replica_proposals.by_utilization(pods, samples, requests, target=50, scene=scene)
+        first = replica_calculator.by_utilization(pods, samples, requests, target=50, scene=scene)
         if isinstance(first, MetricError):
             raise TypeError(first.text)
-        _, memory = hpa_algorithm.decide(bounds, count, [first], HpaMemory(), now=1e6 - 15)
+        _, memory = hpa_reconcile.decide(bounds, count, [first], HpaMemory(), now=1e6 - 15)
         times = []
         for _ in range(2_000):
             began = time.perf_counter()
-            answer = replica_proposals.by_utilization(pods, samples, requests, target=50, scene=scene)
+            answer = replica_calculator.by_utilization(pods, samples, requests, target=50, scene=scene)
             if isinstance(answer, MetricError):
                 raise TypeError(answer.text)
-            decision, _ = hpa_algorithm.decide(bounds, count, [answer], memory, now=1e6)
+            decision, _ = hpa_reconcile.decide(bounds, count, [answer], memory, now=1e6)
             times.append(time.perf_counter() - began)
         if decision.replicas <= count:
             raise ValueError(f"{count} pods at 80 % of a target of 50 % stay {decision.replicas}")

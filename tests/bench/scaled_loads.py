@@ -15,10 +15,10 @@ from agents.logic.forecast import dsp, ensemble
 from agents.logic.forecast.dsp import DspSettings
 from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import Forecast, NoForecast
-from agents.logic.replicas import hpa_algorithm, replica_proposals
+from agents.logic.replicas import hpa_reconcile, replica_calculator
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
-from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
-from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
+from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
 from tests.bench.load_traces import Floats, LoadTrace
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -139,10 +139,10 @@ def follow(series: LoadTrace, way: ScalingWay, *, first: int, last: int) -> Scal
 def _decision(asked: int, values: Sequence[float], per_replica: float, memory: HpaMemory, now: int) -> tuple[int, HpaMemory]:
     scene = ReplicaContext(asked, asked, now=now)
     target = max(1, round(per_replica * 1e6))
-    found = [replica_proposals.by_value_per_pod(round(value * 1e6), target=target, scene=scene) for value in values]
+    found = [replica_calculator.by_value_per_pod(round(value * 1e6), target=target, scene=scene) for value in values]
     if any(isinstance(each, MetricError) for each in found):
         raise TypeError("a value is no metric")
-    decision, memory = hpa_algorithm.decide(HpaBounds(1, 1000), asked, found, memory, now=now)
+    decision, memory = hpa_reconcile.decide(HpaBounds(1, 1000), asked, found, memory, now=now)
     return decision.replicas, memory
 
 

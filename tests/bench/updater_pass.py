@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from agents import garbage_collector
+from agents import python_gc
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.catalogue import Event
@@ -31,7 +31,7 @@ def measure(put: Put) -> None:
     """All rows."""
     workloads = [Workload("bench", f"ns-{number % 100}", "Deployment", f"w-{number}") for number in range(WORKLOADS)]
     stage, number = _filled(workloads), START + 10 * MINUTE
-    garbage_collector.relax()
+    python_gc.relax()
     for label, some, least, goal in (
         ("nothing changed", 0, 1.0, ""),
         ("1 % changed", WORKLOADS // 100, 1.0, "<= 0.1"),

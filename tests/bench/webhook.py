@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 from prometheus_client import CollectorRegistry
 
-from agents import garbage_collector
+from agents import python_gc
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.consumer_webhook import SWITCH
@@ -231,7 +231,7 @@ def _tick(log: KafkaLog, stop: threading.Event) -> None:
 def serve(brokers: str) -> None:
     """The webhook's process: says how its view began and where it listens, and ends with its input."""
     sys.setswitchinterval(SWITCH)
-    garbage_collector.relax()
+    python_gc.relax()
     made, holder = self_made(("127.0.0.1",), datetime.now(UTC)), CertificateHolder()
     holder.load(made.certificate, made.key)
     metrics = WebhookMetrics(CollectorRegistry())
@@ -244,8 +244,8 @@ def serve(brokers: str) -> None:
     view, outcomes = AdmissionView(context(), make, heartbeat=Seconds(3600.0)), OutcomeQueue(context())
     count = view.catch_up()
     cold, used = time.perf_counter() - began, time.process_time() - used
-    garbage_collector.exempt_present_objects()
-    garbage_collector.pause_briefly()
+    python_gc.exempt_present_objects()
+    python_gc.pause_briefly()
     ended = threading.Event()
     for work in (view.follow, outcomes.write):
         threading.Thread(target=work, args=(ended,), daemon=True).start()

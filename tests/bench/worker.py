@@ -8,11 +8,11 @@ import sys
 import time
 from typing import Any
 
-from agents import garbage_collector, pipeline
+from agents import pipeline, python_gc
 from agents.app import WorkerPlan, worker
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics
 
@@ -44,7 +44,7 @@ def noting(turns: bool) -> None:
 
 
 def main() -> int:
-    garbage_collector.relax()  # as the command line does
+    python_gc.relax()  # as the command line does
     told = json.loads(sys.argv[1])
     noting(told.get("turns", False))
     where, topics = KafkaConnection(told["brokers"]), Topics(told["prefix"], told["partitions"])

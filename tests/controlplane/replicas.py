@@ -17,7 +17,7 @@ from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
 from agents.processes.consumer_metrics_api import event_clock, metrics_api
 from agents.processes.replica_objects import ReplicaObjects
-from agents.settings.tree import ClockSettings, Settings
+from agents.settings.all_settings import ClockSettings, Settings
 from agents.telemetry import MetricsApiMetrics
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
@@ -36,7 +36,7 @@ from streams.consumers.metrics_api import api_service
 from streams.consumers.metrics_api.discovery import EXTERNAL
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
-from streams.consumers.replicas.scaler import scaler
+from streams.consumers.replicas.scale_subresource import scaler
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics

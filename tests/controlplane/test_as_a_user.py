@@ -17,7 +17,7 @@ import pytest
 
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from schemas.catalogue import Event

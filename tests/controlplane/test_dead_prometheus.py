@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from agents import pipeline
-from agents.log_runner import Runner
 from agents.logic.replicas.wanted_loads import WantedLoads
 from agents.processes.source_load import LoadWishesOfObjects
-from agents.settings.tree import ClockSettings, Settings, TopicSettings
+from agents.settings.all_settings import ClockSettings, Settings, TopicSettings
+from agents.stage_runner import Runner
 from schemas import times
 from schemas.decisions.forecasts import LoadForecast
 from schemas.policies.ehpa import EhpaChanged
@@ -26,7 +26,7 @@ from streams.clients.prometheus import Prometheus
 from streams.codec.event_codec import tick_number
 from streams.errors import Unreachable
 from streams.log_context import LogContext
-from streams.sources.load.load_queries import LoadQueries
+from streams.sources.load.load_query_results import LoadQueries
 from streams.sources.load.load_source import LoadSource
 from tests.controlplane import prometheus_package
 from tests.controlplane.asking import wait_for

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from agents.log_runner import Runner
 from agents.pipeline import stages
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
+from agents.cli.program import app
 from agents.settings import loading
-from tests.controlplane import build
+from tests.controlplane import build, plain_manifests
 from tests.controlplane.asking import Refused
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 
 CHART = Path(__file__).parents[2] / "deploy/helm/ullage"
-GROUPS = {"v1": "/api/v1", "default": "/apis/{}"}
 PLURAL = {"NetworkPolicy": "networkpolicies"}
 CUSTOM = ("keda.sh", "kafka.strimzi.io", "monitoring.coreos.com")
 """API groups that others install; the plane does not know them."""
+SCRAM = {"kafka.security.protocol": "SASL_SSL", "kafka.security.mechanism": "SCRAM-SHA-512"}
 VALUES: Mapping[str, Mapping[str, object]] = {
     "everything": {
         "mode": "apply",
@@ -40,7 +41,20 @@ VALUES: Mapping[str, Mapping[str, object]] = {
     "apply": {"mode": "apply", "kafka.brokers": "kafka:9092", "webhook.failurePolicy": "Fail"},
     "tried out": {"kafka.kind": "single", "kafka.single.storage": ""},
     "tried out, kept": {"kafka.kind": "single", "mode": "shadow"},
-    "strimzi": {"kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", "kafka.brokers": "main-kafka-bootstrap.kafka:9093"},
+    "strimzi": {
+        "kafka.kind": "strimzi",
+        "kafka.strimzi.cluster": "main",
+        "kafka.brokers": "main-kafka-bootstrap.kafka:9093",
+        **SCRAM,
+    },
+    "strimzi, by certificate": {
+        "mode": "apply",
+        "kafka.kind": "strimzi",
+        "kafka.strimzi.cluster": "main",
+        "kafka.strimzi.authentication": "tls",
+        "kafka.brokers": "main-kafka-bootstrap.kafka:9093",
+        "kafka.security.protocol": "SSL",
+    },
     "scram": {
         "kafka.brokers": "kafka:9093",
         "kafka.security.protocol": "SASL_SSL",
@@ -128,6 +142,36 @@ def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(
     assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
 
 
+TOPICS, RULES = ["topics", "apply"], ["settings", "apply"]
+"""What the chart's Job runs before it says the mode."""
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        ({"mode": "watch"}, [TOPICS, RULES, ["mode", "shadow"]]),
+        ({"mode": "shadow"}, [TOPICS, RULES, ["mode", "shadow"]]),
+        ({"mode": "plan"}, [TOPICS, RULES, ["mode", "plan"]]),
+        ({"mode": "apply"}, [TOPICS, RULES]),
+        ({"mode": "plan", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", **SCRAM}, [RULES, ["mode", "plan"]]),
+        ({"mode": "apply", "kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", **SCRAM}, [RULES]),
+    ],
+)
+def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps: list[list[str]], helm: Path) -> None:
+    jobs = [d for d in rendered(helm, "ullage", {"kafka.brokers": "kafka:9092", **values}) if d["kind"] == "Job"]
+    pods = [job["spec"]["template"]["spec"] for job in jobs]
+    containers = [container for pod in pods for container in (*pod.get("initContainers", ()), *pod["containers"])]
+    assert [container["args"][:2] for container in containers] == steps
+    assert all(len(pod["containers"]) == 1 for pod in pods)
+
+
+@pytest.mark.parametrize("asks", [{"usage.reads": "prometheus"}, {"replicaScaling.enabled": True}])
+def test_a_source_that_asks_prometheus_may_reach_it(asks: Mapping[str, object], helm: Path) -> None:
+    values = {"kafka.brokers": "kafka:9092", "usage.prometheusUrl": "http://vmsingle.monitoring.svc:8428/prometheus", **asks}
+    (policy,) = (d for d in rendered(helm, "ullage", values) if d["kind"] == "NetworkPolicy")
+    assert 8428 in {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+
+
 def test_what_is_asked_for_is_there_and_the_rules_are_those_that_are_tested(helm: Path) -> None:
     documents = rendered(helm, "ullage", VALUES["everything"])
     components = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in documents if d["kind"] == "Deployment"}
@@ -144,8 +188,78 @@ def test_what_is_asked_for_is_there_and_the_rules_are_those_that_are_tested(helm
     ]
 
 
+def setup_job(helm: Path, values: Mapping[str, object]) -> tuple[str, list[list[str]]]:
+    """Its name, and the commands that it runs, one after the other."""
+    (job,) = (d for d in rendered(helm, "ullage", {**VALUES["watch"], **values}) if d["kind"] == "Job")
+    pod = job["spec"]["template"]["spec"]
+    commands = [one["args"] for one in [*pod.get("initContainers", []), *pod["containers"]]]
+    for words in commands:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    return job["metadata"]["name"], [words[:2] for words in commands]
+
+
+def test_the_release_never_says_apply_for_a_person(helm: Path) -> None:
+    for mode, said in (("watch", "shadow"), ("shadow", "shadow"), ("plan", "plan")):
+        commands = setup_job(helm, {"mode": mode})[1]
+        assert commands == [["topics", "apply"], ["settings", "apply"], ["mode", said]]
+    assert setup_job(helm, {"mode": "apply"})[1] == [["topics", "apply"], ["settings", "apply"]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kafka.security.secret": "other"},
+        {"imagePullSecrets": [{"name": "registry"}]},
+        {"image.pullPolicy": "Always"},
+        {"resources": {"requests": {"cpu": "1"}}},
+        {"settings.vertical.margin": 0.2},
+        {"mode": "plan"},
+    ],
+)
+def test_what_would_change_the_setup_makes_a_new_job_because_a_job_cannot_be_changed(
+    change: Mapping[str, object], helm: Path
+) -> None:
+    assert setup_job(helm, change)[0] != setup_job(helm, {})[0]
+    assert setup_job(helm, {"clock.replicas": 2})[0] == setup_job(helm, {})[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({"kafka.brokers": "a:9092,b:9094"}, {9092, 9094}),
+        ({"replicaScaling.enabled": True, "usage.prometheusUrl": "http://prometheus:9090"}, {9092, 9090}),
+        ({"usage.reads": "prometheus", "usage.prometheusUrl": "http://mimir.here:8080/prometheus"}, {9092, 8080}),
+        ({"usage.reads": "prometheus", "settings.prometheus.url": "https://[fd00::1]"}, {9092}),
+        ({"usage.reads": "prometheus"}, {9092, 80}),
+        ({"networkPolicy.egressPorts": [8443]}, {9092, 8443}),
+    ],
+)
+def test_the_network_policy_lets_out_what_the_settings_ask_for(values: Mapping[str, object], ports: set[int], helm: Path) -> None:
+    (policy,) = (d for d in rendered(helm, "ullage", {**VALUES["watch"], **values}) if d["kind"] == "NetworkPolicy")
+    assert {p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]} == {53, 443, 6443} | ports
+
+
+def test_keda_asks_for_the_workers_group_and_signs_in_as_they_do(helm: Path) -> None:
+    values = {**VALUES["scram"], "worker.keda.enabled": True, "worker.keda.maxReplicas": 50, "settings.worker.name": "blue"}
+    documents = {d["kind"]: d for d in rendered(helm, "ullage", values)}
+    assert documents["ScaledObject"]["spec"]["maxReplicaCount"] == 4
+    (trigger,) = documents["ScaledObject"]["spec"]["triggers"]
+    assert {"consumerGroup": "blue", "sasl": "scram_sha512", "tls": "enable"}.items() <= trigger["metadata"].items()
+    assert trigger["authenticationRef"]["name"] == documents["TriggerAuthentication"]["metadata"]["name"]
+    given = {one["parameter"]: one["key"] for one in documents["TriggerAuthentication"]["spec"]["secretTargetRef"]}
+    assert given == {"username": "username", "password": "password", "ca": "ca.crt"}
+
+
+def test_the_plain_manifests_are_those_of_the_chart(helm: Path) -> None:
+    files = plain_manifests.made(helm)
+    kustomization = yaml.safe_load((plain_manifests.BASE / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert kustomization["resources"] == list(files)
+    for name, text in files.items():
+        assert (plain_manifests.BASE / name).read_text(encoding="utf-8") == text, "make manifests"
+
+
 def test_every_pod_is_confined(helm: Path) -> None:
-    for document in rendered(helm, "ullage", {**VALUES["apply"], "kafka.kind": "single"}):
+    for document in rendered(helm, "ullage", {**VALUES["apply"], "kafka.kind": "single", "kafka.brokers": ""}):
         if document["kind"] not in {"Deployment", "Job", "StatefulSet"}:
             continue
         pod = document["spec"]["template"]["spec"]
@@ -172,25 +286,56 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "kafka.brokers is needed: HOST:PORT of your Kafka, or kafka.kind=single to try without one"),
-        ({"kafka.brokers": "a:1", "mode": "on"}, "mode"),
-        ({"kafka.brokers": "a:1", "clusterName": ""}, "clusterName"),
-        ({"kafka.brokers": "a:1", "wrker": {"replicas": 3}}, "wrker"),
-        ({"kafka.brokers": "a:1", "nodeScaling.enabled": True}, "nodeScaling needs nodeScaling.groups"),
+        ({"kafka.brokers": ""}, "kafka.brokers is needed: HOST:PORT of your Kafka, or kafka.kind=single to try without one"),
+        ({"mode": "on"}, "mode"),
+        ({"clusterName": ""}, "clusterName"),
+        ({"wrker": {"replicas": 3}}, "wrker"),
+        ({"nodeScaling.enabled": True}, "nodeScaling needs nodeScaling.groups"),
         (
-            {"kafka.brokers": "a:1", "kafka.security.mechanism": "AWS_MSK_IAM"},
+            {"kafka.security.mechanism": "AWS_MSK_IAM"},
             "AWS_MSK_IAM needs kafka.security.protocol SASL_SSL",
         ),
         (
-            {"kafka.brokers": "a:1", "kafka.security.protocol": "SASL_SSL", "kafka.security.mechanism": "SCRAM-SHA-512"},
+            {"kafka.security.protocol": "SASL_SSL", "kafka.security.mechanism": "SCRAM-SHA-512"},
             "need kafka.security.secret",
         ),
-        ({"kafka.brokers": "a:1", "replicaScaling.enabled": True}, "replicaScaling needs usage.prometheusUrl"),
-        ({"kafka.brokers": "a:1", "kafka.kind": "strimzi"}, "kafka.strimzi.cluster is needed"),
+        ({"replicaScaling.enabled": True}, "replicaScaling needs usage.prometheusUrl"),
+        ({"kafka.kind": "strimzi", **SCRAM}, "kafka.strimzi.cluster is needed"),
+        ({"kafka.kind": "strimzi", "kafka.strimzi.cluster": "main"}, "authentication scram-sha-512 needs"),
+        (
+            {"kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", "kafka.strimzi.authentication": "tls", **SCRAM},
+            "authentication tls needs kafka.security.protocol SSL",
+        ),
+        (
+            {"kafka.kind": "strimzi", "kafka.strimzi.cluster": "main", "kafka.strimzi.namespace": "kafka", **SCRAM},
+            "copy them into one",
+        ),
+        ({"kafka.brokers": "kafka"}, "/kafka/brokers"),
+        ({"kafka.brokers": "kafka:9092,"}, "/kafka/brokers"),
+        ({"kafka.brokers": "kafka:99999"}, "'kafka:99999' has no port between 1 and 65535"),
+        ({"kafka.brokers": "a:1\nevil: true"}, "/kafka/brokers"),
+        ({"kafka.kind": "single"}, "leave kafka.brokers empty"),
+        ({"kafka.kind": "single", "kafka.brokers": "", "kafka.replication": 3}, "one node, which keeps one copy"),
+        ({"kafka.kind": "single", "kafka.brokers": "", "kafka.security.protocol": "SSL"}, "asks nobody who they are"),
+        ({"kafka.security.mechanism": "PLAIN"}, "mechanism PLAIN needs kafka.security.protocol"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.security.secret": "x"}, "SASL_SSL needs kafka.security.mechanism"),
+        ({"kafka.security": None}, "security"),
+        ({"kafka.single.storage": "lots"}, "/kafka/single/storage"),
+        ({"usage.prometheusUrl": "prometheus:9090"}, "/usage/prometheusUrl"),
+        ({"worker.replicas": 9}, "worker.replicas is 9, and kafka.partitions, 4, is the upper bound"),
+        ({"worker.keda.enabled": True, "worker.keda.maxReplicas": 1}, "which is below worker.replicas, 2"),
+        ({"clock.keda.enabled": True}, "keda"),
+        ({"image.repository": ""}, "/image/repository"),
+        ({"imagePullSecrets": ["x"]}, "/imagePullSecrets/0"),
+        ({"worker.podAnnotations": {"a": 1}}, "/worker/podAnnotations/a"),
+        ({"networkPolicy.egressPorts": [70000]}, "/networkPolicy/egressPorts/0"),
+        ({"settings.topics.partitions": 8}, "settings.topics.partitions: say it in kafka.partitions"),
+        ({"settings.cluster.name": "other"}, "settings.cluster.name: say it in clusterName"),
+        ({"settings.webhook.port": 9443}, "settings.webhook.port: the chart's Services and probes depend on it"),
     ],
 )
 def test_values_that_make_no_sense_are_named(values: Mapping[str, object], said: str, helm: Path) -> None:
-    done = asked(helm, "template", "ullage", "--kube-version", "1.34.0", values=values)
+    done = asked(helm, "template", "ullage", "--kube-version", "1.34.0", values={"kafka.brokers": "a:92", **values})
     assert done.returncode != 0
     assert said in done.stderr
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from agents.processes import dependencies
-from agents.settings.tree import ClusterSettings, Settings
+from agents.processes import dependency_probes
+from agents.settings.all_settings import ClusterSettings, Settings
 from agents.settings.webhook_settings import WebhookSettings
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
@@ -25,7 +26,6 @@ from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
-from schemas.subjects import Subject
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.errors import GiveUp
@@ -245,7 +245,7 @@ def test_the_asg_consumer_is_green_only_with_the_rights_of_its_role(component: C
         (tmp_path / name).mkdir()
         cluster = ClusterSettings(name=CLUSTER, kubeconfig=component.account(name).kubeconfig(tmp_path / name))
         settings = Settings(cluster=cluster, webhook=WebhookSettings(namespace=component.home.namespace))
-        look = dependencies.rights(settings, "consumer asg")
+        look = dependency_probes.rights(settings, "consumer asg")
         if name == ASG:
             look()
             continue

@@ -12,7 +12,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 from streams.log_context import LogContext
-from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
 from streams.sources.usage.usage_source import UsageSource
 from tests.controlplane.asking import wait_for
@@ -44,9 +44,9 @@ def scene(plane: Plane) -> Iterator[UsageScene]:
 
 
 @pytest.fixture
-def pods(plane: Plane, scene: UsageScene) -> Iterator[ClusterPoller]:
+def pods(plane: Plane, scene: UsageScene) -> Iterator[SimulatedClusterPoller]:
     client = PodsOnly("prod", plane.api_client())
-    yield ClusterPoller(client, LogContext(scene.log, scene.topics, scene.codec, client.cluster))
+    yield SimulatedClusterPoller(client, LogContext(scene.log, scene.topics, scene.codec, client.cluster))
     client.close()
 
 
@@ -79,7 +79,7 @@ def scrape(source: UsageSource, seconds: float) -> None:
 
 
 def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_server_restarts(
-    plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
+    plane: Plane, world: World, scene: UsageScene, pods: SimulatedClusterPoller
 ) -> None:
     one, two = names(world.deployment("web", replicas=2))
     (cart,) = names(world.deployment("cart"))
@@ -109,7 +109,7 @@ def test_changing_usage_reaches_the_log_once_under_its_workload_though_the_serve
 
 
 def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_published_when_that_has_come(
-    plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
+    plane: Plane, world: World, scene: UsageScene, pods: SimulatedClusterPoller
 ) -> None:
     pods.scrape(at(0))
     source = scene.source()
@@ -124,7 +124,7 @@ def test_usage_of_a_pod_that_is_newer_than_the_last_look_at_pods_is_published_wh
 
 
 def test_a_metrics_api_that_is_broken_is_published_as_blindness_and_not_as_idleness(
-    plane: Plane, world: World, scene: UsageScene, pods: ClusterPoller
+    plane: Plane, world: World, scene: UsageScene, pods: SimulatedClusterPoller
 ) -> None:
     (pod,) = names(world.deployment("web"))
     pods.scrape(at(0))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.catalogue import Event
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Workload

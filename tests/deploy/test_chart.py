@@ -10,6 +10,7 @@ import yaml
 
 from agents.cli.program import app
 from agents.operate import topics_file
+from streams.broker import jar_lock
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/ullage"
@@ -35,6 +36,11 @@ def test_every_command_of_a_component_is_one_of_ours() -> None:
     assert len(found) == 13
     for words in found:
         app.parse_args([*words, "--config", "x"], exit_on_error=False, print_error=False)
+
+
+def test_the_kafka_for_trying_out_is_the_one_that_compose_and_the_embedded_broker_run() -> None:
+    kafka = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["kafka"]
+    assert kafka["single"]["image"] == f"apache/kafka:{jar_lock.kafka_version(jar_lock.read())}"
 
 
 def values() -> dict[str, object]:

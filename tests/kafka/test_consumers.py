@@ -22,7 +22,7 @@ from streams.log_context import LogContext
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
-from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -71,9 +71,9 @@ def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
 
 
 def test_facts_get_into_kafka_and_a_plan_is_carried_out_once(stage: Stage) -> None:
-    ClusterPoller(stage.client, LogContext(stage.log, stage.context.topics, stage.context.codec, stage.context.cluster)).scrape(
-        stage.cluster.now
-    )
+    SimulatedClusterPoller(
+        stage.client, LogContext(stage.log, stage.context.topics, stage.context.codec, stage.context.cluster)
+    ).scrape(stage.cluster.now)
     seen = [event for event in stage.read("pod-changes-by-cluster") if isinstance(event, PodChanged)]
     assert [event.pod for event in seen] == [pod.pod for pod in stage.cluster.pods()]
     stage.plan(stage.cluster.pods()[0])

@@ -9,7 +9,7 @@ import pytest
 from agents import rules_in_log
 from agents.cli import run
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import ticked_topics
 from schemas import times
 from streams.codec import event_codec

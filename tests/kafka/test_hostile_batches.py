@@ -13,9 +13,9 @@ import zstandard
 
 from agents.app import log_reader
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.codec.event_codec import header
-from streams.log.bounded_unpacking import MOST_PIECES
+from streams.log.bounded_decompression import MOST_PIECES
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import LEFT_OUT, Record

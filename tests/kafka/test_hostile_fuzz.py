@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import ticked_topics
 from streams.codec.event_codec import tick_number
-from streams.log.bounded_unpacking import MOST_BYTES, MOST_PIECES
+from streams.log.bounded_decompression import MOST_BYTES, MOST_PIECES
 from streams.log.log_port import NewRecord
 from streams.log.record_format import MOST_HEADERS
 from streams.topics import Topics

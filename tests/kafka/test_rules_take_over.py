@@ -13,7 +13,7 @@ import pytest
 
 from agents.cli import run
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.verify.committed_turns import committed
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import DecisionId

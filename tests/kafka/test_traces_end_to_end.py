@@ -11,7 +11,7 @@ import pytest
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import ticked_topics
 from agents.verify.committed_turns import committed
 from schemas import times

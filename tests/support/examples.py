@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
@@ -75,7 +76,6 @@ from schemas.policies.vertical import (
     VerticalPolicyRemoved,
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
-from schemas.subjects import Subject
 from tests.support import node_events
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)

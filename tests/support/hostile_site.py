@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib import request
 
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from agents.stage_topics import ticked_topics
 from schemas import times
 from schemas.catalogue import Event

@@ -32,13 +32,14 @@ SPEC = {
 }
 
 
-def ehpa(spec: object = SPEC, name: str = "cart") -> AutoscalerObject:
+def ehpa(spec: object = SPEC, name: str = "cart", version: str = "17") -> AutoscalerObject:
     body = {
         "metadata": {
             "name": name,
             "namespace": "shop",
             "uid": "u1",
             "generation": 3,
+            "resourceVersion": version,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "annotations": {"ullage/scaling": "direct", "autoscaling.crane.io/effective-hpa-current-metrics": "- type: x"},
         },

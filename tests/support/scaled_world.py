@@ -96,9 +96,9 @@ class KeptObjects:
             key = namespace, str(manifest["metadata"]["name"])
             before = self.held.get(key)
             made = copy.deepcopy(dict(manifest))
-            if before is not None and {**before, "metadata": None} == {**before, **made, "metadata": None}:
-                return copy.deepcopy(before)
             about = {**(before or {}).get("metadata", {}), **made["metadata"]}
+            if before is not None and before == {**before, **made, "metadata": about}:
+                return copy.deepcopy(before)
             about["uid"] = about.get("uid") or f"uid-{self._world.next_version()}"
             made = {**(before or {}), **made, "metadata": about}
             self._store(key, made)

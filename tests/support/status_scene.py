@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from kubernetes import client as official
 
 from agents.engine.stage import Stage
-from agents.log_runner import Runner
 from agents.pipeline import stages
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended

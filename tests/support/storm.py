@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.pipeline import stages
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
 from agents.simulate import SimulatedWorld, TickGrid, simulate
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Workload
@@ -24,7 +24,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts
 from streams.simulated.load_shapes import diurnal
 from streams.simulated.simulated_client import SimulatedClient
-from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -72,7 +72,7 @@ class Storm:
 
     def play(self, rounds: int) -> None:
         """So many minutes with new processes: a worker without a checkpoint, new consumers, a new source."""
-        source = ClusterPoller(self.client, self.context)
+        source = SimulatedClusterPoller(self.client, self.context)
         consumers = (resizer(self.context, self.client), evictor(self.context, self.client))
 
         def live(at: datetime) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 from hypothesis import strategies as st
 
+from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
     CitedRules,
@@ -40,7 +41,6 @@ from schemas.policies.vertical import (
     VerticalPolicyRemoved,
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
-from schemas.subjects import Subject, SubjectKind
 from tests.support import node_events
 
 texts = st.text(max_size=20)

@@ -6,7 +6,7 @@ from typing import Any
 
 from agents import cli
 from agents.pipeline import stages
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
 from agents.simulate import Runner
 from agents.stage_topics import ticked_topics
 from schemas.catalogue import CATALOGUE, Event

@@ -72,9 +72,9 @@ class UsageScene:
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), self.topics.partitions)
 
-    def source(self, *, zero: bool = False, bound: int = 32 << 20) -> UsageSource:
+    def source(self, *, zero: bool = False, bound: int = 32 << 20, when_empty: str = "") -> UsageSource:
         outbox = Outbox(self.context, bound=bound)
-        return UsageSource(self._asked, self.context, UsageOptions(missing_is_zero=zero), outbox)
+        return UsageSource(self._asked, self.context, UsageOptions(missing_is_zero=zero, when_empty=when_empty), outbox)
 
     def _asked(self, moment: datetime) -> Readings:
         return self.asks(moment)

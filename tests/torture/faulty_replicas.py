@@ -35,7 +35,7 @@ from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
-from streams.consumers.replicas import scaler as scaling
+from streams.consumers.replicas import scale_subresource as scaling
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients
 from streams.log.kafka_connection import KafkaConnection

@@ -2,7 +2,7 @@
 
 from agents import pipeline
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
 from schemas.units import Fraction, Seconds
 
 NODES = ScalerSettings(

@@ -2,7 +2,7 @@
 
 from agents import pipeline
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
-from agents.settings.tree import Settings, TopicSettings
+from agents.settings.all_settings import Settings, TopicSettings
 from schemas.units import Seconds
 
 REPLICAS = ForecasterSettings(

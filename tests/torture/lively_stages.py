@@ -3,7 +3,7 @@
 from agents import pipeline
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.units import Fraction, Seconds
 
 VERTICAL = VerticalSettings(

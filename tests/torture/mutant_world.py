@@ -34,7 +34,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.simulated_client import SimulatedClient
-from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import TOPICS, Topics
 from tests.support.api_objects import ApiObjects
 from tests.torture import cluster_verdict, lively_stages
@@ -86,7 +86,7 @@ class MutantWorld:
         self.cluster.clock = self._clock
         self.cluster.reviewed_by(lambda body: self.admission.answer(body) if self.at_work else None)
         self.server = SimulatedServer(self.cluster)
-        self.poller = ClusterPoller(SimulatedClient(self.cluster), LogContext.of(self.log, self.topics, NAME))
+        self.poller = SimulatedClusterPoller(SimulatedClient(self.cluster), LogContext.of(self.log, self.topics, NAME))
         self.at_work = True
         self._begin()
 

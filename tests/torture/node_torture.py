@@ -33,7 +33,7 @@ from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment
 from streams.simulated.scheduling_changes import SchedulingChanges
 from streams.simulated.simulation_loop import SimulationLoop
-from streams.sources.scheduling_poller import SchedulingPoller
+from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 from streams.topics import Topics
 from tests.torture import faulty_worker, kafka_topics, last_turn, node_judge, patience
 from tests.torture.forked_processes import ForkedProcess
@@ -126,7 +126,7 @@ class NodeRun:
         self.start = start
         self.cluster = NodeCluster(self.aws, name=NAME, seed=self.options.seed, deployments=(web,), start=start)
         self.server = SimulatedServer(self.cluster)
-        poller = SchedulingPoller(
+        poller = SimulatedSchedulingPoller(
             LogContext(self.log, self.topics, Codec(self.topics), NAME), SchedulingChanges(self.cluster).take
         )
         self.loop = SimulationLoop(self.cluster, self.log, self.topics, poller.poll, period=timedelta(seconds=PERIOD / 1000))

@@ -31,7 +31,7 @@ from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeploymen
 from streams.simulated.load_shapes import MIB, Load, LoadMoment, Shape
 from streams.simulated.simulated_client import SimulatedClient
 from streams.simulated.simulation_loop import SimulationLoop
-from streams.sources.cluster_poller import ClusterPoller
+from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
 from tests.torture import cluster_verdict, kafka_topics
 from tests.torture.judge import ConsumerHistory, Pause
@@ -110,7 +110,9 @@ class TortureCluster:
         self.cluster.reviewed_by(ReviewService(self._webhooks))
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
-        poller = ClusterPoller(SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name))
+        poller = SimulatedClusterPoller(
+            SimulatedClient(self.cluster), LogContext(self.log, self.topics, Codec(self.topics), self.name)
+        )
         loop = SimulationLoop(self.cluster, self.log, self.topics, poller.scrape, period=SCRAPES)
         self.thread = threading.Thread(target=loop.run, args=(self.stop,), daemon=True)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from agents.logic.nodes import cluster_facts, planned_replicas, priority_config
+from agents.logic.nodes import fact_conversion, planned_replicas, priority_config
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.aws.group_options import OPTION_TAG
@@ -13,14 +13,14 @@ from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
 from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.passing_taints import PassingTaints
 from agents.logic.nodes.planned_replicas import PlannedPods
 from agents.logic.nodes.pod_scheduling_needs import PodNature, is_daemon
 from agents.logic.nodes.priority_config import Priorities, PrioritiesError
-from agents.logic.nodes.scaler_records import KnownGroup, KnownNode, KnownPriorities
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.scaler_table_values import KnownGroup, KnownNode, KnownPriorities
 from agents.logic.nodes.scheduling import daemonset_pods
+from agents.logic.nodes.transient_taints import TransientTaints
 from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
@@ -61,7 +61,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
     shared = _shared(claims, nodes)
     instance_of = {name: one for name, one in claims.items() if name not in shared}
     unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
-    passing = PassingTaints.of(settings)
+    passing = TransientTaints.of(settings)
     seen = [_node(state, cluster, nodes[name], instance_of.get(name), passing) for name in sorted(nodes)]
     waiting = state.ready_index().waiting(cluster)
     planned = PlannedPods()
@@ -76,7 +76,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
         namespaces={one.namespace: one.labels for key, one in state.namespaces.items() if key.startswith(prefix)},
         planned=planned.pods,
         budgets=DisruptionBudgets(
-            [cluster_facts.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
+            [fact_conversion.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
         ),
     )
     by_name = {one.node.name: one for one in seen}
@@ -117,14 +117,14 @@ def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
 
 
 def _node(
-    state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None, passing: PassingTaints
+    state: ScalerState, cluster: str, known: KnownNode, instance: NodeInstanceSeen | None, passing: TransientTaints
 ) -> NodeSeen:
     fact = known.fact
     key = f"{cluster}/{fact.node}"
     plan = state.plans.get(f"{cluster}/node/{fact.node}")
     taint = next((one for one in fact.taints if one.key == TO_BE_DELETED), None)
     deleting = plan.since if plan is not None else _seconds(taint.value) if taint is not None else None
-    made = cluster_facts.node(fact)
+    made = fact_conversion.node(fact)
     return NodeSeen(
         made,
         "" if instance is None else instance.group,
@@ -134,9 +134,9 @@ def _node(
         gone=instance is not None and instance.lifecycle in DYING,
         deleting=deleting,
         draining=plan.draining if plan is not None else False,
-        soft_tainted=cluster_facts.soft_tainted(fact),
+        soft_tainted=fact_conversion.soft_tainted(fact),
         annotations=fact.annotations,
-        gpu=cluster_facts.gpu(made),
+        gpu=fact_conversion.gpu(made),
     )
 
 
@@ -157,7 +157,7 @@ def _typical(seen: list[NodeSeen], nodes: Mapping[str, KnownNode]) -> dict[str, 
 def _groups(
     state: ScalerState, cluster: str, facts: list[NodeGroupSeen], typical: Mapping[str, KnownNode], settings: ScalerSettings
 ) -> list[GroupSeen]:
-    daemons, passing = state.ready_index().daemons(cluster), PassingTaints.of(settings)
+    daemons, passing = state.ready_index().daemons(cluster), TransientTaints.of(settings)
     found = []
     for fact in facts:
         template = _template(fact, typical.get(fact.group), daemons, passing)
@@ -170,7 +170,7 @@ def _groups(
                 max(fact.desired, plan.after if plan is not None else 0),
                 template,
                 group_options.of_group({OPTION_TAG + key: text for key, text in fact.options.items()}, settings.group_defaults),
-                gpu=template is not None and bool(cluster_facts.gpu(template.node)),
+                gpu=template is not None and bool(fact_conversion.gpu(template.node)),
                 sources=_sources(fact) if settings.capacity_memory else (),
             )
         )
@@ -187,13 +187,13 @@ def _sources(fact: NodeGroupSeen) -> tuple[str, ...]:
 
 
 def _template(
-    fact: NodeGroupSeen, typical: KnownNode | None, daemons: list[PodNature], passing: PassingTaints
+    fact: NodeGroupSeen, typical: KnownNode | None, daemons: list[PodNature], passing: TransientTaints
 ) -> GroupTemplate | None:
     """How a new node looks: like one of the group, else as the cloud describes it; with the DaemonSets' pods on it."""
     if typical is not None:
-        node = cluster_facts.like(typical.fact, passing)
+        node = fact_conversion.like(typical.fact, passing)
     elif fact.template is not None:
-        node = cluster_facts.template(fact.group, fact.template, passing)
+        node = fact_conversion.template(fact.group, fact.template, passing)
     else:
         return None
     pods = [one.shape for one in daemons if is_daemon(one) and daemonset_pods.runs(one.shape, node)[0]]

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.logic.nodes import consolidation, helpless_pods, node_estimator, node_replacements, pending_pods, rule_bounds
+from agents.logic.nodes import affinity_limits, consolidation, helpless_pods, node_estimator, node_replacements, pending_pods
 from agents.logic.nodes import scale_up as scaleup
 from agents.logic.nodes.cluster_state_registry import (
     ClusterStateRegistry,
@@ -181,9 +181,9 @@ class NodeAutoscaler:
             for _node in range(self.state.upcoming(group.name, now) if group.template is not None else 0):
                 node_estimator.add(cluster, group.template)
         fled = [pod for one in world.nodes if one.draining for pod in one.pods if recreated(pod)]
-        looked_at = rule_bounds.within(world.waiting)
+        looked_at = affinity_limits.within(world.waiting)
         found.postponed = len(world.waiting) - len(looked_at)
-        planned = rule_bounds.within([*looked_at, *world.planned])[len(looked_at) :]
+        planned = affinity_limits.within([*looked_at, *world.planned])[len(looked_at) :]
         waiting = pending_pods.place(cluster, [*looked_at, *fled, *planned], self.settings.pending)
         left = pending_pods.old_enough(waiting.left, self.settings.pending, now)
         limit = self.settings.scale_up.limits.nodes

@@ -3,8 +3,8 @@
 from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
 from agents.logic.nodes import scaling_plans
-from agents.logic.nodes.scaler_records import OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.scaler_table_values import OpenNodePlan, SaidLast
 from agents.logic.nodes.scaling_plans import PlanContext
 from agents.logic.nodes.unneeded_nodes import UnneededNode
 from schemas import times

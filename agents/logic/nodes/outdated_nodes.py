@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
-from agents.logic.nodes.scaler_records import KnownNotice
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scaler_table_values import KnownNotice
 from schemas import times
 from schemas.decisions.node_updates import RemovalReason
 from schemas.facts.node_groups import InterruptionKind, NodeGroupSeen, NodeInstanceSeen

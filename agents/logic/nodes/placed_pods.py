@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agents.logic.nodes import cluster_facts, rule_bounds
+from agents.logic.nodes import affinity_limits, fact_conversion
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import ControllingOwner, PodShapeSeen
@@ -70,7 +70,7 @@ class PlacedPodIndex:
 
     def _count_rules(self, key: str, sign: int) -> None:
         shape = self._seen.get(key)
-        number = 0 if shape is None else rule_bounds.rules(shape)
+        number = 0 if shape is None else affinity_limits.rules(shape)
         if shape is not None and number:
             where = f"{key.split('/', 1)[0]}/{shape.namespace}"
             self._rules[where] = self._rules.get(where, 0) + sign * number
@@ -109,7 +109,7 @@ class PlacedPodIndex:
         variant = (key, pinned, terminating)
         found = self._natures.get(variant)
         if found is None:
-            made = cluster_facts.nature(self._seen[key], self._refused.get(key, ""))
+            made = fact_conversion.nature(self._seen[key], self._refused.get(key, ""))
             if pinned or terminating:
                 made = replace(made, shape=replace(made.shape, node_name=pinned, terminating=terminating))
             found = self._natures[variant] = made

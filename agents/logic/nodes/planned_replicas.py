@@ -13,8 +13,8 @@ from functools import partial
 from agents.engine.turn import Recorded
 from agents.logic.nodes.placed_pods import PlacedPodIndex
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
-from agents.logic.nodes.scaler_records import PlannedReplicas
 from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.scaler_table_values import PlannedReplicas
 from schemas import times
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.names import Place

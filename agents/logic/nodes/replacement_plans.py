@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from agents.engine.turn import Decided
 from agents.logic.nodes import open_plans, scaling_plans, started_replacements
-from agents.logic.nodes.cluster_look import ClusterLook
 from agents.logic.nodes.consolidation import CheaperNode
-from agents.logic.nodes.drain_room import DrainRoom
-from agents.logic.nodes.scaler_records import NO_TIMERS, SaidLast, StartedReplacement
+from agents.logic.nodes.decision_round import DecisionRound
+from agents.logic.nodes.drain_limits import DrainLimits
 from agents.logic.nodes.scaler_state import GROWTH, ScalerState
+from agents.logic.nodes.scaler_table_values import NO_TIMERS, SaidLast, StartedReplacement
 from agents.logic.nodes.scaling_plans import PlanContext
 from schemas.decisions.node_updates import RemovalReason, ScaleUpPlanned
 
@@ -22,7 +22,7 @@ class ReplacementPlanner:
     """One look at a cluster, and the remaining room for drains."""
 
     state: ScalerState
-    look: ClusterLook
+    look: DecisionRound
 
     @property
     def context(self) -> PlanContext:
@@ -36,7 +36,7 @@ class ReplacementPlanner:
         yield from self._same_group(room)
         yield from self._cheaper(room)
 
-    def _removals(self, room: DrainRoom) -> Iterator[Decided]:
+    def _removals(self, room: DrainLimits) -> Iterator[Decided]:
         cluster, view, look = self.context.cluster, self.context.view, self.look
         for one in look.found.outdated.go:
             name, reason = one.node.name, look.wanted[one.node.name]
@@ -51,7 +51,7 @@ class ReplacementPlanner:
                 places = () if came is None else (view.nodes[came.node].place, view.groups[came.group].place)
                 yield open_plans.removal(self.state, self.context, one, reason, numbers, *places)
 
-    def _same_group(self, room: DrainRoom) -> Iterator[Decided]:
+    def _same_group(self, room: DrainLimits) -> Iterator[Decided]:
         """Growth for nodes that are outdated, broken or to be given up."""
         context, cluster = self.context, self.context.cluster
         for group, name in self.look.found.outdated.start.items():
@@ -64,7 +64,7 @@ class ReplacementPlanner:
             plan = scaling_plans.replacement(context, group, name, reason)
             yield self._started(room, plan, StartedReplacement(plan.id, group, (name,), reason.value, self.look.now))
 
-    def _cheaper(self, room: DrainRoom) -> Iterator[Decided]:
+    def _cheaper(self, room: DrainLimits) -> Iterator[Decided]:
         """Growth for nodes that a cheaper one has been able to replace for long enough: one at a time in a cluster."""
         cluster, look = self.context.cluster, self.look
         if self.nothing_cheaper(room):
@@ -84,7 +84,7 @@ class ReplacementPlanner:
             yield self._started(room, plan, record)
             return
 
-    def nothing_cheaper(self, room: DrainRoom) -> str:
+    def nothing_cheaper(self, room: DrainLimits) -> str:
         """Why no cheaper node is started now, whatever it saves; empty if one may be."""
         records = started_replacements.of_cluster(self.state, self.context.cluster).values()
         if any(one.reason == RemovalReason.CONSOLIDATED for one in records):
@@ -111,7 +111,7 @@ class ReplacementPlanner:
         """The key of a growth for a node, valid as long as the node exists."""
         return f"{self.context.cluster}/{GROWTH}/{name}"
 
-    def _started(self, room: DrainRoom, plan: ScaleUpPlanned, record: StartedReplacement) -> Decided:
+    def _started(self, room: DrainLimits, plan: ScaleUpPlanned, record: StartedReplacement) -> Decided:
         """Open the plan, and remember what it is for if it is carried out."""
         context, view = self.context, self.context.view
         room.drains += 1

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups, template_kinds
+from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups, similar_node_groups
 from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption
 from agents.logic.nodes.group_balancing import GrowableGroup
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
-from agents.logic.nodes.template_kinds import GroupFamilies, TemplateKind
+from agents.logic.nodes.similar_node_groups import SimilarNodeGroups, TemplateKind
 from schemas.pod_requests import CPU, MEMORY
 
 MOST_ESTIMATES = 256
@@ -105,9 +105,9 @@ class _Round:
 
     def sort(self, shapes: Iterable[ShapeId]) -> None:
         """Find the kind of each group, as far as these pods can distinguish groups."""
-        keys = template_kinds.telling(self.cluster, shapes, [one.template for one in self.groups.values()])
+        keys = similar_node_groups.telling(self.cluster, shapes, [one.template for one in self.groups.values()])
         templates = ((name, one.template) for name, one in self.groups.items())
-        self.kinds = {name: template_kinds.of(template, keys) for name, template in templates if template is not None}
+        self.kinds = {name: similar_node_groups.of(template, keys) for name, template in templates if template is not None}
 
     @property
     def capacity(self) -> dict[str, int]:
@@ -264,7 +264,7 @@ def _options(
     placed: dict[str, list[int]] = {}
     known: dict[object, _Estimated] = {}
     rules = work.settings.likeness
-    families = None if rules is None else GroupFamilies([(one.name, one.template) for one in able], fits, rules)
+    families = None if rules is None else SimilarNodeGroups([(one.name, one.template) for one in able], fits, rules)
     for group in able:
         template = group.template
         if template is None or not fits[group.name]:
@@ -362,11 +362,11 @@ def why_not(
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
     found: dict[str, scheduler_filters.FilterFailure] = {}
     known: dict[object, scheduler_filters.FilterFailure | None] = {}
-    keys = template_kinds.telling(cluster, [shape], [one.template for one in groups])
+    keys = similar_node_groups.telling(cluster, [shape], [one.template for one in groups])
     for group in groups:
         if group.template is None:
             continue
-        kind = template_kinds.of(group.template, keys)
+        kind = similar_node_groups.of(group.template, keys)
         if kind not in known:
             mark = cluster.mark()
             node_estimator.add(cluster, group.template)

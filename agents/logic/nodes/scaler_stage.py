@@ -13,10 +13,10 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import (
-    autoscaler_memory,
-    cluster_look,
+    carried_state,
     cluster_view,
-    core_settings,
+    decision_round,
+    decision_settings,
     expanders,
     group_faults,
     open_plans,
@@ -25,23 +25,23 @@ from agents.logic.nodes import (
     scaling_plans,
     started_replacements,
 )
-from agents.logic.nodes.cluster_look import ClusterLook
+from agents.logic.nodes.decision_round import DecisionRound
 from agents.logic.nodes.expanders import Expander
 from agents.logic.nodes.group_backoff import ScaleUpFailure
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.replacement_plans import ReplacementPlanner
-from agents.logic.nodes.scaler_records import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaler_settings import NAME, ScalerProfile, ScalerSettings
 from agents.logic.nodes.scaler_state import GROWTH, SOFT, ScalerState
+from agents.logic.nodes.scaler_table_values import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.scaling_plans import PlanContext
 from agents.logic.nodes.unneeded_nodes import StayReason
 from agents.logic.stage_rules import StageRules
 from schemas import times
+from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
-from schemas.subjects import Subject, SubjectKind
 
 MOST_REFUSALS = 500
 """Things that one decision says it leaves alone; the others are said by the next ones."""
@@ -70,7 +70,7 @@ class Scaler(PartedState):
 
     def _build(self, settings: ScalerSettings) -> None:
         """Make the empty state that decides by these settings."""
-        self.settings, self._core = settings, core_settings.of(settings)
+        self.settings, self._core = settings, decision_settings.of(settings)
         self.rules = StageRules(NAME, self._own)
         self.clusters = ScalerState(self._owns)
         super().__init__(*self.clusters.tables(), self.rules.table)
@@ -126,7 +126,7 @@ class Scaler(PartedState):
         state = self.clusters
         touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
-            auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
+            auto = carried_state.recall(state.memory.get(cluster), self._core, now)
             for failure in state.failures:
                 if failure.cluster == cluster:
                     at = min(now, times.to_seconds(failure.at))
@@ -138,7 +138,7 @@ class Scaler(PartedState):
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:
                     self._failed(auto, key, plan, outcome, now)
-            state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+            state.memory.upsert(cluster, carried_state.remember(auto))
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
@@ -167,10 +167,10 @@ class Scaler(PartedState):
 
     def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
         state, now = self.clusters, turn.number / 1000
-        context = cluster_look.picture(state, turn, self.partition, cluster, self.settings)
+        context = decision_round.picture(state, turn, self.partition, cluster, self.settings)
         view = context.view
         released = started_replacements.settle(state, cluster, view, self.settings, now) if look else []
-        taken = cluster_look.take(state, context, shrink=look, explain=MOST_EXPLAINED)
+        taken = decision_round.take(state, context, shrink=look, explain=MOST_EXPLAINED)
         found, auto = taken.found, taken.auto
         if taken.request.cheaper is not None:
             timers = state.consolidation.get(cluster) or NO_TIMERS
@@ -191,7 +191,7 @@ class Scaler(PartedState):
             refusals.append(self._about_cluster(context, PAUSED, pause))
         refusals += self._refusals(context, found, auto, look=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
-        state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+        state.memory.upsert(cluster, carried_state.remember(auto))
         places = () if control is None else (control.place,)
         return [*decided, *self._say(context, refusals, look=look, places=places)]
 
@@ -227,7 +227,7 @@ class Scaler(PartedState):
         asked = Expander.PRIORITY in self._core.scale_up.expanders
         return () if known is None or not asked else (known.place,)
 
-    def _removals(self, look: ClusterLook, refusals: list[ScaleRefused]) -> Iterator[Decided]:
+    def _removals(self, look: DecisionRound, refusals: list[ScaleRefused]) -> Iterator[Decided]:
         """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
         context, state = look.context, self.clusters
         cluster = context.cluster

@@ -11,10 +11,10 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.nodes import cluster_facts, rule_bounds
-from agents.logic.nodes.autoscaler_memory import AutoscalerMemory
+from agents.logic.nodes import affinity_limits, fact_conversion
+from agents.logic.nodes.carried_state import CarriedState
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
-from agents.logic.nodes.scaler_records import (
+from agents.logic.nodes.scaler_table_values import (
     NO_ATTENTION,
     Attention,
     ConsolidationTimers,
@@ -86,7 +86,7 @@ class ScalerState:
         self.plans: ObjectTable[OpenNodePlan] = ObjectTable("plans", OpenNodePlan, 16)
         self.said: ObjectTable[SaidLast] = ObjectTable("said", SaidLast, 64)
         self.attention: ObjectTable[Attention] = ObjectTable("attention", Attention, 4)
-        self.memory: ObjectTable[AutoscalerMemory] = ObjectTable("memory", AutoscalerMemory, 4)
+        self.memory: ObjectTable[CarriedState] = ObjectTable("memory", CarriedState, 4)
         self.replacements: ObjectTable[StartedReplacement] = ObjectTable("replacements", StartedReplacement, 4)
         """By cluster and the first of the nodes that are replaced."""
         self.consolidation: ObjectTable[ConsolidationTimers] = ObjectTable("consolidation", ConsolidationTimers, 4)
@@ -239,7 +239,7 @@ class ScalerState:
         """A plan for a soft taint is over when the node shows it."""
         key = f"{event.cluster}/{SOFT}/{event.node}"
         plan = self.plans.get(key)
-        if plan is not None and bool(plan.after) == cluster_facts.soft_tainted(event):
+        if plan is not None and bool(plan.after) == fact_conversion.soft_tainted(event):
             self.plans.remove(key)
 
     def _scheduling_fact(self, recorded: Recorded, now: float) -> None:
@@ -277,13 +277,13 @@ class ScalerState:
         """A refused shape is judged again when it is published again."""
         if key in self.shapes and key not in self.refused:
             return
-        objection = rule_bounds.objection(event, self.index.rules(event.cluster, event.namespace))
+        objection = affinity_limits.objection(event, self.index.rules(event.cluster, event.namespace))
         if not objection:
             self.index.stale = self.index.stale or key in self.refused
             self.refused.remove(key)
         elif key not in self.refused:
             self.refused.upsert(key, RefusedShape(objection))
-        kept = rule_bounds.without_rules(event) if objection else event
+        kept = affinity_limits.without_rules(event) if objection else event
         self.shapes.upsert(key, kept)
         self.index.shape_seen(key, kept, objection)
 

@@ -17,17 +17,17 @@ from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
-from agents.logic.nodes.scaler_records import StartedReplacement
 from agents.logic.nodes.scaler_settings import NAME, ScalerSettings
+from agents.logic.nodes.scaler_table_values import StartedReplacement
 from agents.logic.nodes.unneeded_nodes import StayingNode, StayReason, UnneededNode
 from schemas import times
+from schemas.decision_subjects import Subject
 from schemas.decisions import NodeUpdate
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.recommendations import Because
 from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeInstanceSeen
 from schemas.ids import DecisionId
 from schemas.names import Place, PodName
-from schemas.subjects import Subject
 from schemas.units import Seconds
 
 POSTPONED = "pods that wait have more rules between pods than one decision goes through; the oldest are looked at first"

@@ -8,16 +8,16 @@ only. Nothing is drained here.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agents.logic.nodes import consolidation, drain_room, outdated_nodes
+from agents.logic.nodes import consolidation, drain_limits, outdated_nodes
 from agents.logic.nodes.aws.asg_provider import DYING
 from agents.logic.nodes.cluster_view import ClusterView
 from agents.logic.nodes.consolidation import ConsolidationRequest
 from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_replacements import ReplacementRequest
 from agents.logic.nodes.outdated_nodes import NoticeOf
-from agents.logic.nodes.scaler_records import NO_TIMERS, ConsolidationTimers, StartedReplacement
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from agents.logic.nodes.scaler_state import ScalerState
+from agents.logic.nodes.scaler_table_values import NO_TIMERS, ConsolidationTimers, StartedReplacement
 from agents.logic.nodes.unneeded_nodes import StayReason
 from schemas.decisions.node_updates import RemovalReason
 
@@ -157,7 +157,7 @@ def _request(  # noqa: PLR0913, PLR0917  # what is known of a cluster
     notice_of: NoticeOf,
 ) -> ReplacementRequest:
     """What a look is asked to replace."""
-    asked = drain_room.request(view, settings, list(outdated), notice_of)
+    asked = drain_limits.request(view, settings, list(outdated), notice_of)
     started = {name for one in records.values() for name in one.names}
     held = {one.node for one in records.values() if one.node}
     cheaper = _cheaper(timers, view, settings) if consolidates(settings) else None

@@ -11,7 +11,7 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from agents.logic.nodes import deletion_budgets, node_utilization, rule_bounds
+from agents.logic.nodes import affinity_limits, deletion_budgets, node_utilization
 from agents.logic.nodes import drain_rules as draining
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
@@ -235,8 +235,8 @@ class ScaleDown:
         arrived: dict[Row, list[SchedulablePod]] = {}
         spent = 0
         for one in nodes:
-            costs = rule_bounds.total(one.pods)
-            if len(found) >= enough or (costs and spent and spent + costs > rule_bounds.MOST_STEPS):
+            costs = affinity_limits.total(one.pods)
+            if len(found) >= enough or (costs and spent and spent + costs > affinity_limits.MOST_STEPS):
                 self.stays[one.name] = StayingNode(StayReason.OTHER)
                 continue
             spent += costs

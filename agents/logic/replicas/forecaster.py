@@ -15,7 +15,6 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.replicas import load_models, plan_decisions
 from agents.logic.replicas.cron_clock import CronClock
-from agents.logic.replicas.due_queue import DueQueue, next_round
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import ForecasterState, LoadSample
 from agents.logic.replicas.load_models import FitTask, LoadModel
@@ -23,6 +22,7 @@ from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import model_key, ring_key
 from agents.logic.replicas.plan_decisions import PlanMemory, PlanRequest
 from agents.logic.replicas.replica_planning import ScalingSituation
+from agents.logic.replicas.timer_queue import TimerQueue, next_round
 from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.bounds import MOST_CRONS, MOST_FORECASTS
@@ -61,7 +61,7 @@ class Forecaster(PartedState):
         self.known = ForecasterState(lambda key: self._partition_of(key) == self.partition, settings.most_metrics)
         self.published: ObjectTable[LastForecast] = ObjectTable("published", LastForecast, 64)
         self.plans: ObjectTable[PlanMemory] = ObjectTable("plans", PlanMemory, 64)
-        self._expiring, self._rounds, self._crons = DueQueue(), DueQueue(), CronClock()
+        self._expiring, self._rounds, self._crons = TimerQueue(), TimerQueue(), CronClock()
         self._stale = False
         super().__init__(self.rules.table, self.published, self.plans, *self.known.tables())
 
@@ -97,8 +97,8 @@ class Forecaster(PartedState):
     def _find_anew(self) -> None:
         self._stale = False
         self.known.loaded()
-        self._expiring = DueQueue((key, each.expires) for key, each in self.published.items())
-        self._rounds = DueQueue((key, each.due) for key, each in self.plans.items())
+        self._expiring = TimerQueue((key, each.expires) for key, each in self.published.items())
+        self._rounds = TimerQueue((key, each.due) for key, each in self.plans.items())
 
     def _schedule(self, key: str, turn: Turn) -> None:
         """An EHPA that is here is planned for from its next round on."""
@@ -160,7 +160,7 @@ class Forecaster(PartedState):
         event, place = about
         window = self._window(key)
         metrics = () if refused else tuple(self._said(key, each, turn, window) for each in wanted)
-        last = self._last(event, metrics, turn, window)
+        last = self._last(event, metrics, turn, refused)
         if before is not None and last.said == before.said and before.expires > turn.number:
             return
         self.published.upsert(key, last)
@@ -197,12 +197,13 @@ class Forecaster(PartedState):
         event: EhpaChanged | TimeSeriesPredictionChanged,
         metrics: Sequence[MetricForecast],
         turn: Turn,
-        window: int,
+        refused: str,
     ) -> LastForecast:
         """Runs out when less than a window is left. Without a forecast there is nothing to run out but the cause."""
+        window = self._window(event.key)
         ends = [times.to_ms(each.start) + int((len(each.values) - 1) * each.step * 1000) for each in metrics if each.values]
         expires = max(min(ends, default=0) - window * 1000, turn.number + int(self.settings.refit * 1000))
-        parts = [f"{each.identifier} {each.reason or each.fitted}" for each in metrics]
+        parts = [f"{each.identifier} {each.reason or each.fitted}" for each in metrics] or [refused]
         said = f"{event.uid} {event.generation} {window} {'; '.join(parts)}"
         return LastForecast(expires, said, event.target, event.uid, event.generation, window)
 
@@ -217,7 +218,7 @@ class Forecaster(PartedState):
     ) -> Decided:
         _, namespace, kind, name = key.split("/")
         because: dict[str, object] = {"coverage": self.settings.coverage, "refit": self.settings.refit}
-        if refused := self._too_many(key):
+        if refused := "" if withdrawn else self._too_many(key):
             because["refused"] = refused
         event = LoadForecast(
             id=str(DecisionId(NAME, self.partition, turn.number, "forecast", key)),
@@ -233,6 +234,7 @@ class Forecaster(PartedState):
             metrics=metrics,
             because=because,
             withdrawn=withdrawn,
+            refused=refused,
         )
         return Decided("load-forecasts", key, event, cause)
 

@@ -10,13 +10,13 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.replicas import metric_series
-from agents.logic.replicas.due_queue import DueQueue
 from agents.logic.replicas.load_models import LoadModel
 from agents.logic.replicas.load_ring_buffers import LoadRings
 from agents.logic.replicas.metric_series import WantedSeries
 from agents.logic.replicas.metric_series_index import WantedIndex, model_key, ring_key, series_key
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from agents.logic.replicas.pod_usage import ScaledPodUsage
+from agents.logic.replicas.timer_queue import TimerQueue
 from schemas import times
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -95,7 +95,7 @@ class ForecasterState:
         self.wanted = WantedIndex()
         self.shares = NamespaceShares()
         self.usage = ScaledPodUsage(self.wanted.is_wanted)
-        self.fits = DueQueue()
+        self.fits = TimerQueue()
         self.changed: set[str] = set()
         """Keys of objects that changed, came or went in this turn."""
 
@@ -122,7 +122,7 @@ class ForecasterState:
             self._share(key)
         for key in self.shares.settle():
             self.wanted.put(key, *self._wishes(key))
-        self.fits = DueQueue((key, model.due) for key, model in self.models.items())
+        self.fits = TimerQueue((key, model.due) for key, model in self.models.items())
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn."""
@@ -243,6 +243,7 @@ class ForecasterState:
                 name = series_key(event.workload.key, event.series)
                 if self.wanted.wants(name):
                     self.failures.upsert(name, QueryFailure(event.reason))
+                    self._fit_soon(name, turn)
             case _:
                 pass
 
@@ -254,7 +255,7 @@ class ForecasterState:
             self.rings.put(name, sample.at, sample.value)
 
     def _history(self, event: LoadHistoryRead, turn: int) -> None:
-        """What a metrics store remembers; whoever waits for it is fitted now."""
+        """What a metrics store remembers."""
         name = series_key(event.workload.key, event.series)
         if name not in self.rings:
             return
@@ -262,6 +263,10 @@ class ForecasterState:
         first = times.to_seconds(event.start)
         at = (first + np.arange(len(values)) * event.step).astype(np.int64)
         self.rings.fill(name, at, values)
+        self._fit_soon(name, turn)
+
+    def _fit_soon(self, name: str, turn: int) -> None:
+        """Whoever waits for a series, and has no forecast of it, is fitted or told the reason now."""
         for key in self.wanted.users(name):
             for each in self.wanted.of(key):
                 found = self.models.get(model_key(key, each))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.replicas import replica_proposals
-from agents.logic.replicas.hpa_algorithm import Answer
+from agents.logic.replicas import replica_calculator
 from agents.logic.replicas.hpa_pods import HpaPods, MetricSamples, Milli
-from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
+from agents.logic.replicas.hpa_reconcile import Answer
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
 from schemas import exact_quantity
 
 _BLOCKS = {
@@ -87,11 +87,11 @@ def ask(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> A
 def _by_pods(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> ReplicaProposal | MetricError:
     samples, resource = readings.samples[metric], metric.kind in ("Resource", "ContainerResource")
     if metric.average is not None:
-        return replica_proposals.by_average(readings.pods, samples, target=metric.average, scene=scene)
+        return replica_calculator.by_average(readings.pods, samples, target=metric.average, scene=scene)
     if metric.utilization is None or not resource:
         return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")
     requests = readings.requests.get(metric, f"the requests for {metric.name} are not known")
-    return replica_proposals.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
+    return replica_calculator.by_utilization(readings.pods, samples, requests, target=metric.utilization, scene=scene)
 
 
 def _by_whole(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> ReplicaProposal | MetricError:
@@ -99,7 +99,7 @@ def _by_whole(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext
     if value is None:
         return MetricError(f"metric '{metric.identifier}' has no reading")
     if metric.average is not None:
-        return replica_proposals.by_value_per_pod(value, target=metric.average, scene=scene)
+        return replica_calculator.by_value_per_pod(value, target=metric.average, scene=scene)
     if metric.value is not None:
-        return replica_proposals.by_value(value, readings.pods, target=metric.value, scene=scene)
+        return replica_calculator.by_value(value, readings.pods, target=metric.value, scene=scene)
     return MetricError(f"metric '{metric.identifier}' has no target that fits its kind")

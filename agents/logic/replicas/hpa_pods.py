@@ -1,7 +1,7 @@
 """A workload's pods in columns, and which of them count when replicas are worked out from what they use.
 
 Pods that are going or have failed do not count. Pods that are not ready to be judged are ignored on the way up; pods without a
-sample are missing, and are taken for idle on the way up and for busy on the way down (see `replica_proposals`).
+sample are missing, and are taken for idle on the way up and for busy on the way down (see `replica_calculator`).
 """
 
 import math

@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.logic.replicas import ehpa_crons
 from agents.logic.replicas.ehpa_manifest import CRON, MANAGER, PREDICTION, TARGET_LABELS, Ehpa
-from agents.logic.replicas.replica_proposals import MetricError
+from agents.logic.replicas.replica_calculator import MetricError
 
 METRICS = (CRON, PREDICTION)
 """The external metrics there are."""

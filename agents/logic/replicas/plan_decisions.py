@@ -10,7 +10,7 @@ from agents.logic.replicas import replica_planning
 from agents.logic.replicas.ehpa_objects import ehpa_of
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
-from agents.logic.replicas.hpa_algorithm import HpaMemory
+from agents.logic.replicas.hpa_reconcile import HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.ids import DecisionId

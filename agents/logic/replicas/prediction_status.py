@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from agents.logic.replicas.ehpa_manifest import Object
 
 _MINUTE = 60
+_LONGEST = 32_768
+"""Characters of a condition's message that the API server takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,17 @@ def status(predicted: Sequence[PredictedMetric], *, now: float, window: int) -> 
             reasons.append(f"{metric.identifier}: {metric.why_not or short}")
         if metric.values:
             entries.append(_entry(metric, now, now + 2 * window, ready=ready))
-    condition: Object = {
+    return entries, condition("; ".join(reasons), ready=bool(predicted) and not reasons)
+
+
+def condition(message: str, *, ready: bool) -> Object:
+    """The condition Ready."""
+    return {
         "type": "Ready",
-        "status": "False" if reasons or not predicted else "True",
-        "reason": "PredictPartial" if reasons or not predicted else "PredictSucceed",
-        "message": "; ".join(reasons),
+        "status": "True" if ready else "False",
+        "reason": "PredictSucceed" if ready else "PredictPartial",
+        "message": message[:_LONGEST],
     }
-    return entries, condition
 
 
 def _entry(metric: PredictedMetric, first: float, last: float, *, ready: bool) -> Object:

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.logic.replicas import ehpa_crons, hpa_algorithm, hpa_metrics, pod_usage, scaling_behavior
+from agents.logic.replicas import ehpa_crons, hpa_metrics, hpa_reconcile, pod_usage, scaling_behavior
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehpa
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
-from agents.logic.replicas.hpa_algorithm import Answer, HpaBounds, HpaDecision, HpaMemory
 from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
 from agents.logic.replicas.hpa_pods import ReadinessDelays, milli
+from agents.logic.replicas.hpa_reconcile import Answer, HpaBounds, HpaDecision, HpaMemory
 from agents.logic.replicas.pod_usage import ScaledPod, WorkloadReading
-from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext, ReplicaProposal
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
 from schemas.facts.replica_scaling import ScaleSeen
 
@@ -80,7 +80,7 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
     readings = _readings(metrics, situation, settings)
     asked = [*live, *_forecasts(ehpa, situation, readings), *_crons(ehpa, situation, least, readings)]
     answers = [_answer(each, readings, context) for each in asked]
-    decision, after = hpa_algorithm.decide(bounds, situation.scale.replicas, answers, memory, now=situation.now)
+    decision, after = hpa_reconcile.decide(bounds, situation.scale.replicas, answers, memory, now=situation.now)
     proposals = tuple(_proposal(each, answer) for each, answer in zip(asked, answers, strict=True))
     return PassResult(decision, after, bounds, proposals, _upcoming(ehpa, situation, bounds, decision.replicas, settings))
 

@@ -12,7 +12,7 @@ from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS
 from agents.logic.replicas.hpa_pods import milli
-from agents.logic.replicas.replica_proposals import MetricError
+from agents.logic.replicas.replica_calculator import MetricError
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved

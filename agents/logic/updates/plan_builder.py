@@ -13,12 +13,12 @@ from agents.logic.updates.update_refusals import Refusal
 from agents.logic.updates.update_settings import NAME
 from agents.logic.updates.updater_state import NewestRecommendation
 from schemas import times
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
 from schemas.policies.vpa import VpaChanged
-from schemas.subjects import Subject
 from schemas.units import Seconds
 
 

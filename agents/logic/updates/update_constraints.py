@@ -6,8 +6,8 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
-from agents.logic.updates.disruption import ConfiguredReplicas
-from agents.logic.updates.eviction_budgets import EvictionBudgets
+from agents.logic.updates.eviction_tolerance import ConfiguredReplicas
+from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
 from schemas.catalogue import Event
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
@@ -40,7 +40,7 @@ class UpdateConstraints:
         self.hpas: ObjectTable[HpaRecord] = ObjectTable("hpas", HpaRecord, 64)
         self.webhooks: ObjectTable[WebhookState] = ObjectTable("webhooks", WebhookState, 1)
         self.limit_ranges: ObjectTable[LimitRangeChanged] = ObjectTable("limit-ranges", LimitRangeChanged, 16)
-        self.budgets = EvictionBudgets()
+        self.budgets = PodDisruptionBudgets()
         self._ranges: dict[str, Ranges] | None = None
         self._scaled: dict[str, frozenset[str]] | None = None
 

@@ -10,10 +10,10 @@ from agents.logic.guards.budget_schedules import ScheduledBudget
 from agents.logic.guards.shared_guards import ControlRecord, Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
-from agents.logic.updates import disruption, eviction_budgets
+from agents.logic.updates import eviction_tolerance, pod_disruption_budgets
 from agents.logic.updates.candidate import Candidate, disrupts, infeasible, stuck
-from agents.logic.updates.disruption import ReplicaCounts, ReplicaGroup
-from agents.logic.updates.eviction_budgets import BudgetRecord
+from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup
+from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_state import WorkloadEviction
@@ -269,7 +269,7 @@ def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str |
     if candidate.action is not Action.EVICT or not cluster.settings.honor_disruption_budgets:
         return None
     ready = all(container.ready for container in candidate.situation.pod.fact.containers)
-    return eviction_budgets.objection(cluster.disruption_budgets, begun=cluster.evicting, ready=ready)
+    return pod_disruption_budgets.objection(cluster.disruption_budgets, begun=cluster.evicting, ready=ready)
 
 
 def _counts(candidate: Candidate, cluster: ClusterSituation) -> ReplicaCounts:
@@ -287,7 +287,7 @@ def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | No
     """The pod's group. One with an open plan that stops a container counts as begun."""
     counts, unboosts = _counts(candidate, cluster), bool(candidate.situation.unboosts)
     rules, mode = cluster.settings.disruption, candidate.situation.policy.policy.update_mode
-    return disruption.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted))
+    return eviction_tolerance.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted))
 
 
 def _workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from agents.logic.guards import budget_schedules
-from agents.logic.updates.disruption import DisruptionRules
+from agents.logic.updates.eviction_tolerance import DisruptionRules
 from agents.logic.updates.update_priority import UpdateThresholds
 from schemas.policies.guard_overrides import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
 from schemas.policies.vpa import DEFAULT_RECOMMENDER

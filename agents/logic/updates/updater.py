@@ -16,10 +16,10 @@ from agents.logic.governing_policies import Policies
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import disruption, plan_builder, startup_boosts
+from agents.logic.updates import eviction_tolerance, plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
-from agents.logic.updates.disruption import ReplicaCounts
-from agents.logic.updates.eviction_budgets import BudgetRecord
+from agents.logic.updates.eviction_tolerance import ReplicaCounts
+from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.update_guards import ClusterSituation, first_objection, serves_nobody
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
@@ -145,7 +145,7 @@ class Updater(PartedState):
     def _boost_ends(self, uid: str) -> Sequence[int]:
         """When the startup boosts of a pod end."""
         pod = self.clusters.pods.get(uid)
-        if pod is None or not pod.fact.boosted or not disruption.is_there(pod.fact):
+        if pod is None or not pod.fact.boosted or not eviction_tolerance.is_there(pod.fact):
             return ()
         policy = self.policies.of(pod.fact.workload.key)
         return () if policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
@@ -300,7 +300,7 @@ class Updater(PartedState):
         """The pods of a workload by direct controller."""
         pods = (pod.fact for pod in self.clusters.pods_of[workload].values())
         told = partial(self.clusters.constraints.configured, workload)
-        return disruption.replica_counts(pods, told, lambda controller: begun.groups[workload, controller])
+        return eviction_tolerance.replica_counts(pods, told, lambda controller: begun.groups[workload, controller])
 
     def _history(self, uid: str, *, fresh: bool = False) -> PodHistory:
         history = self.clusters.histories.get(uid) or NO_HISTORY
@@ -312,7 +312,7 @@ class Updater(PartedState):
         if count is None:
             count = Headcount()
             for pod in self.clusters.pods_of[workload].values():
-                if disruption.is_there(pod.fact):
+                if eviction_tolerance.is_there(pod.fact):
                     count.count(running=pod.fact.phase is PodPhase.RUNNING, acting=False)
             self._search.quiet.count(workload, count)
         return count

@@ -15,13 +15,13 @@ from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.updates.boost_ends import BoostEnds
 from agents.logic.updates.update_constraints import UpdateConstraints
 from schemas import times
+from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged
 from schemas.policies.reverts import RevertEnded, RevertRequested
-from schemas.subjects import SubjectKind
 
 
 @dataclass(frozen=True, slots=True)

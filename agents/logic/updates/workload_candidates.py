@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agents.logic.governing_policies import PolicyRecord
-from agents.logic.updates import disruption, startup_boosts
+from agents.logic.updates import eviction_tolerance, startup_boosts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, without
 from agents.logic.updates.pod_advice import AdviceCache, PodAdvice, WorkloadAdvice
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
@@ -49,7 +49,7 @@ class CandidateSearch:
         workload = _Workload(now, key, policy, self._advice(key, recommended, policy, settings), settings, history)
         found, until = list[Candidate](), NEVER
         for uid, pod in sorted(self.clusters.pods_of[key].items()):
-            if not disruption.is_there(pod.fact):
+            if not eviction_tolerance.is_there(pod.fact):
                 continue
             each, calm = self._boosted(workload, uid, pod) if pod.fact.boosted else self._plain(workload, uid, pod)
             until = min(until, calm)

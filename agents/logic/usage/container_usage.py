@@ -13,8 +13,8 @@ import numpy as np
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
 from agents.logic.usage.buckets import AMOUNT_LIMIT, cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import NEVER, Histograms
-from agents.logic.usage.known_percentiles import KnownPercentiles
 from agents.logic.usage.peaks import MemoryPeaks
+from agents.logic.usage.percentile_cache import PercentileCache
 from agents.logic.usage.scrape_lookup import ScrapeLayer, ScrapeLookup
 from schemas.facts.usage import MetricsScraped
 from schemas.units import Seconds
@@ -66,7 +66,7 @@ class ContainerUsage:
         self.containers = RowTable("containers", _CONTAINERS)
         self.cpu = Histograms(self.aggregates, "cpu", cpu_buckets(settings.growth))
         self.memory = Histograms(self.aggregates, "memory", memory_buckets(settings.growth))
-        self.memory_percentiles = KnownPercentiles(self.memory)
+        self.memory_percentiles = PercentileCache(self.memory)
         self.peaks = MemoryPeaks(self.containers, self.memory, zero_is_absent=settings.zero_is_absent)
         self.lookup = ScrapeLookup(self.containers, self.see)
         self.now = NEVER

@@ -6,15 +6,15 @@ It knows only the event. A bad number in a histogram or in a plan cannot be take
 from collections.abc import Iterator
 
 from agents.logic.guards import guard_validation
-from agents.logic.nodes import node_checks, scaler_settings
+from agents.logic.nodes import node_event_validation, scaler_settings
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.replicas import forecaster_settings, scaling_checks
+from agents.logic.replicas import forecaster_settings, scaling_event_validation
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
 from agents.logic.updates import update_settings
 from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
-from agents.logic.usage import usage_checks
-from agents.logic.vertical import vertical_checks, vertical_settings
+from agents.logic.usage import usage_event_validation
+from agents.logic.vertical import vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas import bounds
 from schemas.catalogue import Event
@@ -59,7 +59,7 @@ def _reasons(event: Event) -> Iterator[str]:
     if isinstance(event, VerticalPolicyChanged):
         odd = fault(UpdateSettings, event.guards.said)
         yield from () if odd is None else (odd.replace("settings.", "guards.", 1),)
-    yield from usage_checks.reasons(event)
-    yield from vertical_checks.reasons(event)
-    yield from scaling_checks.reasons(event)
-    yield from node_checks.reasons(event)
+    yield from usage_event_validation.reasons(event)
+    yield from vertical_event_validation.reasons(event)
+    yield from scaling_event_validation.reasons(event)
+    yield from node_event_validation.reasons(event)

@@ -18,7 +18,7 @@ from agents.logic.governing_policies import PolicyRecord, body
 from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
-from agents.logic.vertical.told_rules import own_rules
+from agents.logic.vertical.rule_explanations import own_rules
 from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from schemas import times
 from schemas.decisions.recommendations import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 
-from schemas.subjects import Subject, SubjectKind
+from schemas.decision_subjects import Subject, SubjectKind
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, accepted_body
 

@@ -23,10 +23,10 @@ from typing import Any
 
 import structlog
 
+from schemas.decision_subjects import Subject
 from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.subjects import Subject
 from streams import refused_records
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.act_permit import ActPermit

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
+from schemas.decision_subjects import Subject
 from schemas.names import Place
 from schemas.outcomes import Action, OutcomeDetail, Result
-from schemas.subjects import Subject
 from schemas.units import Seconds
 
 FOLLOWED = timedelta(minutes=5)

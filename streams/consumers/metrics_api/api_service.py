@@ -18,7 +18,7 @@ from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.consumers.metrics_api.discovery import EXTERNAL, MetricsGroup
 from streams.errors import GiveUp
 from streams.serving import certificates
-from streams.serving.trust_bundle import TrustBundle
+from streams.serving.ca_bundle import CaBundle
 
 PATH = "/apis/apiregistration.k8s.io/v1/apiservices"
 _log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ class ApiServiceKeeper:
     """Keeps the APIService in its wanted state. Calls raise TryAgain and GiveUp."""
 
     def __init__(self, objects: ObjectStore, served: ServedAt) -> None:
-        self._objects, self._served, self._trust = objects, served, TrustBundle()
+        self._objects, self._served, self._trust = objects, served, CaBundle()
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Make it name our Service and the authorities to trust; raises GiveUp when the group belongs to another server."""

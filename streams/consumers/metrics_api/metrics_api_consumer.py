@@ -19,7 +19,7 @@ from streams.consumers.metrics_api.api_service import ApiServiceKeeper
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
 from streams.errors import BadInput, EdgeError, Unreachable
-from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
 _ROUND = Seconds(5.0)
@@ -35,7 +35,7 @@ class MetricsApiParts:
 
     view: MetricsView
     endpoint: MetricsEndpoint
-    keeper: CertificateKeeper
+    keeper: CertificateRotation
     holder: CertificateHolder
     config_maps: ObjectStore
     registered: Sequence[ApiServiceKeeper]

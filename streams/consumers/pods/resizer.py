@@ -17,8 +17,8 @@ from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.executing.node_sizes import NodeSizes
-from streams.consumers.pods import memory_in_use, plan_bounds
+from streams.consumers.executing.largest_nodes import LargestNodes
+from streams.consumers.pods import memory_in_use, plan_sanity
 from streams.consumers.pods.pod_events import Record, record_nothing, record_resize
 from streams.errors import UnderWay
 from streams.log_context import LogContext
@@ -43,7 +43,7 @@ def resizer(
     `record` writes Kubernetes Events.
     """
     permit = ActPermit(lease)
-    nodes, resizes = NodeSizes(context), Resizes(client, permit, record)
+    nodes, resizes = LargestNodes(context), Resizes(client, permit, record)
     return Executor(
         context,
         Handler(
@@ -68,7 +68,7 @@ class Resizes:
 
     def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult:
         """Refuse what is absurd, look, act, then record an Event."""
-        absurd = plan_bounds.objection(plan, largest_node)
+        absurd = plan_sanity.objection(plan, largest_node)
         if absurd is not None:
             return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
         pod = find_live(self._client, plan.pod)

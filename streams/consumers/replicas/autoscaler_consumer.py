@@ -7,6 +7,7 @@ next pass finds the world as it is. These objects are no decisions that are carr
 VPA. What is carried out once, a plan to scale, is the scaler's business.
 """
 
+import heapq
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
-from schemas.outcomes import ObjectWritten, Result
+from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
@@ -50,6 +51,7 @@ _REFUSED_AGAIN = 60.0
 """Seconds until a pass that was refused for good is tried again: the missing right may have been given since."""
 _log = structlog.get_logger(__name__)
 
+_ALREADY = OutcomeDetail.ALREADY_DONE
 _Policy = EhpaChanged | TimeSeriesPredictionChanged
 
 
@@ -88,6 +90,8 @@ class AutoscalerConsumer:
         self._forecasts: DecisionView | None = None
         self._objects: dict[str, _Policy] = {}
         self._of_target: dict[str, set[str]] = {}
+        self._scaled: dict[str, ActionFinished] = {}
+        """What the scaler did last to a target, or could not do."""
         self._due: dict[str, float] = {}
         """Keys of objects, and the real time at which to look at them."""
         self._away = float("-inf")
@@ -139,12 +143,12 @@ class AutoscalerConsumer:
         longest = max(map(forecast_lookback.window, self._objects.values()), default=Seconds(0.0))
         span = forecast_lookback.span(longest)
         forecasts = self._context.partitions_with("load-forecasts")
-        facts = self._context.cluster_partition("pod-changes-by-cluster")
+        followed = [self._context.cluster_partition(topic) for topic in ("pod-changes-by-cluster", "outcomes")]
         return Cursor(
             log,
             {
                 (topics.wire("policies"), 0): present.position,
-                facts: log.end(*facts),
+                **{place: log.end(*place) for place in followed},
                 **{place: offset_before_end(log, *place, span) for place in forecasts},
             },
         )
@@ -179,17 +183,30 @@ class AutoscalerConsumer:
                 self._look_soon(event.key)
             case EhpaRemoved() | TimeSeriesPredictionRemoved():
                 self._forget(event.key)
+                self._scaled = {target: done for target, done in self._scaled.items() if target in self._of_target}
             case LoadForecast():
                 self._look_soon(event.key)
             case HpaSeen() | HpaGone() | ScaleSeen():
-                for key in self._of_target.get(event.workload.key, ()):
-                    self._look_soon(key)
+                self._look_at_scalers(event.workload.key)
+            case ActionFinished(action=Action.SCALE, result=Result.DONE | Result.FAILED) if event.detail is not _ALREADY:
+                self._scaled[event.subject.workload] = event
+                self._look_at_scalers(event.subject.workload)
+            case ActionFinished(action=Action.SCALE, result=Result.DONE):
+                before = self._scaled.get(event.subject.workload)
+                if before is not None and before.result is Result.FAILED:
+                    del self._scaled[event.subject.workload]
+                    self._look_at_scalers(event.subject.workload)
             case _:
                 pass
 
+    def _look_at_scalers(self, target: str) -> None:
+        for key in self._of_target.get(target, ()):
+            self._look_soon(key)
+
     def _look_soon(self, key: str) -> None:
         if key in self._objects:
-            self._due[key] = float("-inf")
+            now = self._clock()
+            self._due[key] = min(self._due.get(key, now), now)
 
     def _forget(self, key: str) -> None:
         """An object is gone, or another; those that it kept from their target are looked at."""
@@ -205,9 +222,10 @@ class AutoscalerConsumer:
                 self._of_target.pop(before.target, None)
 
     def _run_due(self, now: datetime) -> list[tuple[str, _Ended]]:
-        """Look at what is due, several objects at one time."""
+        """Look at what is due, several objects at one time, those first that have waited longest."""
         real = self._clock()
-        keys = [key for key, at in self._due.items() if at <= real][:_AT_ONCE]
+        due = [(at, place, key) for place, (key, at) in enumerate(self._due.items()) if at <= real]
+        keys = [key for _, _, key in heapq.nsmallest(_AT_ONCE, due)]
         for key in keys:
             self._due[key] = real + self._again(self._objects[key])
         return list(self._pool.map(lambda key: (key, self._run_pass(self._objects[key], now)), keys))
@@ -225,7 +243,9 @@ class AutoscalerConsumer:
         forecast = latest.decision if latest is not None and isinstance(latest.decision, LoadForecast) else None
         queries = policy.queries if isinstance(policy, EhpaChanged) else {}
         about = (policy.namespace, policy.name, policy.uid, now)
-        order = PassOrder(*about, forecast, self._objection or None, self._rival(policy), queries)
+        scaled = self._scaled.get(policy.target) if isinstance(policy, EhpaChanged) else None
+        rival, unsupported = self._rival(policy), policy.unsupported
+        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported)
         try:
             if isinstance(policy, EhpaChanged):
                 return self._reconciler.run_pass(order)
@@ -298,5 +318,5 @@ class AutoscalerConsumer:
 
 def _cluster(event: Event) -> str:
     """The cluster that an event is about."""
-    workload = getattr(event, "workload", None)
-    return str(getattr(event, "cluster", "") or getattr(workload, "cluster", ""))
+    about = getattr(event, "workload", None) or getattr(event, "subject", None)
+    return str(getattr(event, "cluster", "") or getattr(about, "cluster", ""))

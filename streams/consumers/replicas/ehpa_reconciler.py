@@ -10,24 +10,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+import structlog
 import yaml
 
 from schemas.decisions.forecasts import LoadForecast
-from schemas.outcomes import ObjectChange, OutcomeDetail
+from schemas.outcomes import ActionFinished, ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas import object_drift
 from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, tsp_status
-from streams.consumers.replicas.generated import UID_LABEL, ObjectGenerator
+from streams.consumers.replicas.object_generator import UID_LABEL, ObjectGenerator
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]
+_log = structlog.get_logger(__name__)
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
 """The annotation that shows what an HPA's metrics read."""
 QUERY = "metric-query.autoscaling.crane.io"
 """Before the slash in an annotation that says a metric's query."""
+_LONGEST_METRICS = 100_000
+"""Characters of that annotation; all annotations of an object together may have 256 KiB."""
+_SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
+"""Kinds whose scale is in the log, so that replicas are planned for them."""
 DIRECT = "ullage/scaling"
 """The annotation of an EHPA that says `direct`: no HPA is generated, its plans are carried out."""
 
@@ -62,7 +68,8 @@ class ReplicaClients:
 class PassOrder:
     """What a pass is to look at: the object, its newest forecast, why nothing may be changed (or None), and a rival.
 
-    `queries` are what rules say of its metrics, by identifier.
+    `queries` are what rules say of its metrics, by identifier; `scaled` is what the scaler did last to the target;
+    `unsupported` why nobody can go by the object.
     """
 
     namespace: str
@@ -73,6 +80,8 @@ class PassOrder:
     objection: str | None = None
     rival: str = ""
     queries: Mapping[str, str] = field(default_factory=dict)
+    scaled: ActionFinished | None = None
+    unsupported: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,7 @@ class EhpaReconciler:
         if live is not None:
             forecast = order.forecast
             fits = forecast is not None and not forecast.withdrawn and forecast.uid == live["metadata"]["uid"]
-            write_forecasts(self._clients.tsps, self._generator, live, forecast=forecast if fits else None, at=order.at)
+            write_forecasts(self._clients.tsps, self._generator, live, order, forecast if fits else None)
 
 
 class _EhpaPass:
@@ -146,6 +155,8 @@ class _EhpaPass:
 
     def _steps(self) -> None:
         if self._order.rival:
+            if self._order.objection is None:  # two HPAs on one workload, and Kubernetes scales it by neither
+                self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
             raise _Stop("TargetTaken", f"the older EHPA '{self._order.rival}' scales the same target")
         scale = self._scale()
         if scale.replicas == 0 and self._spec.get("minReplicas") != 0:
@@ -162,6 +173,25 @@ class _EhpaPass:
         if not preview or direct:
             self._try("FailedReconcileSubstitute", lambda: self._remove(self._clients.substitutes, "Substitute"))
         self._show_metrics()
+        if direct or (preview and self._spec.get("specificReplicas") is not None):
+            self._scaling(scale, direct=direct)
+
+    def _scaling(self, scale: FoundScale, *, direct: bool) -> None:
+        """What the scaler does instead of an HPA, and why it does not."""
+        scaled = self._order.scaled
+        self._result.current = scale.there
+        if direct:
+            self._result.expected = scale.replicas
+        if scaled is not None and scaled.result is Result.DONE:
+            self._result.scaled = scaled.at
+        kind = str((self._spec.get("scaleTargetRef") or {}).get("kind") or "")
+        if kind not in _SEEN:
+            raise _Stop("FailedScale", f"without an HPA only {', '.join(_SEEN)} are scaled, and the target is a {kind}")
+        refused = scaled.reason if scaled is not None and scaled.result is Result.FAILED else ""
+        if direct:
+            refused = refused or self._order.unsupported or (self._forecast.refused if self._forecast is not None else "")
+        if refused:
+            raise _Stop("FailedScale", refused)
 
     @property
     def _is_direct(self) -> bool:
@@ -218,9 +248,7 @@ class _EhpaPass:
             raise GiveUp(doing="making", to=f"TimeSeriesPrediction '{self._child}'", answer=wanted.why_not)
         self._result.left_out += wanted.left_out
         live = self._apply(self._clients.tsps, "TimeSeriesPrediction", wanted.manifest)
-        self._result.prediction = write_forecasts(
-            self._clients.tsps, self._generator, live, forecast=self._forecast, at=self._order.at
-        )
+        self._result.prediction = write_forecasts(self._clients.tsps, self._generator, live, self._order, self._forecast)
 
     @property
     def _forecast(self) -> LoadForecast | None:
@@ -230,7 +258,7 @@ class _EhpaPass:
     def _hpa(self, scale: FoundScale, *, direct: bool) -> None:
         if direct:
             self._remove(self._clients.hpas, "HorizontalPodAutoscaler")
-            self._result.current = scale.there
+            self._result.left_out += self._generator.cron_faults(self._live, to_seconds(self._order.at))
             return
         pods = (
             self._clients.pods.selected(self._order.namespace, scale.selector) if self._generator.needs_pods(self._live) else ()
@@ -276,7 +304,10 @@ class _EhpaPass:
             self._wrote(kind, ObjectChange.DELETED, found, "the EHPA does not want it any more")
 
     def _is_ours(self, found: Mapping[str, Any]) -> bool:
-        return (found["metadata"].get("labels") or {}).get(UID_LABEL) == self._uid
+        """By its label, or by its owner where somebody has taken the label off."""
+        about = found["metadata"]
+        owners = [each.get("uid") for each in about.get("ownerReferences") or () if each.get("controller")]
+        return self._uid in ((about.get("labels") or {}).get(UID_LABEL), *owners)
 
     def _wrote(self, kind: str, change: ObjectChange, live: Mapping[str, Any], reason: str) -> None:
         version = str(live["metadata"].get("resourceVersion") or "")
@@ -288,12 +319,18 @@ class _EhpaPass:
         if not metrics:
             return
         text = yaml.safe_dump(metrics, sort_keys=True)
+        if len(text) > _LONGEST_METRICS:
+            return
         if (self._live["metadata"].get("annotations") or {}).get(CURRENT_METRICS) != text:
             patch = {"metadata": {"annotations": {CURRENT_METRICS: text}}}
             try:
                 self._clients.ehpas.merge(self._order.namespace, self._order.name, patch)
-            except TryAgain:
-                return
+            except Unreachable:
+                raise
+            except EdgeError as error:
+                _log.warning(
+                    "current metrics cannot be shown", ehpa=f"{self._order.namespace}/{self._order.name}", error=str(error)
+                )
 
 
 def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
@@ -304,17 +341,17 @@ def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
 
 
 def write_forecasts(
-    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, *, forecast: LoadForecast | None, at: datetime
+    tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
 ) -> Json | None:
     """Keep the status of a TimeSeriesPrediction; gives its condition Ready.
 
     It is written when its forecasts end too soon, or when other metrics can be forecast: once in a window, as upstream does.
     """
-    before, now = live.get("status") or {}, to_seconds(at)
-    forecasts, condition = generator.tsp_status(live, forecast, now)
+    before, now = live.get("status") or {}, to_seconds(order.at)
+    forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
     same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
     if not same or (forecasts and generator.is_outdated(live, now)) or _said(_ready_condition(live)) != _said(condition):
-        status = tsp_status(before, forecasts, condition, at)
+        status = tsp_status(before, forecasts, condition, order.at)
         about = live["metadata"]
         live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
     return _ready_condition(live)

@@ -25,12 +25,17 @@ class NotReady:
 
 @dataclass(slots=True)
 class EhpaFindings:
-    """What one pass found. `hpa` and `prediction` are the HPA and the condition of the TimeSeriesPrediction, as they stand."""
+    """What one pass found. `hpa` and `prediction` are the HPA and the condition of the TimeSeriesPrediction, as they stand.
+
+    Of what is scaled without an HPA: the replicas that are there and asked for, and when somebody last changed them.
+    """
 
     not_ready: NotReady | None = None
     hpa: Mapping[str, Any] | None = None
     prediction: Mapping[str, Any] | None = None
     current: int | None = None
+    expected: int | None = None
+    scaled: datetime | None = None
     left_out: list[str] = field(default_factory=list)
 
 
@@ -45,6 +50,11 @@ def desired_status(before: Mapping[str, Any], found: EhpaFindings, at: datetime)
             status["lastScaleTime"] = seen["lastScaleTime"]
     if found.current is not None:
         status["currentReplicas"] = found.current
+    if found.expected is not None:
+        status["expectReplicas"] = found.expected
+    if found.scaled is not None:
+        last = times.rfc3339(found.scaled.replace(microsecond=0))
+        status["lastScaleTime"] = max(last, str(status.get("lastScaleTime") or ""))
     wanted = [_ready(found), *_copied(found.prediction, "PredictionReady"), *_of_hpa(seen.get("conditions") or ())]
     status["conditions"] = _timed(wanted, before.get("conditions") or (), at)
     return status

@@ -1,7 +1,8 @@
 """Whether an object that stands in the cluster says what it is to say, and what must be taken out of it.
 
-Server-side apply puts our fields back and takes nothing out that others added. In the behaviour of an autoscaler an addition is a
-change of what it does, so that is taken out.
+Server-side apply puts our fields back and takes nothing out that others added, but for lists, which it replaces: what somebody
+added to an autoscaler's metric is drift. In the behaviour of an autoscaler an addition is a change of what it does, too, so that
+is taken out.
 """
 
 from collections.abc import Mapping
@@ -13,14 +14,16 @@ from schemas.exact_quantity import NotAQuantityError
 Json = dict[str, Any]
 
 
-def covers(there: object, wanted: object) -> bool:
-    """Whether what is there says all that is wanted. Lists must be equally long; quantities compare by value."""
+def covers(there: object, wanted: object, *, exactly: bool = False) -> bool:
+    """Whether what is there says all that is wanted, and (`exactly`, as in every list) nothing more; quantities by value."""
     if isinstance(wanted, Mapping):
-        return isinstance(there, Mapping) and all(key in there and covers(there[key], value) for key, value in wanted.items())
+        if not isinstance(there, Mapping) or (exactly and any(value and key not in wanted for key, value in there.items())):
+            return False
+        return all(key in there and covers(there[key], value, exactly=exactly) for key, value in wanted.items())
     if isinstance(wanted, list | tuple):
         if not isinstance(there, list) or len(there) != len(wanted):
             return False
-        return all(covers(one, other) for one, other in zip(there, wanted, strict=True))
+        return all(covers(one, other, exactly=True) for one, other in zip(there, wanted, strict=True))
     return there == wanted or _same_amount(there, wanted)
 
 

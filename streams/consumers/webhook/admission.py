@@ -13,9 +13,9 @@ from typing import Protocol
 
 import structlog
 
+from schemas.decision_subjects import Subject
 from schemas.ids import OutcomeId
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.subjects import Subject
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.review import Review, Topmost, itself

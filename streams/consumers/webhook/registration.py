@@ -17,7 +17,7 @@ import structlog
 
 from streams.clients.kube.json_objects import ObjectStore
 from streams.serving import certificates
-from streams.serving.trust_bundle import TrustBundle
+from streams.serving.ca_bundle import CaBundle
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
@@ -78,7 +78,7 @@ class Registrar:
     """Keeps the configuration in its wanted state. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
 
     def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
-        self._objects, self._registration, self._trust = objects, registration, TrustBundle(clock)
+        self._objects, self._registration, self._trust = objects, registration, CaBundle(clock)
         self.registered = False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:

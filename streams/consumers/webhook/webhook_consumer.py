@@ -29,7 +29,7 @@ from streams.consumers.webhook.registration import Registrar
 from streams.consumers.webhook.review import Found, Review, Topmost, UnknownOwner
 from streams.consumers.webhook.status_lease import StatusLease
 from streams.errors import BadInput, EdgeError, Unreachable
-from streams.serving.certificate_keeper import CertificateKeeper
+from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import LATE_ANSWER, CertificateHolder, HttpsServer, LateAnswer, ServerLimits
 
 LARGEST = 5 * 1024 * 1024
@@ -69,7 +69,7 @@ class Parts:
     view: AdmissionView
     outcomes: OutcomeQueue
     chain: Chain
-    keeper: CertificateKeeper
+    keeper: CertificateRotation
     holder: CertificateHolder
     watcher: WebhookWatcher
     registrar: Registrar | None

@@ -2,8 +2,8 @@
 
 Which queries there are follows from the objects in the log. A series that is seen for the first time gets its history, as far
 back as forecasts look; after a restart only what is missing since its newest row. A failing query is reported once, as a fact
-with the reason, and retried less and less often. When the server does not answer, the rest of the round is skipped: the loads
-grow old, and forecasts with them. The source reads no clock: `at` is given.
+with the reason, and retried less and less often; so is one that gets no answer in time while others do. When the server
+answers nothing, the rest of the round is skipped: the loads grow old, and forecasts with them. It reads no clock: `at` is given.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from streams.errors import EdgeError, GiveUp, LogUnavailable, TryAgain, Unreacha
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.sources.load.load_queries import LoadHistory, LoadQueries
+from streams.sources.load.load_query_results import LoadHistory, LoadQueries
 
 _log = structlog.get_logger(__name__)
 NAME = "load"
@@ -193,7 +193,7 @@ class LoadSource:
         return newest
 
     def _silence(self, at: datetime) -> EdgeError | None:
-        """If no series is wanted: whether the server answers all the same."""
+        """Why the server is away, by a question that costs it nothing; None when it is there."""
         try:
             self._ask.look(at)
         except EdgeError as error:
@@ -217,6 +217,9 @@ class LoadSource:
                 return None
             found = self._answer(wish, at, with_history=id(wish) in new)
             if isinstance(found.error, Unreachable):
+                if self._silence(at) is None:  # others are answered: the query is too much for the server, not the server away
+                    error = found.error
+                    return _Answer(wish, error=GiveUp(doing=error.doing, to=error.to, answer=error.answer))
                 away.append(found.error)
             return found
 

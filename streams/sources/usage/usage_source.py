@@ -35,10 +35,14 @@ MOST_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """`period` is the interval of `scrape`. With `missing_is_zero`, as upstream, a missing resource counts as unused."""
+    """`period` is the interval of `scrape`. With `missing_is_zero`, as upstream, a missing resource counts as unused.
+
+    `when_empty` is what to look at when an answer names no container.
+    """
 
     period: Seconds = Seconds(60.0)
     missing_is_zero: bool = False
+    when_empty: str = ""
 
 
 class UsageSource:
@@ -83,9 +87,10 @@ class UsageSource:
             self._outbox.publish(facts=(), scrapes=self._report(at, sees=()))
             self._outbox.flush()
             raise
-        fresh = self._fresh(readings, deduplicator, at)
+        fresh, unknown = self._fresh(readings, deduplicator, at), self.counts["unknown"]
         records = [*self._pending_records(), *self._records(fresh, self._batcher, looks=0)]
-        self._outbox.publish(facts=(), scrapes=[*self._report(at, sees=("pod-metrics",)), *records])
+        lacks = self._lacks(readings, dropped=self.counts["unknown"] - unknown)
+        self._outbox.publish(facts=(), scrapes=[*self._report(at, sees=("pod-metrics",), lacks=lacks), *records])
         flushed = self._outbox.flush()
         if flushed:
             self._outbox.report_losses()
@@ -152,10 +157,19 @@ class UsageSource:
             first = f"{dropped.namespaces[0]}/{dropped.pods[0]}"
             _log.warning("usage of pods that no source has published was dropped", rows=len(dropped), first=first)
 
-    def _report(self, at: datetime, *, sees: tuple[str, ...]) -> list[NewRecord]:
+    def _lacks(self, readings: Readings, *, dropped: int) -> tuple[str, ...]:
+        """What somebody should look at although the server answered."""
+        if not len(readings) and not readings.rejected:
+            hint = f": {self._options.when_empty}" if self._options.when_empty else ""
+            return (f"the answer names no container{hint}",)
+        if dropped:
+            return (f"{dropped} rows are of pods that no source has published: is `ullage source kube` at work?",)
+        return ()
+
+    def _report(self, at: datetime, *, sees: tuple[str, ...], lacks: tuple[str, ...] = ()) -> list[NewRecord]:
         """Report to every partition that this source is running, because the readers of each need it."""
         cluster = self._context.cluster
-        event = SourceReported(at, cluster, NAME, sees, self._options.period)
+        event = SourceReported(at, cluster, NAME, sees, self._options.period, lacks)
         return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=SOURCE)
 
 

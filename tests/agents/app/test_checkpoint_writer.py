@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from agents import garbage_collector, pipeline
+from agents import pipeline, python_gc
 from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, in_parts
 from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import MetricsScraped
 from schemas.names import PodName, Workload
@@ -186,7 +186,7 @@ def test_garbage_is_looked_for_more_rarely_after_decisions_far_behind_the_newest
         return behind, gc.get_threshold()[0]
 
     before = gc.get_threshold()
-    garbage_collector.relax()
+    python_gc.relax()
     behind, near = asyncio.run(run())
     relaxed, _ = gc.get_threshold()[0], gc.set_threshold(*before)
     assert behind > near == relaxed

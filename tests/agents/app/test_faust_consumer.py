@@ -132,3 +132,20 @@ def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> N
         fetcher._records = dict.fromkeys(prefetched)
         fetcher._get_actions_per_node(None)
     assert waits == [faust_consumer.WHOLE_WAIT_MS, faust_consumer.WHOLE_WAIT_MS, faust_consumer.WAIT_MS]
+
+
+def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None:
+    looked: list[str] = []
+    brokers = [SimpleNamespace(nodeId=number) for number in (1, 2)]
+    cluster = SimpleNamespace(brokers=lambda: brokers)
+    fetcher: Any = SimpleNamespace(_client=SimpleNamespace(cluster=cluster), _in_flight=set(), _fetcher_timeout=0.2)
+    fetcher._get_actions_per_node = lambda assignment: looked.append(assignment) or "actions"
+    faust_consumer.ask_nothing_while_fetching(fetcher)
+    assert fetcher._get_actions_per_node("free") == "actions"
+    fetcher._in_flight = {1}
+    assert fetcher._get_actions_per_node("one is free") == "actions"
+    fetcher._in_flight = {1, 2}
+    assert fetcher._get_actions_per_node("none is free") == ([], {}, 0.2, False, [])
+    brokers.clear()
+    fetcher._get_actions_per_node("no broker is known")
+    assert looked == ["free", "one is free", "no broker is known"]

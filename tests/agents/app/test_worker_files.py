@@ -7,7 +7,7 @@ import pytest
 
 from agents.app import worker
 from agents.app.worker_plan import from_settings
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 
 
 def test_a_worker_makes_no_folder_that_another_instance_or_user_could_share(

@@ -12,7 +12,7 @@ from agents.app.partition_recovery import Recovery
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WAITED, WorkerObserver
 from agents.app.worker_plan import WorkerPlan, from_settings
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.codec.event_codec import tick
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import NewRecord, Record

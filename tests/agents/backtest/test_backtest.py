@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from agents.backtest import backtest
-from agents.backtest.container_rows import ContainerRows
+from agents.backtest.recorded_containers import RecordedContainers
 from agents.backtest.recording import Recording
-from agents.backtest.weighted_sums import ResourceSums
-from agents.log_runner import Runner
+from agents.backtest.time_weighted_sums import ResourceSums
 from agents.logic.validation.events import refuse
+from agents.stage_runner import Runner
 from streams.log_context import LogContext
 from streams.sources.traces import Trace
 from streams.topics import Topics
@@ -130,7 +130,7 @@ def test_a_scrape_that_nobody_can_believe_is_not_scored() -> None:
 
 
 def test_a_pod_that_begins_after_a_recommendation_was_taken_back_has_its_own_requests() -> None:
-    containers = ContainerRows()
+    containers = RecordedContainers()
     first, other = (
         containers.row((workload, f"{workload}-1", "main"), 0.0) for workload in ("a/b/Deployment/c", "a/b/Deployment/d")
     )
@@ -145,7 +145,7 @@ def test_a_pod_that_begins_after_a_recommendation_was_taken_back_has_its_own_req
 
 
 def test_a_container_that_a_decision_leaves_out_is_no_longer_advised_while_its_workload_is() -> None:
-    containers = ContainerRows()
+    containers = RecordedContainers()
     key, names = "a/b/Deployment/c", ("main", "sidecar")
     rows = [containers.row((key, "c-1", name), 0.0) for name in names]
     advice = [1.0, 2.0, 3.0, 10.0, 20.0, 30.0]

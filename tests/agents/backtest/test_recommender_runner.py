@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agents.backtest.backtest import Backtest, frames_of
-from agents.backtest.container_rows import ContainerRows
 from agents.backtest.recommender_runner import covers
+from agents.backtest.recorded_containers import RecordedContainers
 from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import SIDES, ContainerSums
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.units import Bytes, Fraction, Seconds
 from streams.sources.traces import Trace
 from streams.topics import Topics
@@ -70,7 +70,7 @@ def fleets(draw: st.DrawFn) -> str:
     return "\n".join(["container,workload,pod,timestamp_s,cpu_cores,memory_bytes,memory_limit_bytes,oom_kills", *lines]) + "\n"
 
 
-def in_force(rows: ContainerRows) -> dict[str, np.ndarray]:
+def in_force(rows: RecordedContainers) -> dict[str, np.ndarray]:
     """What each container has and is recommended now, and when its pod began."""
     columns = {name: column[: len(rows)].copy() for name, column in rows.columns.items()}
     return {

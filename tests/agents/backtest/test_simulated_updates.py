@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.backtest.container_rows import ContainerRows
+from agents.backtest.recorded_containers import RecordedContainers
 from agents.backtest.simulated_updates import SimulatedUpdates
 from agents.logic.governing_policies import PolicyRecord, WorkloadPolicy
 from agents.logic.resources.container_limit_range import NONE
@@ -39,8 +39,8 @@ def advice(lower: float, target: float, upper: float) -> tuple[float, ...]:
     return (lower, target, upper, *(each * (1 << 20) for each in (lower, target, upper)))
 
 
-def one_pod(request: float) -> tuple[ContainerRows, SimulatedUpdates]:
-    rows = ContainerRows()
+def one_pod(request: float) -> tuple[RecordedContainers, SimulatedUpdates]:
+    rows = RecordedContainers()
     rows.pod_changed(seen(Amounts(Cores(request), Bytes(int(request * (1 << 20))))))
     return rows, SimulatedUpdates(rows, SETTINGS)
 
@@ -61,7 +61,7 @@ def test_a_larger_difference_within_the_bounds_waits_until_the_pod_is_old_enough
 
 
 def test_a_request_outside_its_bounds_is_changed_at_once_and_a_pod_as_a_whole() -> None:
-    rows = ContainerRows()
+    rows = RecordedContainers()
     rows.pod_changed(seen(Amounts(Cores(1.0)), Amounts(Cores(5.0))))
     updates = SimulatedUpdates(rows, SETTINGS)
     rows.advise([(WEB.key, "c0")], [(2.0, 3.0, 4.0, *[np.nan] * 3)])
@@ -100,7 +100,7 @@ def _sorted(numbers: tuple[float, ...]) -> tuple[float, ...]:
 def test_a_pod_is_due_exactly_when_the_updater_says_so(containers: Any, age: int, kill: Any) -> None:
     now = START_MS + age * 60_000
     event = seen(*(Amounts(cpu, memory) for cpu, memory, _ in containers))
-    rows = ContainerRows()
+    rows = RecordedContainers()
     rows.pod_changed(event)
     recommended: list[ContainerRecommendation] = []
     for i, (_, _, bounds) in enumerate(containers):

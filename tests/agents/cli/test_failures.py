@@ -108,6 +108,12 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("an unknown cluster to act on", ("mode", "apply", "--cluster", "prod", *LOG), 2, "no source has named a cluster 'prod'"),
     ("an unknown cluster to pause", ("pause", "--reason", "x", "--cluster", "prod", *LOG), 2, "the log has 'demo'"),
     ("an unknown cluster to plan for", ("plan", "--cluster", "prod", *LOG), 2, "no source has named a cluster 'prod'"),
+    ("an unknown cluster to revert", ("revert", "--since", "1h", "--cluster", "prod", *LOG), 2, "no source has named a cluster"),
+    ("an unknown cluster to end a revert", ("revert", "--end", "--cluster", "prod", *LOG), 2, "no source has named a cluster"),
+    ("an unknown cluster's timeline", ("timeline", "--cluster", "prod", *LOG), 2, "the log has 'demo'"),
+    ("an unknown cluster's history", ("history", "shop/cart", "--cluster", "prod", *LOG), 2, "the log has 'demo'"),
+    ("an unknown cluster's why", ("why", "shop/cart", "--cluster", "prod", *LOG), 2, "the log has 'demo'"),
+    ("a form that verify has not", ("replay", "--verify", "-o", "json", *LOG), 2, "--output json is for decisions"),
     ("a workload that is none", ("history", "web", *LOG), 2, "nothing was ever recommended for a workload 'web'"),
     ("a pod that is none", ("why-not", "web", *LOG), 2, "no source has published a pod 'web' of cluster 'demo'"),
     ("a decision that is none", ("why", "web", *LOG), 2, "no decision in the log has the id"),
@@ -206,6 +212,18 @@ def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "Traceback" not in said
     assert "No space left on device" in said
+
+
+def test_a_folder_that_may_only_be_read_is_a_sentence_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), ".run")
+
+    monkeypatch.setattr(cli, "app", refused)
+    assert cli.run(["demo"]) == 1
+    says = "what was to be written could not be in '.run': Permission denied; go to a folder that you may write"
+    assert says in capfd.readouterr().err
 
 
 def test_a_disk_that_fills_up_leaves_the_report_of_before_and_no_part_of_a_new_one(

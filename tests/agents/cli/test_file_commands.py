@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents import cli
-from agents.demo import day_in_memory, kept_log
+from agents.demo import day_in_memory, saved_log
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import FASTER, Day
 from agents.settings import loading
@@ -26,7 +26,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
     log = day_in_memory.new_log(day)
     settings = loading.load(flags=day.in_one_process()).settings
     *_, state = day_in_memory.played(day, settings, log)
-    return kept_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
+    return saved_log.save(log, day.topics, day.settings(), tmp_path_factory.mktemp("kept")), state
 
 
 def test_the_day_is_acted_on(played: tuple[Path, DayState]) -> None:
@@ -149,6 +149,21 @@ def test_tap_stops_at_its_limit_and_filters_by_key(played: tuple[Path, DayState]
 def test_tap_from_the_end_shows_nothing(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["tap", "outcomes", "--from", "end", "--config", str(played[0])]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_tap_shows_the_newest_and_says_on_which_day(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(played[0])
+    assert cli.run(["tap", "outcomes", "-o", "jsonl", "--config", config]) == 0
+    newest = capsys.readouterr().out.splitlines()[-3:]
+    assert cli.run(["tap", "outcomes", "--last", "3", "-o", "jsonl", "--config", config]) == 0
+    assert capsys.readouterr().out.splitlines() == newest
+    assert cli.run(["tap", "control", "--last", "1", "--type", "ControlChanged", "--config", config]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("2026-01-05 ")
+
+
+def test_the_newest_and_a_beginning_exclude_each_other(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["tap", "outcomes", "--last", "3", "--from", "1h", "--config", str(played[0])]) == 2
+    assert "--last goes without --from" in capsys.readouterr().err
 
 
 def test_tap_from_nowhere_is_a_sentence(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,9 @@ def flags(tmp_path: Path) -> list[str]:
     return ["--set", "log.kind=file", "--set", f"log.path={path}", "--set", "topics.partitions=2"]
 
 
-@pytest.mark.parametrize("command", [["status"], ["doctor"], ["config", "show"], ["recommendations"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["doctor"], ["config", "show"], ["recommendations"], ["timeline"], ["policy", "list"]]
+)
 def test_json_and_yaml_say_the_same(command: list[str], flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     cli.run([*command, "-o", "json", *flags])
     rows = json.loads(capsys.readouterr().out)
@@ -76,3 +78,27 @@ def test_a_record_that_every_partition_has_is_tapped_once(flags: list[str], caps
     assert cli.run(["tap", "control", "-o", "json", *flags]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["type"] == "ControlChanged"
+
+
+def test_policies_in_force_come_in_every_form(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["policy", "set", "demo/shop/*", "--mode", "Off", *flags]) == 0
+    capsys.readouterr()
+    said = {}
+    for form in ("table", "json", "yaml", "csv", "md"):
+        assert cli.run(["policy", "list", "-o", form, *flags]) == 0
+        said[form] = capsys.readouterr().out
+    assert json.loads(said["json"]) == yaml.safe_load(said["yaml"]) == [{"target": "demo/shop/*", "mode": "Off"}]
+    assert said["csv"] == "target,says\ndemo/shop/*,Off\n"
+    assert all("demo/shop/*" in text for text in said.values())
+    cli.run(["policy", "list", *flags])
+    assert capsys.readouterr().out == said["yaml"]
+
+
+def test_a_timeline_of_one_cluster_leaves_out_the_others(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["policy", "set", "*", "--mode", "Off", *flags]) == 0
+    assert cli.run(["policy", "set", "prod/shop/*", "--mode", "Off", *flags]) == 0
+    capsys.readouterr()
+    assert cli.run(["timeline", "--cluster", "demo", "-o", "json", *flags]) == 0
+    assert {row["about"] for row in json.loads(capsys.readouterr().out)} == {"demo", "*"}
+    cli.run(["timeline", "-o", "json", *flags])
+    assert {row["about"] for row in json.loads(capsys.readouterr().out)} == {"demo", "*", "prod/shop/*"}

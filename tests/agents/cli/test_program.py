@@ -12,7 +12,7 @@ from agents.cli.generate_manual import manual
 from agents.cli.program import app
 from agents.inspect.what_if_command import settings_of
 from agents.settings import loading
-from agents.settings.docs import describe
+from agents.settings.setting_descriptions import describe
 
 ROOT = Path(__file__).parents[3]
 SET = re.compile(r"--set[ =]([a-z_]+(?:\.[a-z_]+)+)=([^\s`'\",;)]+)")

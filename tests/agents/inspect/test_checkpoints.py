@@ -15,7 +15,7 @@ from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.inspect.checkpoints import checkpoints
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.clients.kube.watched_objects import CheckpointObject
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord

@@ -189,6 +189,7 @@ def test_why_not_answers_for_all_pods_of_a_workload(
     assert [line.split(" of ")[0] for line in lines] == ["1 pod", "1 pod"]
     assert all(line.split(" of ")[1].startswith("demo/shop/Deployment/cart: should be changed") for line in lines)
     assert sum("guard 'tolerance' says" in line for line in lines) == 1
+    assert not [line for line in lines if "  " in line]
 
 
 def test_why_not_of_a_workload_looks_at_the_cluster_once(shop: UpdaterLog, monkeypatch: pytest.MonkeyPatch) -> None:

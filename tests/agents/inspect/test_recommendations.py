@@ -105,6 +105,8 @@ def test_risk_and_reason_say_what_staying_as_it_is_may_do(site: Site, capsys: py
     site.recommended("demo/shop/Deployment/killed", of(0.5, 2.0), oom=True)
     site.pod("demo/shop/Deployment/bare", Amounts())
     site.recommended("demo/shop/Deployment/bare", of(0.5, 2.0))
+    site.pod("demo/shop/Deployment/short", of(0.6, 1.7))
+    site.recommended("demo/shop/Deployment/short", of(0.5, 2.0))
     assert {row["workload"]: (row["risk"], row["why"]) for row in rows(site, capsys)} == {
         "cart": ("low", "uses less"),
         "mail": ("low", "fits"),
@@ -113,6 +115,7 @@ def test_risk_and_reason_say_what_staying_as_it_is_may_do(site: Site, capsys: py
         "hungry": ("medium", "too little CPU"),
         "killed": ("high", "OOM killed lately"),
         "bare": ("medium", "no requests set"),
+        "short": ("low", "needs more memory"),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ from agents.backtest.price_list import PriceList
 from agents.inspect import report_data, report_page
 from agents.inspect.report_data import ContainerChart, ReportData
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject, SubjectKind
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
+from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodPhase
-from schemas.facts.usage import ContainerOOMKilled
-from schemas.names import PodName, Workload
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.subjects import Subject, SubjectKind
 from schemas.times import EPOCH
-from schemas.units import Seconds
+from schemas.units import Bytes, Cores, Seconds
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
@@ -28,6 +31,23 @@ from streams.topics import TOPICS, Topics
 from tests.support import kept_day
 
 Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
+GO = NodeRemovalPlanned(
+    id="",
+    at=Y2026,
+    expires=Y2026 + timedelta(hours=1),
+    cluster="",
+    node="",
+    node_uid="u",
+    provider_id="aws:///a/i-1",
+    instance="i-1",
+    group="web",
+    reason=RemovalReason.UNNEEDED,
+    evict=(),
+    daemons=(),
+    grace=Seconds(60.0),
+    drain=Seconds(600.0),
+    because={},
+)
 
 pytest.importorskip("plotly", reason="the extra `report` is not installed")
 
@@ -194,3 +214,29 @@ def test_a_kill_is_laid_at_our_door_only_where_we_changed_the_pod() -> None:
     context = LogContext.of(log, topics, "demo")
     data = report_data.collect(context, at, at + timedelta(minutes=10), top=0, heartbeat=Seconds(600.0))
     assert (data.kills, data.kills_after_change) == (3, 2)
+
+
+@pytest.mark.parametrize(("came", "fewer"), [((), 2), (("n4",), 1), (("n4", "n5", "n6"), 0)])
+def test_a_node_that_comes_back_is_no_saving(came: tuple[str, ...], fewer: int) -> None:
+    topics, cart = Topics(partitions=1), Workload("demo", "shop", "Deployment", "cart")
+    log, codec = MemoryLog(), Codec(topics)
+    for topic in TOPICS:
+        log.create(topics.wire(topic.name), 1)
+
+    def put(event: Event, topic: str) -> None:
+        log.append([codec.encode(event, topic=topic, key="demo", partition=0, source="/test")])
+
+    minutes = [Y2026 + timedelta(minutes=minute) for minute in range(5)]
+    for name in ("n1", "n2", "n3"):
+        put(NodeChanged(minutes[0], "demo", name, Amounts(Cores(4.0), Bytes(1 << 34))), "cluster-changes")
+    pod = PodName("shop", "cart-1", "u")
+    put(PodChanged(minutes[0], cart, pod, PodPhase.RUNNING, minutes[0], (), started=minutes[0]), "pod-changes")
+    put(MetricsScraped(minutes[1], "demo", (cart.key,), ("cart-1",), ("main",), (Cores(0.1),), (Bytes(1 << 20),)), "pod-metrics")
+    for name in ("n1", "n2"):
+        put(replace(GO, at=minutes[2], cluster="demo", node=name, id=name), "node-updates")
+        put(NodeRemoved(minutes[3], "demo", name), "cluster-changes")
+    for name in came:
+        put(NodeChanged(minutes[4], "demo", name, Amounts(Cores(4.0), Bytes(1 << 34))), "cluster-changes")
+    context = LogContext.of(log, topics, "demo")
+    data = report_data.collect(context, minutes[0], Y2026 + timedelta(minutes=9), top=0, heartbeat=Seconds(600.0))
+    assert (data.removed, data.fewer) == (2, fewer)

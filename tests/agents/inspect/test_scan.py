@@ -17,8 +17,8 @@ import pytest
 from agents import cli
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.scan_table import grade, score
-from agents.processes import dependencies
-from agents.settings.tree import ClusterSettings, Settings
+from agents.processes import dependency_probes
+from agents.settings.all_settings import ClusterSettings, Settings
 from schemas.names import Amounts
 from tests.support.answering import Answering, Asked, answering
 
@@ -229,13 +229,13 @@ def unprivileged(asked: Asked) -> tuple[int, bytes]:
 
 def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
     with answering(unprivileged) as server:
-        said = list(dependencies.unseen(Settings(cluster=ClusterSettings(url=server.url))))
+        said = list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url))))
     kube, usage = said
     denied = "this account may not list events, watch events, list limitranges, watch limitranges and 40 more"
     assert kube == f"source kube cannot see everything: {denied}"
     assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
     with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:
-        assert list(dependencies.unseen(Settings(cluster=ClusterSettings(url=server.url)))) == []
+        assert list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url)))) == []
 
 
 @pytest.mark.parametrize(

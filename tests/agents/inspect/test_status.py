@@ -11,7 +11,7 @@ import pytest
 from agents import cli
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.inspect import clock_silence, status_rows
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.sources import SourceReported
 from schemas.outcomes import Action, ActionFinished, Result

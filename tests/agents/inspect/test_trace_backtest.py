@@ -12,13 +12,13 @@ import duckdb
 import orjson
 import pytest
 
-from agents import cli, garbage_collector
-from agents.backtest.score_parts import ScorePart
+from agents import cli, python_gc
+from agents.backtest.partial_scores import PartialScore
 from agents.backtest.workload_sums import SIDES
 from agents.inspect import trace_backtest
 from agents.processes import worker_processes
 from agents.processes.worker_processes import Report
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from streams.errors import BadInput, GiveUp
 
 _TRACE = """
@@ -63,7 +63,7 @@ def trace(path: Path, *, order: str = "timestamp_s, pod, container", where: str 
     return path
 
 
-def as_bytes(part: ScorePart) -> bytes:
+def as_bytes(part: PartialScore) -> bytes:
     return orjson.dumps((part.card(), [part.totals(side) for side in SIDES]))
 
 
@@ -134,7 +134,7 @@ def collector(_report: Report, _number: int) -> tuple[int, int, int]:
 def test_each_process_looks_for_cycles_as_rarely_as_the_one_that_asked() -> None:
     before = gc.get_threshold()
     try:
-        garbage_collector.relax()
+        python_gc.relax()
         assert worker_processes.run(("asking", "processes"), collector, [1], lambda _: None) == [gc.get_threshold()]
     finally:
         gc.set_threshold(*before)

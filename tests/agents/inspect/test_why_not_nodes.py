@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes import scaling_dry_run
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind
 from schemas.facts.sources import SourceReported
 from schemas.policies.control import ControlChanged, Mode
@@ -81,7 +81,7 @@ def test_a_pause_and_sources_that_fell_silent_are_named(log: UpdaterLog, capsys:
 
 def stays(run: ScalerRun, name: str) -> list[str]:
     """The codes of what keeps a node."""
-    return [one.code for one in scaling_outlook.node_stays(run.stage, CLUSTER, name, run.now) or ()]
+    return [one.code for one in scaling_dry_run.node_stays(run.stage, CLUSTER, name, run.now) or ()]
 
 
 LATER = {"interval": 1.0, "unneeded_time": 3.0, "delay_after_add": 0.0}
@@ -203,7 +203,7 @@ def test_a_plan_names_nodes_that_go_and_what_holds_them_back() -> None:
     run.step(*[pod(f"web-{number}", node="n1") for number in range(4)])
     run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, paused=True, reason="an incident", budget=Fraction(1.0)))
     run.run(10.0)
-    found = scaling_outlook.pending(run.stage, CLUSTER, run.now)
+    found = scaling_dry_run.pending(run.stage, CLUSTER, run.now)
     assert found is not None
     assert [(one.name, one.reason, one.waits, one.grows, one.open) for one in found.changes] == [
         ("n2", "empty", "", False, False)
@@ -211,7 +211,7 @@ def test_a_plan_names_nodes_that_go_and_what_holds_them_back() -> None:
     assert found.held == ("cluster 'demo' is paused: an incident",)
     run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=Fraction(1.0)))
     run.run(2.0)
-    after = scaling_outlook.pending(run.stage, CLUSTER, run.now)
+    after = scaling_dry_run.pending(run.stage, CLUSTER, run.now)
     assert after is not None
     assert [(one.name, one.open) for one in after.changes] == [("n2", True)]
-    assert scaling_outlook.pending(run.stage, "elsewhere", run.now) is None
+    assert scaling_dry_run.pending(run.stage, "elsewhere", run.now) is None

@@ -10,7 +10,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import Recorded, Turn
 from agents.logic.targeted_vpas import TargetedVpas
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.names import Place
 from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
 from tests.support.cluster_events import MINUTE, START, when

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 
 from agents.processes import consumer
-from agents.settings.tree import ClusterSettings, Settings
+from agents.settings.all_settings import ClusterSettings, Settings
 from agents.telemetry.dependency_health import Reach
 from streams.clients.kube.json_objects import Json
 from tests.torture.lease_server import LeaseServer

@@ -2,8 +2,12 @@
 
 import pytest
 
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
+from schemas.decisions.forecasts import LoadForecast
+from schemas.times import to_seconds
+from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, forecasts
 
 NIGHT = {"name": "night", "start": "0 1 * * *", "end": "0 5 * * *", "targetReplicas": 3}
 
@@ -38,3 +42,25 @@ def test_crons_that_make_no_sense_are_named_with_the_cause(crons: list[dict[str,
 
 def test_crons_that_make_sense_leave_nothing_to_say() -> None:
     assert _left_out(NIGHT, {**NIGHT, "name": "noon", "start": "0 11 * * *", "end": "0 13 * * *", "timezone": "UTC"}) == ()
+
+
+def _condition(forecast: LoadForecast) -> tuple[str, str]:
+    tsp = {"spec": {"predictionWindowSeconds": 3600, "predictionMetrics": [{"resourceIdentifier": "external.queue"}]}}
+    entries, condition = ReplicaObjects(LabelPropagation()).tsp_status(tsp, forecast, to_seconds(MONDAY))
+    assert entries == []
+    return condition["reason"], condition["message"]
+
+
+def test_an_object_that_the_forecaster_does_not_look_at_is_told_why() -> None:
+    (*_, refused) = _forecast(most_metrics=0)
+    assert _condition(refused) == ("PredictPartial", "the object has 1 metrics; more than 0 are not looked at")
+
+
+def test_a_metric_of_which_a_forecast_says_nothing_yet_has_not_lost_it() -> None:
+    (*_, of_another) = _forecast(most_metrics=1)
+    assert _condition(of_another) == ("PredictPartial", "external.queue: there is no forecast yet")
+
+
+def _forecast(most_metrics: int) -> list[LoadForecast]:
+    scene = ForecasterScene(ForecasterSettings(most_metrics=most_metrics))
+    return forecasts(scene.run(MONDAY, 30.0, ehpa()))

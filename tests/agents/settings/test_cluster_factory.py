@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from streams.errors import BadInput
 
 CONFIG = """
@@ -73,6 +73,12 @@ def test_without_a_word_the_kubeconfig_of_kubectl_is_taken(home: Path) -> None:
     (home / ".kube").mkdir()
     (home / ".kube/config").write_text(CONFIG)
     assert cluster_factory.connection(ClusterSettings()).configuration.host == "https://127.0.0.1:7443"
+    assert cluster_factory.address(ClusterSettings()) == f"context 'one' of kubeconfig '{home}/.kube/config'"
+
+
+def test_a_kubeconfig_that_cannot_be_read_has_an_address_all_the_same(home: Path) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube/config").write_text("a: [")
     assert cluster_factory.address(ClusterSettings()) == f"context '(current)' of kubeconfig '{home}/.kube/config'"
 
 
@@ -148,3 +154,13 @@ def test_a_cluster_may_be_called_after_its_context(context: str, name: str | Non
 
 def test_without_a_kubeconfig_a_cluster_has_no_name_of_its_own() -> None:
     assert cluster_factory.context_name(ClusterSettings(url="http://127.0.0.1:1")) is None
+
+
+def test_a_kubeconfig_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, **_: object) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    file = _file(tmp_path)
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(BadInput, match=r"kubeconfig' cannot be used: .*Permission denied"):
+        cluster_factory.connection(ClusterSettings(kubeconfig=file))

@@ -9,8 +9,8 @@ import yaml
 from pydantic import SecretStr
 
 from agents.settings import loading, setting_texts
-from agents.settings.docs import describe
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.settings.setting_descriptions import describe
 from streams.errors import BadInput
 
 DEFAULTS = {name: default for name, default, _ in describe()}
@@ -214,3 +214,33 @@ def test_a_settings_file_that_holds_no_groups_or_cannot_be_read_is_named(tmp_pat
         loading.load(file=Path("list.yaml"))
     with pytest.raises(BadInput, match=r"the settings file '.' cannot be read: Is a directory"):
         loading.load(file=Path())
+
+
+NO_TRUTHS = [name for name, default in DEFAULTS.items() if default is None or type(default) in {int, float}]
+
+
+@pytest.mark.parametrize("name", NO_TRUTHS)
+def test_yes_without_quotes_is_no_number(name: str) -> None:
+    Path("ullage.yaml").write_text(yaml.safe_dump(loading.nested({name: True})))
+    with pytest.raises(BadInput, match=rf"{name} is .* \(file ullage.yaml\), which makes no sense: it is neither true nor false"):
+        loading.load()
+
+
+@pytest.mark.parametrize("name", [*LISTS, *PAIRS])
+@pytest.mark.parametrize("entry", ["a=\x07", "a=" + "b" * 5000])
+def test_an_entry_of_a_list_is_bounded_and_printable_as_other_texts_are(name: str, entry: str) -> None:
+    with pytest.raises(BadInput, match=name):
+        loading.load(flags={name: entry})
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_file_pasted_by_mistake_does_not_fill_the_screen(name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        loading.load(flags={name: "x" * 100_000})
+    assert len(str(refused.value)) < 1500
+
+
+@pytest.mark.parametrize(("name", "value"), [("aws.endpoint", "nonsense"), ("aws.region", "eu west"), ("aws.region", "../x")])
+def test_an_address_or_region_of_aws_that_is_none_is_refused(name: str, value: str) -> None:
+    with pytest.raises(BadInput, match=f"{name} is '{value}'"):
+        loading.load(flags={name: value})

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from agents.settings import loading
-from agents.settings.docs import describe
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.settings.setting_descriptions import describe
 from streams.errors import BadInput
 
 
@@ -114,6 +114,16 @@ def test_a_password_that_yaml_takes_for_a_number_is_asked_for_in_quotes_and_not_
 def test_the_password_in_a_url_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ULLAGE_PROMETHEUS__URL", "https://reader:hunter2@prom:9090/at")
     assert {name: value for name, value, _ in loading.load().shown()}["prometheus.url"] == "https://prom:9090/at"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"\xd0\xff", "is no text in UTF-8"), (b"x" * 70_000, "holds more than 65536 bytes: it is no setting")]
+)
+def test_a_file_that_holds_no_setting_is_named(content: bytes, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("odd").write_bytes(content)
+    monkeypatch.setenv("ULLAGE_LOG__SECURITY__PASSWORD_FILE", "odd")
+    with pytest.raises(BadInput, match=f"PASSWORD_FILE names the file 'odd', which {why}"):
+        loading.load()
 
 
 def test_a_secret_of_which_the_file_is_gone_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

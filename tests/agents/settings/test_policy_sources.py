@@ -16,9 +16,9 @@ from agents.logic.vertical.policy_code import EvidenceColumns, RecommendedColumn
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes import policy_process
 from agents.settings import policy_purity, policy_sources
+from agents.settings.all_settings import Settings
 from agents.settings.policy_limits import PolicyLimits, PolicyWatch
 from agents.settings.policy_sources import PolicySource
-from agents.settings.tree import Settings
 from schemas.units import Bytes, Seconds
 from streams.errors import BadInput
 
@@ -234,7 +234,7 @@ WORKER = """
 import sys
 from agents.app import worker_plan
 from agents.inspect.policy_trial import made_up_usage
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 settings = Settings(vertical={"policy": sys.argv[1]}, worker={"policy_seconds": 0.5})
 (stage,) = (each for each in worker_plan.from_settings(settings).stages if each.name == "recommender")
 policy = stage.open(0)._policy_of(sys.argv[2])

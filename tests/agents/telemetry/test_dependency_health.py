@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from agents.telemetry import Reach, Sight, logging_setup
-from agents.telemetry.client_chatter import ClientChatter
+from agents.telemetry.client_log_filter import ClientLogFilter
 from schemas.units import Seconds
 from streams.errors import LogUnavailable
 
@@ -39,7 +39,7 @@ def _said(out: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def _chatter() -> ClientChatter:
+def _chatter() -> ClientLogFilter:
     chatter = logging_setup.client_chatter()
     assert chatter is not None
     return chatter
@@ -116,3 +116,17 @@ def test_a_sight_that_nobody_has_looked_at_yet_says_so_and_is_not_away() -> None
     assert aws.reasons() == ["AWS is away for 61 s: still 403"]
     aws.seen()
     assert aws.reasons() == []
+
+
+def test_a_thing_that_takes_too_long_for_an_answer_is_not_seen_meanwhile() -> None:
+    now = 100.0
+    sight = Sight("Prometheus", not_yet="it was not asked yet", clock=lambda: now)
+    with sight.asking(within=Seconds(30.0)):
+        assert sight.reasons() == ["it was not asked yet"]
+    sight.seen()
+    with sight.asking(within=Seconds(30.0)):
+        now += 30.0
+        assert sight.reasons() == []
+        now += 11.0
+        assert sight.reasons() == ["Prometheus has not answered for 41 s"]
+    assert sight.reasons() == []

@@ -72,6 +72,7 @@ def test_warnings_of_libraries_take_the_same_form_and_their_chatter_is_left_out(
     logging_setup.set_up("worker", stream=out)
     logging.getLogger("aiokafka").info("joined")
     logging.getLogger("aiokafka").warning("topic %s is not there", "t")
+    logging.getLogger("kafka.admin._groups").warning("Unable to decode member_metadata for %s", "ullage")
     logging.getLogger("kafka.net.selector").warning("Task %s ran for 0.1s. It is blocking the event loop", "t")
     assert _lines(out) == [{"event": "topic t is not there", "level": "warning", "logger": "aiokafka", "component": "worker"}]
 

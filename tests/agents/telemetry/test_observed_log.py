@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry
 
 from agents.stage_topics import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, ObservedLog, SourceMetrics
+from schemas.decision_subjects import Subject
 from schemas.facts.sources import SourceReported
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.subjects import Subject
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick
 from streams.errors import LogUnavailable

@@ -31,8 +31,10 @@ def test_a_turn_counts_records_samples_decisions_by_kind_and_dead_letters(
 ) -> None:
     resize, refused = _decision("ullage.resize-planned.v1"), _decision("ullage.update-refused.v1")
     taken = TurnResult(turn=500, decisions=[resize, refused, resize], dead=[_decision("dead")], records=7, samples=40)
-    metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02), lag=Seconds(1.5))
-    metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02), lag=Seconds(0.5))
+    metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02))
+    metrics.lag("recommender", 1, Seconds(1.5))
+    metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02))
+    metrics.lag("recommender", 1, Seconds(0.5))
     value = registry.get_sample_value
     assert value("ullage_records_total", TASK) == 14
     assert value("ullage_samples_total", TASK) == 80

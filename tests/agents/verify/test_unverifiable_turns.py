@@ -6,7 +6,7 @@ import pytest
 
 from agents import rules_in_log
 from agents.engine.stage import Stage
-from agents.log_runner import Runner
+from agents.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, report_lines
 from streams.codec.event_codec import tick_number

@@ -9,10 +9,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.log_runner import Runner
 from agents.logic.updates.update_settings import PROGRAM
 from agents.pipeline import stages as pipeline
 from agents.settings import loading
+from agents.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from schemas.catalogue import CATALOGUE, Catalogue

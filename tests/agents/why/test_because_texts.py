@@ -1,6 +1,11 @@
 """A `because` in words: the shapes that our stages write, and everything else as it is."""
 
-from agents.why import because_texts
+from datetime import UTC, datetime
+
+from agents.why import because_texts, event_descriptions
+from schemas.decisions.recommendations import ContainerRecommendation, OomSource, OomSourceState, RequestsRecommended
+from schemas.names import Amounts, Workload
+from schemas.units import Bytes, Cores
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -55,14 +60,29 @@ def test_a_plan_says_first_why_and_then_each_amount_with_its_unit() -> None:
 
 
 def test_a_recommendation_says_the_percentiles_the_margin_and_the_kill_that_counted() -> None:
-    target = "1.00 GiB at the target percentile, plus 15% margin"
+    margin = " at the target percentile, plus 15% margin"
     assert list(because_texts.in_words(FOUND)) == [
         "cart: 86 samples from 2026-01-05 00:01:00 to 2026-01-05 00:29:00",
-        "cart cpu: 281m at the target percentile, plus 15% margin; bounds from 110m and 331m with confidence 0.25; at least 25m",
-        f"cart memory: {target}; bounds from 1.00 GiB and 1.00 GiB with confidence 0.25; policy: at most 4.00 GiB",
+        f"cart cpu: 281m{margin}; lower percentile 110m, upper 331m, confidence 0.25; at least 25m",
+        f"cart memory: 1.00 GiB{margin}; lower percentile 1.00 GiB, upper 1.00 GiB, confidence 0.25; policy: at most 4.00 GiB",
         "last OOM kill: 2026-01-05 00:24:30, container cart of cart-a, which requested 400.0 MiB",
         "settings: 2 that the sum depends on (-v shows them, and every number in full)",
     ]
+
+
+def test_a_recommendation_says_the_bounds_that_a_vpas_status_shows() -> None:
+    lower, target, upper = (
+        Amounts(Cores(0.123), Bytes(716 * MIB)),
+        Amounts(Cores(0.3), Bytes(GIB)),
+        Amounts(Cores(3.461), Bytes(7 * GIB)),
+    )
+    cart = ContainerRecommendation("cart", lower, target, upper, target)
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    workload = Workload("prod", "shop", "Deployment", "cart")
+    event = RequestsRecommended("i", at, workload, (cart,), {"containers": {}}, pods=1, oom_source=OomSource(OomSourceState.NONE))
+    assert "bounds: (cart 123m / 716.0 MiB to 3461m / 7.00 GiB)" in list(
+        because_texts.in_words(event_descriptions.because(event))
+    )
 
 
 def test_in_full_every_value_stands_as_the_record_has_it() -> None:

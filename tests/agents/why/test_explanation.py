@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from agents.log_runner import Runner
+from agents.stage_runner import Runner
 from agents.why.explanation import Explanation, explain
 from agents.why.explanation_lines import lines
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Place, PodName
 from schemas.outcomes import Action, ActionFinished, Result, StatusWritten
 from schemas.policies.rules import StageRulesChanged, rules_version
-from schemas.subjects import Subject
 from streams.codec import event_codec
 from streams.codec.event_codec import header
 from streams.errors import BadInput

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.units import Bytes, Seconds
 from streams.clients.kube import api as kube_api
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge

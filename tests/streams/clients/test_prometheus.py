@@ -73,6 +73,9 @@ def test_credentials_are_in_no_text(server: Answering, tmp_path: Path) -> None:
     assert WORD not in f"{given!r} {error.value} {address.value}"
     with pytest.raises(TryAgain, match=r"none' of prometheus cannot be read: No such file"):
         Prometheus(server.url, Credentials(token_file=tmp_path / "none")).query("up", AT)
+    (tmp_path / "binary").write_bytes(b"\xd0\xff")
+    with pytest.raises(TryAgain, match=r"binary' of prometheus cannot be read: it is no text in UTF-8"):
+        Prometheus(server.url, Credentials(token_file=tmp_path / "binary")).query("up", AT)
 
 
 @pytest.mark.parametrize("word", [f"{WORD}\nsecond", f"{WORD}\x00", f"{WORD}\u2026"])

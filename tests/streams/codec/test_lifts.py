@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from schemas.catalogue import CATALOGUE, Kind
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import LastOomKill, OomSource, OomSourceState, RequestsRecommended
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.subjects import Subject
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.log_port import Record

@@ -148,9 +148,11 @@ def test_a_file_that_may_not_be_written_can_still_be_read(path: Path, monkeypatc
     monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root, who may write everything
     with FileLog(path) as log:
         assert log.end("t", 0) == 1
-        with pytest.raises(LogUnavailable, match="cannot be written"):
-            log.append([NewRecord("t", 0, b"k", b"v")])
+        for write in (lambda: log.append([NewRecord("t", 0, b"k", b"v")]), lambda: log.create("u", 1)):
+            with pytest.raises(BadInput, match="may only be read: give a copy of it that you may write"):
+                write()
         assert log.end("t", 0) == 1
+        assert log.topics() == ["t"]
 
 
 def test_kept_records_keep_their_offsets_times_and_holes_also_after_opening_again(path: Path) -> None:

@@ -20,7 +20,7 @@ from agents.partition_task import feed_input
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log import record_batches
-from streams.log.bounded_unpacking import MOST_PIECES
+from streams.log.bounded_decompression import MOST_PIECES
 from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Record
 from streams.log.record_batches import RecordsWithoutKey
 from streams.log.record_format import MOST_HEADERS, MOST_HEADERS_IN_ALL, MOST_RECORDS

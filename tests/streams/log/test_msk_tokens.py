@@ -14,7 +14,7 @@ from kafka.net.sasl import get_sasl_mechanism
 
 from agents.app import kafka_client_options
 from agents.settings import log_factory
-from agents.settings.tree import LogSettings, SecuritySettings, Settings
+from agents.settings.all_settings import LogSettings, SecuritySettings, Settings
 from streams.errors import BadInput, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.msk_tokens import MECHANISM, MskTokens

@@ -13,7 +13,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c
 
 import streams.log.kafka_reader  # noqa: F401  # its import gives the client the bound
-from streams.log import bounded_unpacking, record_batches
+from streams.log import bounded_decompression, record_batches
 from streams.log.log_port import Record
 from streams.log.record_batches import RecordsWithoutKey
 
@@ -112,7 +112,7 @@ def test_a_batch_that_was_changed_on_its_way_is_refused() -> None:
 
 def test_a_batch_over_the_bound_has_the_same_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = batch([(b"k", bytes(100_000), [])], 0, 1)
-    monkeypatch.setattr(bounded_unpacking, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(bounded_decompression, "MOST_BYTES", 1_000)
     theirs, _ = read(Fetcher.PartitionRecords, fetched)
     ours, _ = read(WithoutTicks, fetched)
     assert ours == theirs

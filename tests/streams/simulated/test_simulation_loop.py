@@ -4,10 +4,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from schemas.units import Seconds
 from streams.codec.event_codec import tick
-from streams.errors import TryAgain
+from streams.errors import LogUnavailable, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulation_loop import SimulationLoop
@@ -80,3 +81,22 @@ def test_it_runs_until_told_to_stop(log: MemoryLog) -> None:
     thread.join(10)
     assert not thread.is_alive()
     assert len(world.cluster.pods()) == 36
+
+
+def test_a_log_that_is_away_is_said_once_until_it_is_back(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["away", "away", "away", "back", "away", "away"])
+    stop = threading.Event()
+    world = SimulationLoop(demo_cluster(1), log, Topics(partitions=2), scrape=lambda _at: None)
+
+    def poll_once(_loop: SimulationLoop, *, wait: float) -> int:
+        answer = next(answers, "over")
+        if answer == "away":
+            raise LogUnavailable("nobody answers")
+        if answer == "over":
+            stop.set()
+        return int(wait)
+
+    monkeypatch.setattr(SimulationLoop, "poll_once", poll_once)
+    with capture_logs() as lines:
+        world.run(stop)
+    assert [line["event"] for line in lines] == ["the log is away, simulated time stands still"] * 2

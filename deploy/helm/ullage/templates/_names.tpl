@@ -48,28 +48,16 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- $list | toJson -}}
 {{- end }}
 
-{{/* The settings of all components, as ullage.yaml. What `settings` says wins. */}}
+{{/* The settings of all components, as ullage.yaml. */}}
 {{- define "ullage.settings" -}}
 {{- $security := dict "protocol" .Values.kafka.security.protocol -}}
 {{- with .Values.kafka.security.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
 {{- with .Values.kafka.security.region }}{{ $_ := set $security "region" . }}{{ end -}}
-{{- if and (eq .Values.kafka.security.mechanism "AWS_MSK_IAM") (or (not .Values.kafka.security.region) (ne .Values.kafka.security.protocol "SASL_SSL")) -}}
-{{- fail "kafka.security.mechanism AWS_MSK_IAM needs kafka.security.protocol SASL_SSL and the cluster's region in kafka.security.region" -}}
-{{- end -}}
-{{- if and (eq .Values.kafka.kind "existing") (hasPrefix "SASL_" .Values.kafka.security.protocol) (ne .Values.kafka.security.mechanism "AWS_MSK_IAM") (not .Values.kafka.security.secret) -}}
-{{- fail "kafka.security.protocol SASL_SSL and SASL_PLAINTEXT need kafka.security.secret: a Secret with username and password" -}}
-{{- end -}}
-{{- if and .Values.replicaScaling.enabled (not .Values.usage.prometheusUrl) (not (dig "prometheus" "url" "" .Values.settings)) -}}
-{{- fail "replicaScaling needs usage.prometheusUrl: the loads of EHPAs come from there" -}}
-{{- end -}}
 {{- $cluster := dict "name" .Values.clusterName "nodes" .Values.nodeScaling.enabled "replicas" .Values.replicaScaling.enabled -}}
 {{- $aws := dict -}}
 {{- with .Values.nodeScaling.region }}{{ $_ := set $aws "region" . }}{{ end -}}
 {{- with .Values.nodeScaling.groups }}{{ $_ := set $aws "groups" . }}{{ end -}}
 {{- with .Values.nodeScaling.discovery }}{{ $_ := set $aws "discovery" . }}{{ end -}}
-{{- if and .Values.nodeScaling.enabled (not .Values.nodeScaling.groups) (not .Values.nodeScaling.discovery) -}}
-{{- fail "nodeScaling needs nodeScaling.groups (min:max:name) or nodeScaling.discovery (asg:tag=KEY,KEY=VALUE)" -}}
-{{- end -}}
 {{- $usage := dict "reads" .Values.usage.reads -}}
 {{- $tree := dict
   "log" (dict "brokers" (include "ullage.brokers" .) "security" $security)
@@ -82,6 +70,18 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
   "aws" $aws -}}
 {{- with .Values.usage.prometheusUrl }}{{ $_ := set $tree "prometheus" (dict "url" .) }}{{ end -}}
 {{- mergeOverwrite $tree (deepCopy .Values.settings) | toYaml -}}
+{{- end }}
+
+{{/* The ports of Prometheus that somebody asks, and those that are asked for by value. */}}
+{{- define "ullage.otherPorts" -}}
+{{- $ports := .Values.networkPolicy.egressPorts | default list -}}
+{{- if or .Values.replicaScaling.enabled (eq .Values.usage.reads "prometheus") -}}
+{{- $url := .Values.usage.prometheusUrl | default (dig "prometheus" "url" "http://prometheus.monitoring.svc" .Values.settings) -}}
+{{- $host := (urlParse $url).host -}}
+{{- $port := regexFind ":[0-9]+$" $host | trimPrefix ":" | default (hasPrefix "https:" $url | ternary "443" "80") -}}
+{{- $ports = append $ports (int $port) -}}
+{{- end -}}
+{{- $ports | uniq | toJson -}}
 {{- end }}
 
 {{- define "ullage.securityContext" -}}
@@ -102,15 +102,28 @@ seccompProfile: {type: RuntimeDefault}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{/* Whether the Secrets are those that Strimzi makes: of our KafkaUser, and of its cluster's authority. */}}
+{{- define "ullage.strimziSecrets" -}}
+{{- if and (eq .Values.kafka.kind "strimzi") (not .Values.kafka.security.secret) }}yes{{ end -}}
+{{- end }}
+
 {{/* Environment by which secrets of Kafka reach the settings. */}}
 {{- define "ullage.environment" -}}
+{{- $tls := has .Values.kafka.security.protocol (list "SSL" "SASL_SSL") }}
+{{- $strimzi := include "ullage.strimziSecrets" . }}
+{{- if and $strimzi (ne .Values.kafka.security.protocol "SSL") }}
+- {name: ULLAGE_LOG__SECURITY__USERNAME, value: ullage}
+- {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: ullage, key: password}}}
+{{- end }}
 {{- with .Values.kafka.security.secret }}
 - {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ . }}, key: username, optional: true}}}
 - {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ . }}, key: password, optional: true}}}
-{{- if has $.Values.kafka.security.protocol (list "SSL" "SASL_SSL") }}
+{{- end }}
+{{- if or $strimzi .Values.kafka.security.secret }}
+{{- if $tls }}
 - {name: ULLAGE_LOG__SECURITY__CA, value: /etc/ullage/kafka/ca.crt}
 {{- end }}
-{{- if eq $.Values.kafka.security.protocol "SSL" }}
+{{- if eq .Values.kafka.security.protocol "SSL" }}
 - {name: ULLAGE_LOG__SECURITY__CERTIFICATE, value: /etc/ullage/kafka/user.crt}
 - {name: ULLAGE_LOG__SECURITY__KEY, value: /etc/ullage/kafka/user.key}
 {{- end }}
@@ -120,7 +133,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- define "ullage.mounts" -}}
 - {name: settings, mountPath: /etc/ullage/settings, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- if .Values.kafka.security.secret }}
+{{- if or .Values.kafka.security.secret (include "ullage.strimziSecrets" .) }}
 - {name: kafka, mountPath: /etc/ullage/kafka, readOnly: true}
 {{- end }}
 {{- end }}
@@ -130,5 +143,14 @@ seccompProfile: {type: RuntimeDefault}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
 {{- with .Values.kafka.security.secret }}
 - {name: kafka, secret: {secretName: {{ . }}}}
+{{- end }}
+{{- if include "ullage.strimziSecrets" . }}
+- name: kafka
+  projected:
+    sources:
+      - secret: {name: {{ .Values.kafka.strimzi.cluster }}-cluster-ca-cert, items: [{key: ca.crt, path: ca.crt}]}
+      {{- if eq .Values.kafka.strimzi.authentication "tls" }}
+      - secret: {name: ullage, items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]}
+      {{- end }}
 {{- end }}
 {{- end }}

@@ -96,7 +96,11 @@ class PublishedFacts(Generic[F]):
 
 def _alike(left: F, right: F) -> bool:
     match left, right:
-        case (VpaChanged(), VpaChanged()) | (TimeSeriesPredictionChanged(), TimeSeriesPredictionChanged()):
+        case (
+            (VpaChanged(), VpaChanged())
+            | (EhpaChanged(), EhpaChanged())
+            | (TimeSeriesPredictionChanged(), TimeSeriesPredictionChanged())
+        ):
             right = replace(right, resource_version=left.resource_version)
         case _:
             pass

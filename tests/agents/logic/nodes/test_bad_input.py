@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes import scaling_dry_run
 from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.decisions.node_updates import ScaleRefused
@@ -88,7 +88,7 @@ def test_a_node_left_from_before_takes_nobodys_instance_away(late: str) -> None:
     run.run(30.0)
     assert run.removed == []
     assert run.refused("ghost") == ["InstanceShared"]
-    found = scaling_outlook.node_stays(run.stage, CLUSTER, "ghost", run.now)
+    found = scaling_dry_run.node_stays(run.stage, CLUSTER, "ghost", run.now)
     assert found is not None
     assert [one.code for one in found] == ["InstanceShared"]
     run.step(node("ghost", provider_id="aws:///zone-a/n1"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
@@ -84,8 +84,8 @@ def released(run: ScalerRun) -> list[str]:
     return [one.reason for one in run.of(ScaleRefused) if one.code == "ReplacementReleased"]
 
 
-def outlook(run: ScalerRun, name: str) -> list[scaling_outlook.ScalingObstacle]:
-    found = scaling_outlook.node_stays(run.stage, CLUSTER, name, run.now)
+def outlook(run: ScalerRun, name: str) -> list[scaling_dry_run.ScalingObstacle]:
+    found = scaling_dry_run.node_stays(run.stage, CLUSTER, name, run.now)
     assert found is not None
     return found
 

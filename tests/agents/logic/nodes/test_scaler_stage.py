@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.logic.nodes import scaling_outlook
+from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scaler_stage import Scaler
 from schemas.catalogue import Event
@@ -282,7 +282,7 @@ def test_of_the_budgets_that_hold_at_a_time_the_smallest_counts_for_nodes(schedu
     run.step(ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=0.2))  # type: ignore[arg-type]  # a unit
     run.run(20.0)
     assert len(run.removed) == gone
-    stays = scaling_outlook.node_stays(run.stage, CLUSTER, "n9", run.now)
+    stays = scaling_dry_run.node_stays(run.stage, CLUSTER, "n9", run.now)
     assert stays is not None
     assert "budget" in [one.code for one in stays]
     assert "budget" in [code for number in range(10) for code in run.refused(f"n{number}")]

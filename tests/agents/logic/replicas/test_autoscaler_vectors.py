@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import hpa_algorithm, hpa_metrics, replica_proposals, scaling_behavior
-from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
+from agents.logic.replicas import hpa_metrics, hpa_reconcile, replica_calculator, scaling_behavior
 from agents.logic.replicas.hpa_metrics import MetricReadings
 from agents.logic.replicas.hpa_pods import requests
-from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
+from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
 from tests.support.ehpa_vectors import Json, vectors
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_defaults"))
 def test_a_spec_gets_the_api_servers_defaults(vector: Json) -> None:
-    assert hpa_algorithm.defaulted(vector["inputs"]["spec"]) == vector["expected"]["spec"]
+    assert hpa_reconcile.defaulted(vector["inputs"]["spec"]) == vector["expected"]["spec"]
 
 
 def fleet(count: int, request: int) -> Any:
@@ -52,7 +52,7 @@ def read(metric: hpa_metrics.HpaMetric, given: list[Json], step: Json, empty: Me
         return MetricReadings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
     if metric.kind == "External":
         series = (step.get("external_milli") or {}).get(metric.name)
-        return empty if series is None else MetricReadings(empty.pods, values={metric: replica_proposals.summed(series)})
+        return empty if series is None else MetricReadings(empty.pods, values={metric: replica_calculator.summed(series)})
     value = (step.get("object_milli") or {}).get(metric.name)
     return empty if value is None else MetricReadings(empty.pods, values={metric: value})
 
@@ -60,7 +60,7 @@ def read(metric: hpa_metrics.HpaMetric, given: list[Json], step: Json, empty: Me
 @pytest.mark.parametrize("vector", vectors("hpa_timeline"))
 def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
-    spec: Json = hpa_algorithm.defaulted(inputs["spec"])
+    spec: Json = hpa_reconcile.defaulted(inputs["spec"])
     assert spec.get("behavior") == expected.get("defaulted_behavior")
     rules = scaling_behavior.read(spec["behavior"]) if "behavior" in spec else None
     down, up = (inputs["tolerance"],) * 2
@@ -74,7 +74,7 @@ def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
         bounds = HpaBounds(least, most, rules, inputs["downscale_stabilisation_s"], bool(inputs.get("gate_scale_to_zero")))
         scene = ReplicaContext(current, current, NOW, down, up)
         found = answers(inputs, step, spec, scene)
-        decision, memory = hpa_algorithm.decide(bounds, current, found, memory, now=NOW + step["t"])
+        decision, memory = hpa_reconcile.decide(bounds, current, found, memory, now=NOW + step["t"])
         current = decision.replicas
         state = memory.conditions
         mine = [

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.logic.replicas import hpa_algorithm, replica_proposals
-from agents.logic.replicas.hpa_algorithm import HpaBounds, HpaMemory
-from agents.logic.replicas.replica_proposals import ReplicaContext
+from agents.logic.replicas import hpa_reconcile, replica_calculator
+from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
+from agents.logic.replicas.replica_calculator import ReplicaContext
 
 TESTS = Path(__file__).parents[3]
 HERE = "agents/logic/replicas"
@@ -30,7 +30,7 @@ SHOWN: dict[int, tuple[str, ...]] = {
         f"{HERE}/test_served_metrics.py::test_a_forecast_that_has_expired_is_no_answer_even_where_it_still_says_something",
         "controlplane/test_dead_prometheus.py::test_when_prometheus_is_dead_its_forecasts_expire_and_live_metrics_rule",
     ),
-    32: (f"{HERE}/test_replica_proposals.py::test_a_forecast_of_less_than_one_core_counts",),
+    32: (f"{HERE}/test_replica_calculator.py::test_a_forecast_of_less_than_one_core_counts",),
     33: (f"{HERE}/test_generation_vectors.py::test_an_hpa_is_what_crane_makes_of_an_ehpa",),
     34: (
         f"{HERE}/test_generated_objects.py::test_a_forecast_that_is_not_there_is_an_error",
@@ -62,27 +62,31 @@ SHOWN: dict[int, tuple[str, ...]] = {
         f"{HERE}/test_ehpa_crons.py::test_two_crons_of_one_name_are_refused",
     ),
     52: (
-        f"{HERE}/test_replica_proposals.py::test_four_pods_at_80_percent_of_50_become_seven",
-        f"{HERE}/test_replica_proposals.py::test_six_percent_above_the_target_change_nothing",
+        f"{HERE}/test_replica_calculator.py::test_four_pods_at_80_percent_of_50_become_seven",
+        f"{HERE}/test_replica_calculator.py::test_six_percent_above_the_target_change_nothing",
     ),
-    53: (f"{HERE}/test_replica_proposals.py::test_pods_without_a_sample_are_busy_on_the_way_down",),
-    54: (f"{HERE}/test_replica_proposals.py::test_a_pod_that_is_not_ready_is_idle_on_the_way_up",),
-    55: (f"{HERE}/test_replica_proposals.py::test_a_queue_of_seven_for_one_each_takes_seven_pods_and_a_little_more_takes_eight",),
+    53: (f"{HERE}/test_replica_calculator.py::test_pods_without_a_sample_are_busy_on_the_way_down",),
+    54: (f"{HERE}/test_replica_calculator.py::test_a_pod_that_is_not_ready_is_idle_on_the_way_up",),
+    55: (
+        f"{HERE}/test_replica_calculator.py::test_a_queue_of_seven_for_one_each_takes_seven_pods_and_a_little_more_takes_eight",
+    ),
     56: (
-        f"{HERE}/test_hpa_algorithm.py::test_the_highest_recommendation_of_five_minutes_counts_and_one_exactly_as_old_still_does",
+        f"{HERE}/test_hpa_reconcile.py::test_the_highest_recommendation_of_five_minutes_counts_and_one_exactly_as_old_still_does",
     ),
     57: (
-        f"{HERE}/test_hpa_algorithm.py::test_without_a_behaviour_the_count_doubles_at_most_and_four_are_free",
-        f"{HERE}/test_hpa_algorithm.py::test_the_default_behaviour_adds_four_or_doubles_each_15_seconds",
+        f"{HERE}/test_hpa_reconcile.py::test_without_a_behaviour_the_count_doubles_at_most_and_four_are_free",
+        f"{HERE}/test_hpa_reconcile.py::test_the_default_behaviour_adds_four_or_doubles_each_15_seconds",
     ),
     58: (
-        f"{HERE}/test_hpa_algorithm.py::test_of_several_metrics_the_highest_counts_and_a_broken_one_prevents_only_scaling_down",
+        f"{HERE}/test_hpa_reconcile.py::test_of_several_metrics_the_highest_counts_and_a_broken_one_prevents_only_scaling_down",
     ),
     59: (
         f"{HERE}/test_resource_recommendations.py::test_an_oom_kill_asks_for_a_fifth_more_and_a_hundred_mebibytes_at_least",
-        "agents/inspect/test_resource_table.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
+        "agents/inspect/test_crane_resource_recommendations.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
     ),
-    60: ("agents/inspect/test_resource_table.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",),
+    60: (
+        "agents/inspect/test_crane_resource_recommendations.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
+    ),
     61: (f"{HERE}/test_fleet_recommendations.py::test_ten_cores_at_half_of_five_a_pod_are_four_replicas",),
     62: (f"{HERE}/test_resource_recommendations.py::test_the_smallest_size_that_holds_both_is_taken",),
     63: (f"{HERE}/test_fleet_recommendations.py::test_a_node_whose_pods_all_belong_to_daemon_sets_may_go",),
@@ -109,6 +113,6 @@ def test_no_number_is_left_out() -> None:
     ("current", "cron", "most", "wanted"), [(10, 12, 100, 12), (20, 21, 100, 20), (5, 100, 10, 10), (20, 23, 100, 23)]
 )
 def test_50_crons_within_tolerance_and_bounds(current: int, cron: int, most: int, wanted: int) -> None:
-    proposal = replica_proposals.by_value_per_pod(cron * 1000, target=1000, scene=ReplicaContext(current, current, 0.0))
-    decision, _memory = hpa_algorithm.decide(HpaBounds(1, most), current, [proposal], HpaMemory(), now=0.0)
+    proposal = replica_calculator.by_value_per_pod(cron * 1000, target=1000, scene=ReplicaContext(current, current, 0.0))
+    decision, _memory = hpa_reconcile.decide(HpaBounds(1, most), current, [proposal], HpaMemory(), now=0.0)
     assert decision.replicas == wanted

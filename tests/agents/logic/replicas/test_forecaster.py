@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from agents.engine.turn import Decided
 from agents.logic.replicas import metric_series
-from agents.logic.replicas.due_queue import next_round
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.replicas.timer_queue import next_round
 from schemas.decisions.replica_plans import ProposalOrigin, ScalingMode
 from schemas.facts.load import LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.replica_scaling import ScaleSeen
@@ -155,15 +155,14 @@ def test_without_new_values_the_forecast_ends_with_its_cause_and_live_metrics_ru
     assert all(each.origin is ProposalOrigin.LIVE for plan in plans(found) for each in plan.proposals)
 
 
-def test_a_query_that_cannot_be_used_is_the_reason_of_no_forecast() -> None:
+def test_a_query_that_cannot_be_used_is_at_once_the_reason_of_no_forecast() -> None:
     scene = ForecasterScene()
     series = series_id("pods.http_requests", "sum(rate)")
     query = {"metric-query.autoscaling.crane.io/pods.http_requests": "sum(rate)"}
     failed = LoadQueryFailed(NOW, CART, series, "the query gives 3 series; it must give one")
     [found] = forecasts(scene.run(NOW, 30, ehpa(metrics=(RATE,), annotations=query)))
     assert [(each.reason, each.message) for each in found.metrics] == [("NoSamples", "nothing is known of this load yet")]
-    scene.step(NOW + MINUTE, failed)
-    [again] = forecasts(scene.run(NOW + 11 * MINUTE, 10))
+    [again] = forecasts(scene.run(NOW + MINUTE, 10, failed))
     assert [(each.reason, each.message) for each in again.metrics] == [("QueryFailed", failed.reason)]
 
 

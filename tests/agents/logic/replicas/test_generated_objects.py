@@ -6,7 +6,7 @@ import pytest
 
 from agents.logic.replicas import ehpa_manifest, generated_objects, metric_queries, metrics_adapter
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
-from agents.logic.replicas.replica_proposals import MetricError
+from agents.logic.replicas.replica_calculator import MetricError
 
 NOW = 1_709_633_640.0
 DSP = {"predictionWindowSeconds": 3600, "predictionAlgorithm": {"algorithmType": "dsp", "dsp": {"sampleInterval": "1m"}}}

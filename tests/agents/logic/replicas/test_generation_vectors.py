@@ -6,7 +6,7 @@ import pytest
 
 from agents.logic.replicas import ehpa_manifest, generated_objects, metrics_adapter
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
-from agents.logic.replicas.replica_proposals import MetricError
+from agents.logic.replicas.replica_calculator import MetricError
 from schemas import exact_quantity
 from tests.support.ehpa_vectors import Json, vectors
 

@@ -30,6 +30,12 @@ def test_a_status_holds_two_windows_with_five_decimals() -> None:
     assert (entry["ready"], condition["reason"], condition["message"]) == (True, "PredictSucceed", "")
 
 
+def test_causes_of_more_metrics_than_a_condition_can_name_are_cut() -> None:
+    metrics = [PredictedMetric(f"external.queue-{n}", why_not="nothing is known of this load yet") for n in range(1000)]
+    _, condition = prediction_status.status(metrics, now=NOW, window=3600)
+    assert len(str(condition["message"])) == 32_768
+
+
 def test_a_metric_without_forecast_is_named_with_its_reason() -> None:
     metrics = [
         PredictedMetric("resource.cpu", why_not="47.0 hours of even history are there"),

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import replica_proposals
+from agents.logic.replicas import replica_calculator
 from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
-from agents.logic.replicas.replica_proposals import MetricError, ReplicaContext
+from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
 from tests.support.ehpa_vectors import Json, vectors
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
@@ -24,17 +24,17 @@ def proposed(inputs: Json) -> Any:
         patience,
     )
     values, cpu = inputs.get("values") or [], resource == "cpu"
-    value = replica_proposals.summed(values) if function.startswith("external") else sum(values[:1])
+    value = replica_calculator.summed(values) if function.startswith("external") else sum(values[:1])
     if function == "resource_utilization":
         wanted = requests(asked(given, resource), resource=resource, container=inputs.get("container", ""))
-        return replica_proposals.by_utilization(pods(given), samples(given, cpu=cpu), wanted, target=target, scene=scene)
+        return replica_calculator.by_utilization(pods(given), samples(given, cpu=cpu), wanted, target=target, scene=scene)
     if function in ("resource_value", "pods_value"):
         cpu = cpu and function == "resource_value"
-        return replica_proposals.by_average(pods(given), samples(given, cpu=cpu), target=target, scene=scene)
+        return replica_calculator.by_average(pods(given), samples(given, cpu=cpu), target=target, scene=scene)
     if function in ("external_value", "object_value"):
-        return replica_proposals.by_value(value, pods(given), target=target, scene=scene)
+        return replica_calculator.by_value(value, pods(given), target=target, scene=scene)
     assert function in ("external_average", "object_average")
-    return replica_proposals.by_value_per_pod(value, target=target, scene=scene)
+    return replica_calculator.by_value_per_pod(value, target=target, scene=scene)
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_replicas"))

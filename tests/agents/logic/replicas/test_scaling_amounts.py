@@ -12,7 +12,7 @@ from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.logic.validation.events import refuse
 from agents.partition_task import Task
 from agents.processes.replica_objects import ReplicaObjects
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
 from schemas.facts.replica_scaling import HpaSeen
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import HpaBehavior, HpaScalingRules, MetricSpec, MetricTarget, PredictionOptions

@@ -9,6 +9,7 @@ import pytest
 from agents.logic.stage_rules import StageRules
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged
@@ -19,7 +20,6 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
-from schemas.subjects import Subject
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, vpa, when
 
 Json = dict[str, Any]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agents.logic.validation.events import refuse
+from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled
@@ -16,7 +17,6 @@ from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import BoostKind, ContainerPolicy, StartupBoost, Tuning, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef
-from schemas.subjects import Subject
 from schemas.units import Seconds
 from tests.support.cluster_events import API, START, pod, scrape, turn, vpa, when
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.facts.pods import PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Cores

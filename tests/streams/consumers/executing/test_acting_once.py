@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
+from schemas.decision_subjects import Subject
 from schemas.names import PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.subjects import Subject
 from schemas.units import Seconds
 from streams import log_range
 from streams.consumers.executing.executor import Executor, encode_outcome

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from schemas.catalogue import CATALOGUE, Kind
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.names import Amounts, Place, PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
-from schemas.subjects import Subject
 from schemas.units import Cores
 from streams.codec.event_codec import Codec, causes
 from streams.consumers.executing.executor import Executor

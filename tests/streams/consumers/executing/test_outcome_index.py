@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from schemas.decision_subjects import Subject
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
-from schemas.subjects import Subject
 from streams.consumers.executing.outcome_index import OutcomeIndex
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kubernetes import client as official
 
+from schemas.decision_subjects import Subject
 from schemas.outcomes import OutcomeDetail, Result
-from schemas.subjects import Subject
 from streams.clients.kube.api import Api
 from streams.clients.kube.event_recorder import EventRecorder
 from streams.consumers.pods.evictor import evict, evictor

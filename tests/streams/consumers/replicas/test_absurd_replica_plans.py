@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube.api import Api
 from streams.clients.kube.scales import ScaleClient
-from streams.consumers.replicas import scaler
+from streams.consumers.replicas import scale_subresource
 from tests.support import examples
 from tests.support.consumer_scene import open_permit
 
@@ -29,10 +29,10 @@ from tests.support.consumer_scene import open_permit
 def test_an_absurd_number_is_refused(current: int, replicas: int, most: int, reason: str) -> None:
     plan = replace(PLAN, current=current, replicas=replicas, least=1, most=most)
     nobody = ScaleClient(Api(cluster_factory.connection(ClusterSettings(url="http://127.0.0.1:1"))))  # whoever asks it fails
-    result = scaler.scale(nobody, plan, open_permit())
+    result = scale_subresource.scale(nobody, plan, open_permit())
     assert (result.result, result.reason, result.detail) == (Result.REFUSED, reason, OutcomeDetail.INVALID)
 
 
 @pytest.mark.parametrize(("current", "replicas"), [(3, 1000), (20, 2000), (0, 5), (50, 50)])
 def test_a_large_step_within_the_bounds_is_none_of_these(current: int, replicas: int) -> None:
-    assert scaler.objection(replace(PLAN, current=current, replicas=replicas, least=1, most=5000)) is None
+    assert scale_subresource.objection(replace(PLAN, current=current, replicas=replicas, least=1, most=5000)) is None

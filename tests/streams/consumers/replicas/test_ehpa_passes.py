@@ -1,5 +1,7 @@
 """One pass over an EHPA after another, on objects in memory: conformance 38 to 44 of ehpa.md, section 11."""
 
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +10,15 @@ import pytest
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
+from schemas.decision_subjects import Subject
+from schemas.names import Workload
+from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
 from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.scaling import ScaleStrategy
+from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
 from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler, PassOrder, PassReport
+from streams.consumers.replicas.object_generator import UID_LABEL
+from streams.errors import GiveUp
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import KillSwitch, ScaledWorld
 
@@ -46,8 +53,8 @@ class Passes:
         key = "shop", "web"
         self.world.ehpas.held[key] = {**self.world.ehpas.held.get(key, {}), **ehpa_objects.manifest_of(replace(WEB, **changes))}
 
-    def run(self) -> PassReport:
-        return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", MONDAY))
+    def run(self, rival: str = "", scaled: ActionFinished | None = None) -> PassReport:
+        return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", MONDAY, rival=rival, scaled=scaled))
 
     @property
     def hpa(self) -> Any:
@@ -91,6 +98,31 @@ def test_40_a_preview_scales_a_substitute_and_nothing_else() -> None:
     assert (passes.world.scales["web"].replicas, passes.world.sets) == (3, [])
 
 
+def _scaled(result: Result, reason: str) -> ActionFinished:
+    workload = Workload("prod", "shop", "Deployment", "web")
+    return ActionFinished("o", MONDAY, "d", Action.SCALE, result, reason, Subject.of_workload(workload))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"strategy": ScaleStrategy.PREVIEW, "specific_replicas": 5}, {"annotations": {"ullage/scaling": "direct"}}],
+)
+def test_40_what_is_scaled_without_an_hpa_shows_when_that_was_and_why_it_is_not(changes: Mapping[str, Any]) -> None:
+    passes = Passes(replicas=5, **changes)
+    passes.run(scaled=_scaled(Result.DONE, "the cluster accepted 5 replicas"))
+    assert (passes.ready[0], passes.status["lastScaleTime"]) == ("True", "2026-01-05T00:00:00Z")
+    assert passes.status["currentReplicas"] == 5
+    assert passes.status["expectReplicas"] == (5 if "annotations" in changes else 0)
+    passes.run(scaled=_scaled(Result.FAILED, "403 not allowed"))
+    assert passes.ready == ("False", "FailedScale")
+    passes.say(target_ref=TargetRef("Rollout", "web", "argoproj.io/v1alpha1"), **changes)
+    passes.run(scaled=_scaled(Result.DONE, ""))
+    assert passes.ready == ("False", "FailedScale")
+    passes.say(strategy=ScaleStrategy.AUTO, annotations={}, specific_replicas=None)
+    passes.run(scaled=_scaled(Result.FAILED, "403 not allowed"))
+    assert passes.ready[0] == "True"
+
+
 def test_41_from_preview_to_auto_and_back_within_one_pass() -> None:
     passes = Passes(strategy=ScaleStrategy.PREVIEW)
     passes.run()
@@ -131,6 +163,69 @@ def test_43_an_hpa_that_somebody_edited_is_put_right() -> None:
     assert passes.run().writes == []
 
 
+def _labels_a_metric(hpa: Any) -> None:
+    hpa["spec"]["metrics"][0]["pods"]["metric"]["selector"] = {"matchLabels": {"more": "x"}}
+
+
+def _asks_for_more(hpa: Any) -> None:
+    hpa["spec"] |= {"minReplicas": 7, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {}}}]}
+
+
+def _takes_the_label_off(hpa: Any) -> None:
+    del hpa["metadata"]["labels"][UID_LABEL]
+
+
+@pytest.mark.parametrize(
+    ("edit", "changes"),
+    [
+        (_labels_a_metric, {}),
+        (_asks_for_more, {"metrics": (), "min_replicas": None, "prediction": None}),
+        (_takes_the_label_off, {}),
+    ],
+)
+def test_what_the_ehpa_leaves_to_the_api_server_and_what_somebody_adds_to_a_metric_is_put_right_too(
+    edit: Callable[[Any], None], changes: Mapping[str, Any]
+) -> None:
+    passes = Passes(**changes)
+    passes.run()
+    right = {key: passes.world.hpas.held[KEY][key] for key in ("spec", "metadata")}
+    edited = copy.deepcopy(passes.world.hpas.held[KEY])
+    edit(edited)
+    passes.world.hpas.held[KEY] = edited
+    passes.run()
+    found = passes.world.hpas.held[KEY]
+    assert (found["spec"], found["metadata"]["labels"]) == (right["spec"], right["metadata"]["labels"])
+    assert passes.run().writes == []
+
+
+def test_an_ehpa_whose_target_an_older_one_takes_gives_its_hpa_up_and_has_it_again_once_that_is_gone() -> None:
+    passes = Passes()
+    passes.run()
+    [gone] = passes.run(rival="shop/old").writes
+    assert (gone.kind, gone.change) == ("HorizontalPodAutoscaler", ObjectChange.DELETED)
+    assert (passes.ready, KEY in passes.world.hpas.held) == (("False", "TargetTaken"), False)
+    passes.run()
+    assert (passes.ready[0], KEY in passes.world.hpas.held) == ("True", True)
+
+
+@pytest.mark.parametrize("said", ["12", "1" * 200_000])
+def test_a_status_is_written_though_current_metrics_cannot_be_shown(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = Passes()
+    passes.run()
+    metric = {"type": "Pods", "pods": {"metric": {"name": "http_requests"}, "current": {"averageValue": said}}}
+    passes.world.hpas.held[KEY]["status"] = {"currentMetrics": [metric], "desiredReplicas": 9}
+    put = passes.world.ehpas.merge
+
+    def merge(namespace: str, name: str, patch: Mapping[str, Any], *, part: str = "") -> Any:
+        if not part:
+            raise GiveUp(doing="writing", to=name, answer="metadata.annotations: Too long")
+        return put(namespace, name, patch, part=part)
+
+    monkeypatch.setattr(passes.world.ehpas, "merge", merge)
+    passes.run()
+    assert passes.status["expectReplicas"] == 9
+
+
 def test_44_metrics_that_did_not_change_are_not_written_again() -> None:
     passes = Passes()
     passes.run()
@@ -144,6 +239,27 @@ def test_44_metrics_that_did_not_change_are_not_written_again() -> None:
     metric["pods"]["current"]["averageValue"] = "13"  # type: ignore[index]  # a dict
     passes.run()
     assert "averageValue: '13'" in passes.world.ehpas.held["shop", "web"]["metadata"]["annotations"][CURRENT_METRICS]
+
+
+def test_a_prediction_and_a_direct_ehpa_that_nobody_can_go_by_say_why() -> None:
+    passes = Passes(annotations={"ullage/scaling": "direct"})
+    order = PassOrder("shop", "web", "u-web", MONDAY, unsupported="spec.maxReplicas is 1, and spec.minReplicas 2")
+    passes.reconciler.run_pass(order)
+    assert passes.ready == ("False", "FailedScale")
+    alone = {"metadata": {"namespace": "shop", "name": "web", "uid": "u-tsp"}, "spec": {"predictionMetrics": []}}
+    passes.world.tsps.held["shop", "web"] = alone
+    passes.reconciler.write_prediction(replace(order, unsupported="it asks by a MetricQuery"))
+    [condition] = passes.world.tsps.held["shop", "web"]["status"]["conditions"]
+    assert (condition["status"], condition["message"]) == ("False", "it asks by a MetricQuery")
+
+
+@pytest.mark.parametrize("scaling", ["direct", ""])
+def test_a_cron_that_cannot_be_read_is_said_with_and_without_an_hpa(scaling: str) -> None:
+    cron = CronTrigger("night", "0 1 * * *", "0 5 * * *", 8, "Mars/Olympus")
+    passes = Passes(annotations={"ullage/scaling": scaling}, crons=(cron,))
+    passes.run()
+    [message] = [one["message"] for one in passes.status["conditions"] if one["type"] == "Ready"]
+    assert "cron 'night': 'Mars/Olympus' is no time zone" in message
 
 
 @pytest.mark.parametrize("scaling", ["direct", ""])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,11 @@ from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
 from schemas.catalogue import Event
+from schemas.decision_subjects import Subject
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.facts.replica_scaling import ScaleSeen
 from schemas.names import Workload
-from schemas.outcomes import ActionFinished, ObjectWritten, Result
+from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
@@ -20,7 +23,7 @@ from schemas.policies.vpa import TargetRef
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
-from streams.consumers.replicas.scaler import scaler
+from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.support.replica_scene import DSP, MONDAY, RATE
@@ -148,6 +151,48 @@ def test_killed_at_any_step_it_ends_where_an_unharmed_one_does(name: str, *, aft
         told = {(event.object_kind, event.name, event.id.rpartition("/")[2]) for event in done}
         accepted = {(each.kind, each.name, each.version) for each in site.world.written}
         assert told <= accepted, "an outcome says done, and the cluster knows nothing of it"
+
+
+def test_objects_about_which_there_is_always_news_do_not_keep_others_from_being_looked_at() -> None:
+    site = Site()
+    names = [f"app-{number:03}" for number in range(150)]
+    for name in names:
+        site.world.has(name, 2)
+        target = TargetRef("Deployment", name, "apps/v1")
+        site.say(replace(CART, name=name, uid=f"u-{name}", target_ref=target, prediction=None))
+    consumer = site.consumer()
+    for number in range(3):
+        for name in names[:100]:
+            workload = Workload("prod", "shop", "Deployment", name)
+            site.put("pod-changes-by-cluster", "prod", ScaleSeen(MONDAY, workload, 2, number, f"app={name}"))
+        consumer.poll_once()
+    assert all(("shop", f"ehpa-{name}") in site.world.hpas.held for name in names)
+
+
+def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> None:
+    site = Site()
+    direct = replace(CART, annotations={"ullage/scaling": "direct"})
+    site.say(direct)
+    consumer = site.consumer()
+    consumer.poll_once()
+    found = []
+    for number, (result, detail) in enumerate(
+        [
+            (Result.DONE, OutcomeDetail.ACCEPTED),
+            (Result.FAILED, OutcomeDetail.FORBIDDEN),
+            (Result.REFUSED, OutcomeDetail.MOVED),
+            (Result.DONE, OutcomeDetail.ALREADY_DONE),
+        ]
+    ):
+        subject = Subject.of_workload(Workload("prod", "shop", "Deployment", "cart"))
+        site.put("outcomes", "prod", ActionFinished(f"o{number}", MONDAY, "d", Action.SCALE, result, "why", subject, detail))
+        site.put("policies", CART.key, replace(direct, resource_version=str(number)))
+        consumer.poll_once()
+        status: Any = site.world.ehpas.held["shop", "cart"]["status"]
+        found.append(next(each["reason"] for each in status["conditions"] if each["type"] == "Ready"))
+        assert status["lastScaleTime"] == "2026-01-05T00:00:00Z"
+    ready = "EffectiveHorizontalPodAutoscalerReady"
+    assert found == [ready, "FailedScale", "FailedScale", ready]
 
 
 def _plan(at: datetime) -> ReplicasPlanned:

@@ -10,7 +10,7 @@ WANTED: dict[str, Any] = {"spec": {"maxReplicas": 10, "metrics": [{"target": {"a
 
 
 def test_an_object_that_says_more_and_amounts_in_another_spelling_are_no_drift() -> None:
-    there = {"spec": {"maxReplicas": 10, "minReplicas": 1, "metrics": [{"type": "x", "target": {"averageValue": "0.5"}}]}}
+    there = {"spec": {"maxReplicas": 10, "minReplicas": 1, "metrics": [{"selector": {}, "target": {"averageValue": "0.5"}}]}}
     assert covers(there, WANTED)
     assert first_difference(there, WANTED) == ""
 
@@ -22,6 +22,8 @@ def test_an_object_that_says_more_and_amounts_in_another_spelling_are_no_drift()
         ({"spec": {"metrics": WANTED["spec"]["metrics"]}}, "spec.maxReplicas was not there"),
         ({"spec": {**WANTED["spec"], "metrics": WANTED["spec"]["metrics"] * 2}}, "spec.metrics was ["),
         ({"spec": {**WANTED["spec"], "metrics": [{"target": {"averageValue": "501m"}}]}}, "spec.metrics was ["),
+        ({"spec": {**WANTED["spec"], "metrics": [{"target": {"averageValue": "500m"}, "more": 1}]}}, "spec.metrics was ["),
+        ({"spec": {**WANTED["spec"], "metrics": [{"target": {"averageValue": "500m", "value": 1}}]}}, "spec.metrics was ["),
     ],
 )
 def test_a_difference_is_named_with_its_place(there: dict[str, Any], says: str) -> None:

@@ -117,6 +117,15 @@ def test_an_ehpa_goes_to_every_partition_and_is_withdrawn_when_it_is_gone() -> N
     assert [type(each) for each in told.news("policies")] == [EhpaRemoved] * 2
 
 
+def test_what_we_write_into_an_ehpa_ourselves_makes_no_new_policy() -> None:
+    """Status and current metrics change all the time, and each write is a new version of the object."""
+    told = Told()
+    told.autoscalers.upsert(ehpa(version="17"))
+    told.news("policies")
+    told.autoscalers.upsert(ehpa(version="18"))
+    assert told.news("policies") == []
+
+
 def test_ehpas_are_watched_only_where_the_settings_say_so() -> None:
     name = "effectivehorizontalpodautoscalers"
     assert name not in [watch.kind for watch in watches()]

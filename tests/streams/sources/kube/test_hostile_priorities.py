@@ -12,7 +12,7 @@ import structlog.testing
 from agents.logic.nodes import priority_config
 from agents.logic.nodes.priority_config import PrioritiesError
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.units import Seconds
 from streams.clients.kube.api import Api

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import cluster_facts
+from agents.logic.nodes import fact_conversion
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery, PodPlacementChanged, PodShapeSeen
 from streams.clients.kube.scheduling_objects import (
@@ -189,7 +189,7 @@ def many_free(scene: KubeScene, count: int) -> AttachedVolume:
 def test_free_volumes_on_a_thousand_nodes_are_all_told_and_one_node_takes_their_pod(scene: KubeScene) -> None:
     told = many_free(scene, 1000)
     assert [len(term.expressions[0].values) for term in told.terms] == [500, 500]
-    made = cluster_facts.nature(shapes(scene)["db-0"]).shape
+    made = fact_conversion.nature(shapes(scene)["db-0"]).shape
     assert not made.refused
     assert {value for term in made.volumes[0].terms for one in term.expressions for value in one.values} == {
         f"n-{n:04}" for n in range(1000)
@@ -199,7 +199,7 @@ def test_free_volumes_on_a_thousand_nodes_are_all_told_and_one_node_takes_their_
 def test_free_volumes_at_more_places_than_are_looked_at_make_a_sentence(scene: KubeScene) -> None:
     told = many_free(scene, 1001)
     assert told.missing.startswith("free volumes of class 'local' are at 1001 places; more than 1000 places")
-    assert "1001 places" in cluster_facts.nature(shapes(scene)["db-0"]).shape.refused
+    assert "1001 places" in fact_conversion.nature(shapes(scene)["db-0"]).shape.refused
     scene.lose("persistentvolumes", available("pv-0003", "n-0003"))
     assert only_volume(scene, "db-0").missing == ""
 

@@ -144,6 +144,20 @@ def test_when_nobody_answers_the_rest_of_the_round_is_left_out_and_the_report_se
     assert (scene.failures(), scene.rows(), scene.sees()) == ([], [], [()])
 
 
+def test_a_query_that_takes_the_server_too_long_is_its_own_failure_and_the_others_go_on(server: Answering) -> None:
+    scene = LoadScene()
+    good = flat("1")
+    server.answer = lambda asked: (504, b"") if asked.fields["query"] == "slow" else good(asked)
+    scene.say(ehpa("a", query="slow"), *[ehpa(name, query=name) for name in ("b", "c")])
+    source = scene.source(server.url, concurrency=1)
+    for second in (0, 60):
+        source.scrape(at(second))
+    assert [failure.workload.name for failure in scene.failures()] == ["a"]
+    assert {row[0] for row in scene.rows()} == {"b", "c"}
+    assert all(scene.sees())
+    assert _queries(server).count("slow") == 1
+
+
 def test_with_nothing_to_ask_for_the_server_is_looked_at_all_the_same() -> None:
     scene = LoadScene()
     with pytest.raises(Unreachable):

@@ -204,6 +204,8 @@ def test_pods_published_three_hours_ago_are_known_and_those_of_other_clusters_ar
 
 
 def test_every_partition_hears_that_the_source_is_at_work_and_when_it_sees_nothing(scene: UsageScene) -> None:
+    scene.has("web-1")
+    scene.asks = lambda _: readings((*ROW, 47.0))
     source = scene.source()
     source.scrape(at(60))
     scene.asks = _unable
@@ -212,6 +214,21 @@ def test_every_partition_hears_that_the_source_is_at_work_and_when_it_sees_nothi
     seen = SourceReported(at(60), "prod", "usage", ("pod-metrics",), 60.0)
     blind = SourceReported(at(120), "prod", "usage", (), 60.0)
     assert scene.reports() == [(partition, event) for partition in (0, 1) for event in (seen, blind)]
+
+
+def test_an_answer_without_a_container_is_said_and_so_is_usage_of_pods_that_nobody_published(scene: UsageScene) -> None:
+    scene.has("web-1")
+    source = scene.source(when_empty="is the job right?")
+    source.scrape(at(60))
+    scene.asks = lambda _: readings((*ROW, 100.0))
+    source.scrape(at(120))
+    for scrape in range(3, 3 + pending_rows.MOST_LOOKS):
+        scene.asks = lambda _, end=60.0 * scrape: readings((*ROW, end), ("shop", "nobody", "main", 0.1, 1e7, end))
+        source.scrape(at(60 * scrape))
+    said = [event.lacks for partition, event in scene.reports() if partition == 0]
+    assert said[:2] == [("the answer names no container: is the job right?",), ()]
+    assert said[-1] == ("1 rows are of pods that no source has published: is `ullage source kube` at work?",)
+    assert set(said[2:-1]) == {()}
 
 
 def test_while_the_log_is_away_usage_waits_and_goes_out_in_order(scene: UsageScene) -> None:

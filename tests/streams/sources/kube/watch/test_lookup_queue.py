@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.controllers import ControllerKey, ObjectScale

@@ -7,7 +7,7 @@ import pytest
 import structlog.testing
 
 from agents.settings import cluster_factory
-from agents.settings.tree import ClusterSettings
+from agents.settings.all_settings import ClusterSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ApiResource, ListWatchClient

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import structlog
 
-from agents.log_runner import Runner
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.pipeline import stages
-from agents.settings.tree import Settings
+from agents.settings.all_settings import Settings
+from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped

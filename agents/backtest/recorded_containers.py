@@ -1,0 +1,229 @@
+"""The containers of a recording as rows of arrays: what each one requests, what is recommended for it, and when its pod began.
+
+A row stands for one container name in one pod name of a workload, even if the pod is recreated. Numbers are cores, bytes and
+seconds since 1970; NaN is "not set".
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.logic.vertical.container_index import MemberSelection
+from agents.logic.vertical.recommended_amounts import AMOUNTS
+from schemas import times
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.usage import MetricsScraped
+from schemas.names import PodName, Workload
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+
+Key = tuple[str, str, str]
+"""Workload key, pod name, container name."""
+Advice = Sequence[float]
+"""Lower bound, target and upper bound of CPU, then of memory, as AMOUNTS names them; NaN where nothing is recommended."""
+
+_OWN = ("own_cpu", "own_memory", "own_limit")
+_TARGET_CPU, _TARGET_MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
+_NUMBERS = (*_OWN, "cpu", "memory", "reached", "own_over", "over", "restarts", "alive", "changes")
+_REMEMBERED = 256
+_FIRST_ROWS = 256
+
+
+@dataclass(slots=True)
+class RecordedContainers:
+    """All containers seen so far.
+
+    `columns` (rows,): `own_cpu`, `own_memory` and `own_limit` as recorded; `cpu` and `memory` that the recommendation has put in
+    force; `reached`, the memory at which a recorded kill came that would not have come; flags (0 or 1) `own_over`, `over` and
+    `alive`; `restarts`; `changes`, how often a recommendation changed it while it ran. `pod` (rows,) numbers pods; `started` and
+    `killed` (pods,) are when a pod began and when a container of it was last killed.
+    """
+
+    columns: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in _NUMBERS})
+    pod: Rows = field(default_factory=lambda: np.zeros(_FIRST_ROWS, np.int64))
+    started: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, np.nan))
+    killed: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, np.nan))
+    _keys: list[Key] = field(default_factory=list)
+    _index: dict[Key, int] = field(default_factory=dict)
+    _pods: dict[tuple[str, str], int] = field(default_factory=dict)
+    _rows_of: list[list[int]] = field(default_factory=list)
+    """Rows of each pod."""
+    _names: list[PodName] = field(default_factory=list)
+    _subjects: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """Numbers of pairs of workload and container name, which share a recommendation."""
+    _of_workload: dict[str, list[int]] = field(default_factory=dict)
+    """The numbers of each workload's containers."""
+    _subject: Rows = field(default_factory=lambda: np.zeros(_FIRST_ROWS, np.int64))
+    """(rows,)"""
+    _advice: Floats = field(default_factory=lambda: np.full((_FIRST_ROWS, len(AMOUNTS)), np.nan))
+    """(subjects, 6) What is recommended now."""
+    _selected: tuple[MemberSelection, Rows] | None = None
+    """The members that were advised last, and their subjects."""
+    _living: Rows | None = None
+    _known: dict[int, tuple[MetricsScraped, Rows]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many containers there are."""
+        return len(self._keys)
+
+    @property
+    def pods(self) -> int:
+        """How many pods there are."""
+        return len(self._names)
+
+    @property
+    def shares_pods(self) -> bool:
+        """Whether some pod has more than one container."""
+        return len(self._keys) > len(self._names)
+
+    def __getitem__(self, column: str) -> Floats:
+        """One column, with room for rows to come."""
+        return self.columns[column]
+
+    def key(self, row: int) -> Key:
+        """Workload key, pod name and container name of a row."""
+        return self._keys[row]
+
+    def pod_name(self, row: int) -> PodName:
+        """The pod of a row; its uid is empty until a source has shown the pod."""
+        return self._names[int(self.pod[row])]
+
+    def pod_changed(self, event: PodChanged) -> None:
+        """Take in a pod's own requests and limits. A recreated pod is admitted with the present recommendation."""
+        began = times.to_seconds(event.started or event.created)
+        rows = [self.row((event.workload.key, event.pod.name, each.name), began) for each in event.containers]
+        for container, row in zip(event.containers, rows, strict=True):
+            amounts = (container.requests.cpu, container.requests.memory, container.limits.memory)
+            for column, amount in zip(_OWN, amounts, strict=True):
+                self.columns[column][row] = np.nan if amount is None else amount
+            self.columns["restarts"][row] = max(container.restarts, self.columns["restarts"][row])
+        if rows:
+            self._renamed(int(self.pod[rows[0]]), event.pod, began)
+
+    def _renamed(self, pod: int, name: PodName, began: float) -> None:
+        before = self._names[pod]
+        self._names[pod] = name
+        if before.uid and before.uid != name.uid:
+            self.admit(pod, began)
+        else:
+            self.started[pod] = max(began, self.started[pod]) if before.uid else began
+
+    def pod_deleted(self, event: PodDeleted) -> None:
+        """Take in a deleted pod: recommendations no longer change it."""
+        pod = self._pods.get((event.workload.key, event.pod.name))
+        for row in () if pod is None else self._rows_of[pod]:
+            self.columns["alive"][row] = 0.0
+            self._living = None
+
+    def admit(self, pod: int, at: float) -> None:
+        """A pod starts again, with the present recommendation for its containers."""
+        rows = self._rows_of[pod]
+        advice = self.advice(rows)
+        self.columns["cpu"][rows], self.columns["memory"][rows] = advice[:, _TARGET_CPU], advice[:, _TARGET_MEMORY]
+        self.columns["over"][rows] = 0.0
+        self.columns["reached"][rows] = np.nan
+        self.started[pod], self.killed[pod] = at, np.nan
+
+    def restate(self, workloads: Sequence[str], counts: Iterable[int]) -> None:
+        """This many containers of each workload are advised next; recommendations for its other containers are withdrawn."""
+        for workload, count in zip(workloads, counts, strict=True):
+            known = self._of_workload.get(workload, ())
+            if len(known) > count:
+                self._advice[known] = np.nan
+
+    def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[Advice] | Floats) -> None:
+        """From the next update on, for every container of these workloads and names that runs or is yet to come."""
+        if len(containers):
+            subjects = [self._number(container) for container in containers]
+            self._advice[subjects] = advice
+
+    def advise_members(self, of: MemberSelection, places: Rows, advice: Floats) -> None:
+        """The same for the members at these places of a selection; mostly it is the same selection turn after turn."""
+        if self._selected is None or self._selected[0] is not of:
+            self._selected = of, np.array([self._number(of.names[member]) for member in of.members.tolist()], np.int64)
+        self._advice[self._selected[1][places]] = advice
+
+    def withdraw(self, workload: str) -> None:
+        """Nothing is recommended for this workload any more; what is in force for its running containers stays."""
+        self._advice[self._of_workload.get(workload, [])] = np.nan
+
+    def advice(self, rows: Rows | Sequence[int]) -> Floats:
+        """(rows, 6) What is recommended now for these rows."""
+        found: Floats = self._advice[self._subject[rows]]
+        return found
+
+    def _number(self, subject: tuple[str, ...]) -> int:
+        """The number of a workload and container name; a new one when new."""
+        number = self._subjects.get(subject)
+        if number is None:
+            number = self._subjects[subject] = len(self._subjects)
+            self._of_workload.setdefault(subject[0], []).append(number)
+            if number == len(self._advice):
+                self._advice = _doubled(self._advice)
+        return number
+
+    def living(self) -> Rows:
+        """The rows of running containers."""
+        if self._living is None:
+            self._living = np.flatnonzero(self.columns["alive"][: len(self._keys)] == 1.0)
+        return self._living
+
+    def of_scrape(self, event: MetricsScraped) -> Rows:
+        """The rows of a scrape. Equal name columns are the same objects, so a scrape of known names costs one look-up."""
+        known = self._known.get(id(event.pods))
+        if known is not None:
+            seen, rows = known
+            if seen.pods is event.pods and seen.workloads is event.workloads and seen.containers is event.containers:
+                return rows
+        began = times.to_seconds(event.at)
+        keys: Sequence[Key] = list(zip(event.workloads, event.pods, event.containers, strict=True))
+        rows = np.array([self.row(key, began) for key in keys], np.int64)
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[id(event.pods)] = (event, rows)
+        return rows
+
+    def row(self, key: Key, began: float) -> int:
+        """The row of a running container, made when new; `began` is when its pod did, as far as is known."""
+        row = self._index.get(key)
+        if row is None:
+            row = self._index[key] = len(self._keys)
+            self._keys.append(key)
+            self._grow()
+            self._place(row, key, began)
+        if self.columns["alive"][row] != 1.0:
+            self.columns["alive"][row] = 1.0
+            self._living = None
+        return row
+
+    def _place(self, row: int, key: Key, began: float) -> None:
+        """A new row in its pod, which gets what is recommended already."""
+        workload, name, container = key
+        pod = self._pods.get((workload, name))
+        if pod is None:
+            pod = self._pods[workload, name] = len(self._names)
+            self._names.append(PodName(Workload.parse(workload).namespace, name, ""))
+            self._rows_of.append([])
+            self.started[pod] = began
+        self._rows_of[pod].append(row)
+        self.pod[row] = pod
+        self._subject[row] = subject = self._number((workload, container))
+        advice = self._advice[subject]
+        self.columns["cpu"][row], self.columns["memory"][row] = advice[_TARGET_CPU], advice[_TARGET_MEMORY]
+        for name in ("own_over", "over", "restarts", "alive", "changes"):
+            self.columns[name][row] = 0.0
+
+    def _grow(self) -> None:
+        size = len(self.pod)
+        if len(self._keys) > size:
+            self.columns = {name: _doubled(column) for name, column in self.columns.items()}
+            self.pod, self._subject = (np.concatenate([column, np.zeros_like(column)]) for column in (self.pod, self._subject))
+            self.started, self.killed = _doubled(self.started), _doubled(self.killed)
+
+
+def _doubled(column: Floats) -> Floats:
+    return np.concatenate([column, np.full_like(column, np.nan)])

@@ -1,0 +1,93 @@
+"""Decisions on their way through the log, for a worker that reads its own back: compared by their bytes, not decoded again.
+
+Most of what a worker takes in while it catches up are recommendations that its own recommender has just decided. A record that is
+byte for byte the one that was published says the event that was published. Only events of which their stage knows that reading
+would give and accept the very same are kept, so it changes nothing but the time that a turn takes. Bounded in bytes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import orjson
+
+from agents.logic.vertical.decision_builder import DeferredBecause
+from schemas.catalogue import Event
+from schemas.decisions.recommendations import RequestsRecommended
+from streams.log.log_port import NewRecord, Record, size_of
+
+MOST_BYTES = 64 << 20
+"""Bytes of all that is kept."""
+_EVENT_BYTES = 1500
+"""About what an event takes beside the bytes of its record."""
+
+Refuse = Callable[[Event], str | None]
+
+
+@dataclass(slots=True)
+class _Published:
+    """A record, its event, the check that accepts it, and about how many bytes all of it takes."""
+
+    record: NewRecord
+    event: Event
+    refuse: Refuse
+    size: int
+
+
+class OwnDecisionCache:
+    """What one process has published and not read back, for the partitions that it reads."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        """Follows no partition yet."""
+        self._most, self.size = most, 0  # `size` in bytes
+        self._partitions: dict[tuple[str, int], OrderedDict[bytes, _Published]] = {}
+
+    def follow(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read these partitions (wire name and number) and no others from now on; what was in flight is forgotten."""
+        self._partitions = {partition: OrderedDict() for partition in partitions}
+        self.size = 0
+
+    def follows(self, record: NewRecord) -> bool:
+        """Whether the partition of a record is read, and there is room.
+
+        What came first is read back first, so a full memory is more useful if it keeps what it has.
+        """
+        return (record.topic, record.partition) in self._partitions and self.size < self._most
+
+    def publish(self, record: NewRecord, event: Event, refuse: Refuse) -> None:
+        """Keep an event that reading `record` would give, and that `refuse` accepts, of a partition that is followed.
+
+        The event no longer holds what it was decided from: from now on its `because` is read from the record.
+        """
+        flying, value = self._partitions[record.topic, record.partition], record.value
+        because = event.because if isinstance(event, RequestsRecommended) else None
+        if value is None or value in flying or not isinstance(because, DeferredBecause):
+            return
+        because.make_again(partial(_because, value))
+        size = size_of(record) + _EVENT_BYTES
+        self.size += size
+        flying[value] = _Published(record, event, refuse, size)
+
+    def land(self, record: Record, refuse: Refuse) -> Event | None:
+        """The event in a record that is one of ours to the last byte of key, value and headers; None for any other.
+
+        A partition keeps its order, so records published before it will not come any more.
+        """
+        flying = self._partitions.get((record.topic, record.partition))
+        found = flying.get(record.value) if flying and record.value is not None else None
+        if flying is None or found is None:
+            return None
+        published = found.record
+        if record.key != published.key or record.headers != published.headers or found.refuse is not refuse:
+            return None
+        gone = None
+        while gone is not found:
+            _, gone = flying.popitem(last=False)
+            self.size -= gone.size
+        return found.event
+
+
+def _because(value: bytes) -> Mapping[str, object]:
+    body: dict[str, Mapping[str, object]] = orjson.loads(value)
+    return body["because"]

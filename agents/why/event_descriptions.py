@@ -1,0 +1,365 @@
+"""The name of an event in an explanation, and the numbers that matter there.
+
+Only a scrape's rows of the workload in question count. Numbers are shortened for reading; `exact_amounts` has every digit.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+
+from agents.why import node_texts, scaling_texts
+from schemas import times
+from schemas.catalogue import Event
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.names import Amounts
+from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
+from schemas.policies.control import ControlChanged
+from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.rules import StageRulesChanged
+from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vpa import VpaChanged, VpaRemoved
+
+Numbers = dict[str, object]
+_RECOMMENDED_AMOUNTS = ("lower", "target", "upper", "uncapped")
+
+_WHAT: Mapping[type, str] = {
+    RequestsRecommended: "requests recommended",
+    ResizePlanned: "resize planned",
+    EvictionPlanned: "eviction planned",
+    UpdateRefused: "update refused",
+    MetricsScraped: "usage scraped",
+    ContainerOOMKilled: "container OOM-killed",
+    PodChanged: "pod changed",
+    PodDeleted: "pod deleted",
+    VerticalPolicyChanged: "vertical policy set",
+    VerticalPolicyRemoved: "vertical policy removed",
+    CheckpointSeen: "checkpoint of a VPA seen",
+    NodeChanged: "node changed",
+    NodeRemoved: "node removed",
+    SourceReported: "source at work",
+    LimitRangeChanged: "limit range set",
+    LimitRangeRemoved: "limit range removed",
+    VpaChanged: "VPA set",
+    VpaRemoved: "VPA removed",
+    ControlChanged: "control changed",
+    StageRulesChanged: "rules of a stage set",
+    RevertRequested: "revert asked for",
+    RevertEnded: "revert ended",
+    ActionFinished: "action finished",
+    VpaConditionsDecided: "conditions of a VPA decided",
+    StatusWritten: "status of a VPA written",
+    ObjectWritten: "object of an autoscaler written",
+    **node_texts.WHAT,
+    **scaling_texts.WHAT,
+}
+_CARRIED_OUT = (
+    ResizePlanned,
+    EvictionPlanned,
+    ScaleUpPlanned,
+    NodeRemovalPlanned,
+    SoftTaintPlanned,
+    ReplicasPlanned,
+    VpaConditionsDecided,
+)
+
+
+def what(event: Event) -> str:
+    """The event's name in plain words."""
+    return _WHAT[type(event)]
+
+
+def awaits_outcome(event: Event | None) -> bool:
+    """Whether a consumer should carry it out, unlike a recommendation, a refusal or a fact."""
+    return isinstance(event, _CARRIED_OUT)
+
+
+def workload_of(event: Event) -> str | None:
+    """The key of the workload that an event is about; None for events about many."""
+    if isinstance(event, ActionFinished):
+        return event.subject.workload or None
+    workload = getattr(event, "workload", None)
+    return None if workload is None else str(workload.key)
+
+
+def numbers(event: Event, workload: str | None) -> Numbers:
+    """The numbers of an event that count for `workload`."""
+    if isinstance(event, MetricsScraped):
+        return _scrape(event, workload)
+    return _numbers(event)
+
+
+def because(event: Event) -> Mapping[str, object]:
+    """What a decision rests on, in typed fields or in words; nothing for events that are no decisions."""
+    found: Mapping[str, object] = getattr(event, "because", {})
+    if isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused) and event.recommendation:
+        return {**found, "recommendation": event.recommendation}
+    if not isinstance(event, RequestsRecommended) or event.oom_source is None:
+        return found
+    bounds = {each.container: f"{_amounts(each.lower)} to {_amounts(each.upper)}" for each in event.containers}
+    return {
+        **found,
+        "bounds": bounds,
+        "pods": event.pods,
+        "last_oom": _last_oom(event.last_oom),
+        "oom_source": _oom_source(event.oom_source),
+    }
+
+
+def _last_oom(kill: LastOomKill | None) -> Mapping[str, object] | None:
+    if kill is None:
+        return None
+    return {
+        "at": times.rfc3339(kill.at),
+        "pod": kill.pod.name,
+        "uid": kill.pod.uid,
+        "container": kill.container,
+        "memory_request": kill.memory_request,
+        "counted": kill.counted,
+        "place": str(kill.place),
+    }
+
+
+def _oom_source(source: OomSource) -> Mapping[str, object]:
+    if source.at is None:
+        return {"state": source.state.value}
+    return {"state": source.state.value, "source": source.source, "at": times.rfc3339(source.at)}
+
+
+def _rows_of(event: MetricsScraped, workload: str | None) -> list[int]:
+    return [i for i, key in enumerate(event.workloads) if workload in (None, key)]
+
+
+def _scrape(event: MetricsScraped, workload: str | None) -> Numbers:
+    rows = _rows_of(event, workload)
+    found: Numbers = {"rows": len(rows), "of": workload or "all workloads"}
+    if rows:
+        found["highest cpu"] = amount(cpu=max(float(event.cores[i]) for i in rows))
+        found["highest memory"] = amount(memory=max(float(event.memory[i]) for i in rows))
+    return found
+
+
+@singledispatch
+def _numbers(event: object) -> Numbers:
+    found = node_texts.NUMBERS.get(type(event)) or scaling_texts.NUMBERS.get(type(event))
+    if found is None:
+        raise TypeError(f"an explanation has no words for a {type(event).__name__}")
+    return found(event)
+
+
+@_numbers.register
+def _(event: RequestsRecommended) -> Numbers:
+    targets = {c.container: _amounts(c.target) for c in event.containers}
+    other = event.other_recommender
+    served = {"served by": f"'{other}', another recommender: nobody acts on this"} if other else {}
+    return {"workload": event.workload.key, **served, "target": targets}
+
+
+@_numbers.register
+def _(event: ResizePlanned) -> Numbers:
+    requests = {name: f"{_amounts(event.expect.get(name, Amounts()))} to {_amounts(a)}" for name, a in event.requests.items()}
+    return {"pod": event.pod.name, "requests": requests}
+
+
+@_numbers.register
+def _(event: EvictionPlanned) -> Numbers:
+    return {"pod": event.pod.name}
+
+
+@_numbers.register
+def _(event: UpdateRefused) -> Numbers:
+    return {"pod": event.pod.name, "guard": event.guard, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: ContainerOOMKilled) -> Numbers:
+    limit, request = (amount(memory=m) for m in (event.memory_limit, event.memory_request))
+    return {"pod": event.pod.name, "container": event.container, "limit": limit, "request": request}
+
+
+@_numbers.register
+def _(event: PodChanged) -> Numbers:
+    return {
+        "pod": event.pod.name,
+        "phase": str(event.phase),
+        "requests": {c.name: _amounts(c.requests) for c in event.containers},
+    }
+
+
+@_numbers.register
+def _(event: PodDeleted) -> Numbers:
+    return {"pod": event.pod.name}
+
+
+@_numbers.register
+def _(event: VerticalPolicyChanged) -> Numbers:
+    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
+    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), "bounds": bounds}
+
+
+@_numbers.register
+def _(event: VerticalPolicyRemoved) -> Numbers:
+    return {"target": event.target}
+
+
+@_numbers.register
+def _(event: CheckpointSeen) -> Numbers:
+    return {"vpa": event.vpa, "container": event.container, "samples": event.count}
+
+
+@_numbers.register
+def _(event: VpaChanged) -> Numbers:
+    ref, mode = event.target_ref, event.update_mode
+    target = f"{ref.kind}/{ref.name}" if ref else "none"
+    bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
+    return {"vpa": event.key, "target": target, "generation": event.generation, "mode": str(mode or "unset"), "bounds": bounds}
+
+
+@_numbers.register
+def _(event: VpaRemoved) -> Numbers:
+    return {"vpa": event.key}
+
+
+@_numbers.register
+def _(event: NodeChanged) -> Numbers:
+    return {"node": event.node, "allocatable": _amounts(event.allocatable), "schedulable": event.schedulable}
+
+
+@_numbers.register
+def _(event: NodeRemoved) -> Numbers:
+    return {"node": event.node}
+
+
+@_numbers.register
+def _(event: SourceReported) -> Numbers:
+    return {"source": event.source, "sees": list(event.sees), **({"but": list(event.lacks)} if event.lacks else {})}
+
+
+@_numbers.register
+def _(event: LimitRangeChanged) -> Numbers:
+    return {
+        "limit range": event.key,
+        "limits": {str(each.type): f"{_amounts(each.least)} to {_amounts(each.most)}" for each in event.limits},
+    }
+
+
+@_numbers.register
+def _(event: LimitRangeRemoved) -> Numbers:
+    return {"limit range": event.key}
+
+
+@_numbers.register
+def _(event: ControlChanged) -> Numbers:
+    return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+
+
+@_numbers.register
+def _(event: RevertRequested) -> Numbers:
+    requests = {name: _amounts(amounts) for name, amounts in event.requests.items()}
+    return {"workload": event.workload.key, "requests": requests, "reason": event.reason or "none given"}
+
+
+@_numbers.register
+def _(event: RevertEnded) -> Numbers:
+    return {"workload": event.workload.key}
+
+
+@_numbers.register
+def _(event: StageRulesChanged) -> Numbers:
+    return {"stage": event.stage, "program": event.program, "version": event.version, "settings": len(event.settings)}
+
+
+@_numbers.register
+def _(event: ActionFinished) -> Numbers:
+    detail = {"detail": str(event.detail)} if event.detail else {}
+    return {
+        "action": str(event.action),
+        "result": str(event.result),
+        **detail,
+        "subject": str(event.subject),
+        "reason": event.reason,
+    }
+
+
+@_numbers.register
+def _(event: VpaConditionsDecided) -> Numbers:
+    if event.withdrawn:
+        return {"vpa": event.key, "withdrawn": True}
+    conditions = {each.type.value: f"{each.status.value}{_parenthesis(each.message)}" for each in event.conditions}
+    targets = {each.container: _amounts(each.target) for each in event.containers or ()}
+    shown = "as it stands in the object" if event.containers is None else targets
+    return {"vpa": event.key, "generation": event.generation, "conditions": conditions, "target": shown}
+
+
+def _parenthesis(message: str) -> str:
+    return f" ({message})" if message else ""
+
+
+@_numbers.register
+def _(event: StatusWritten) -> Numbers:
+    return {"vpa": f"{event.namespace}/{event.name}", "result": str(event.result), "reason": event.reason}
+
+
+@_numbers.register
+def _(event: ObjectWritten) -> Numbers:
+    what = f"{event.object_kind} {event.namespace}/{event.name} {event.change}"
+    return {"object": what, "policy": event.policy, "result": str(event.result), "reason": event.reason}
+
+
+def _amounts(amounts: Amounts) -> str:
+    return f"{amount(cpu=amounts.cpu)} / {amount(memory=amounts.memory)}"
+
+
+def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
+    """One amount with its unit: millicores, MiB or GiB."""
+    if cpu is not None:
+        return f"{cpu * 1000:.0f}m"
+    if memory is None:
+        return "not set"
+    return node_texts.bytes_text(memory)
+
+
+def exact_amounts(event: Event, workload: str | None) -> Numbers:
+    """The amounts of an event as the record has them, in cores and bytes, under the names that `numbers` shortens.
+
+    Of a recommendation that is all four amounts of each container, of a scrape the highest use of the workload's rows.
+    """
+    if isinstance(event, RequestsRecommended):
+        return {
+            f"{each.container} {name}": _exact(getattr(each, name)) for each in event.containers for name in _RECOMMENDED_AMOUNTS
+        }
+    if isinstance(event, ResizePlanned):
+        before = {f"{name} requested": _exact(amounts) for name, amounts in event.expect.items()}
+        return {**before, **{f"{name} requests": _exact(amounts) for name, amounts in event.requests.items()}}
+    if isinstance(event, ContainerOOMKilled):
+        return {"limit": event.memory_limit, "request": event.memory_request, "used": event.memory_used}
+    if isinstance(event, MetricsScraped):
+        rows = _rows_of(event, workload)
+        columns = {"highest cpu": event.cores, "highest memory": event.memory} if rows else {}
+        return {name: max(float(column[i]) for i in rows) for name, column in columns.items()}
+    return {}
+
+
+def _exact(amounts: Amounts) -> Numbers:
+    return {"cpu": amounts.cpu, "memory": amounts.memory}
+
+
+def text(value: object, *, exact: bool = False) -> str:
+    """A value for reading: mappings and lists written out, floats shortened unless they are to be `exact`."""
+    if isinstance(value, float):
+        return repr(value) if exact else f"{value:.6g}"
+    if isinstance(value, ContainerRecommendation):
+        return f"{value.container} {_amounts(value.target)}"
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{k} {text(v, exact=exact)}" for k, v in value.items()) + ")" if value else "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(text(v, exact=exact) for v in value) + "]"
+    return str(value)

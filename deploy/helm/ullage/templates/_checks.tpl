@@ -1,0 +1,94 @@
+{{/* Values that are right by themselves and make no sense together: what could only fail in a pod fails here, with what to do. */}}
+{{- define "ullage.checks" -}}
+{{- include "ullage.kafkaChecks" . -}}
+{{- $workers := .Values.worker.replicas | default 1 | int -}}
+{{- $most := min (.Values.worker.keda.maxReplicas | default .Values.kafka.partitions | int) (int .Values.kafka.partitions) -}}
+{{- if gt $workers (int .Values.kafka.partitions) -}}
+{{- fail (printf "worker.replicas is %d, and kafka.partitions, %d, is the upper bound of useful workers" $workers (int .Values.kafka.partitions)) -}}
+{{- end -}}
+{{- if and .Values.worker.keda.enabled (gt $workers $most) -}}
+{{- fail (printf "worker.keda.maxReplicas is %d, which is below worker.replicas, %d, where scaling begins" $most $workers) -}}
+{{- end -}}
+{{- if and .Values.worker.keda.enabled (or (include "ullage.strimziSecrets" .) (eq .Values.kafka.security.mechanism "AWS_MSK_IAM")) -}}
+{{- fail "worker.keda.enabled: the chart cannot say how KEDA is to sign in at this Kafka; make a ScaledObject of your own" -}}
+{{- end -}}
+{{- if and .Values.replicaScaling.enabled (not .Values.usage.prometheusUrl) (not (dig "prometheus" "url" "" .Values.settings)) -}}
+{{- fail "replicaScaling needs usage.prometheusUrl: the loads of EHPAs come from there" -}}
+{{- end -}}
+{{- if and .Values.nodeScaling.enabled (not .Values.nodeScaling.groups) (not .Values.nodeScaling.discovery) -}}
+{{- fail "nodeScaling needs nodeScaling.groups (min:max:name) or nodeScaling.discovery (asg:tag=KEY,KEY=VALUE)" -}}
+{{- end -}}
+{{- include "ullage.settingsChecks" . -}}
+{{- end }}
+
+{{- define "ullage.kafkaChecks" -}}
+{{- $kafka := .Values.kafka -}}
+{{- $security := $kafka.security -}}
+{{- $sasl := hasPrefix "SASL_" $security.protocol -}}
+{{- range splitList "," $kafka.brokers -}}
+{{- if gt (splitList ":" (trim .) | last | int) 65535 -}}{{- fail (printf "kafka.brokers: '%s' has no port between 1 and 65535" (trim .)) -}}{{- end -}}
+{{- end -}}
+{{- if eq $kafka.kind "single" -}}
+{{- if $kafka.brokers -}}{{- fail "kafka.kind single starts a Kafka of its own: leave kafka.brokers empty, or say kafka.kind=existing" -}}{{- end -}}
+{{- if gt (int $kafka.replication) 1 -}}{{- fail "kafka.kind single is one node, which keeps one copy: leave kafka.replication at -1" -}}{{- end -}}
+{{- if or (ne $security.protocol "PLAINTEXT") $security.secret -}}{{- fail "kafka.kind single asks nobody who they are: leave kafka.security out" -}}{{- end -}}
+{{- end -}}
+{{- if and (eq $security.mechanism "AWS_MSK_IAM") (or (not $security.region) (ne $security.protocol "SASL_SSL")) -}}
+{{- fail "kafka.security.mechanism AWS_MSK_IAM needs kafka.security.protocol SASL_SSL and the cluster's region in kafka.security.region" -}}
+{{- end -}}
+{{- if and $security.mechanism (not $sasl) -}}
+{{- fail (printf "kafka.security.mechanism %s needs kafka.security.protocol SASL_SSL or SASL_PLAINTEXT" $security.mechanism) -}}
+{{- end -}}
+{{- if and $sasl (not $security.mechanism) -}}
+{{- fail (printf "kafka.security.protocol %s needs kafka.security.mechanism" $security.protocol) -}}
+{{- end -}}
+{{- if and $sasl (eq $kafka.kind "existing") (ne $security.mechanism "AWS_MSK_IAM") (not $security.secret) -}}
+{{- fail "kafka.security.protocol SASL_SSL and SASL_PLAINTEXT need kafka.security.secret: a Secret with username and password" -}}
+{{- end -}}
+{{- if eq $kafka.kind "strimzi" -}}
+{{- $cluster := required "kafka.strimzi.cluster is needed: the name of the Kafka object" $kafka.strimzi.cluster -}}
+{{- if and (eq $kafka.strimzi.authentication "tls") (ne $security.protocol "SSL") -}}
+{{- fail "kafka.strimzi.authentication tls needs kafka.security.protocol SSL" -}}
+{{- end -}}
+{{- if and (eq $kafka.strimzi.authentication "scram-sha-512") (ne $security.mechanism "SCRAM-SHA-512") -}}
+{{- fail "kafka.strimzi.authentication scram-sha-512 needs kafka.security.protocol SASL_SSL (or SASL_PLAINTEXT) and mechanism SCRAM-SHA-512" -}}
+{{- end -}}
+{{- if include "ullage.settingThere" (list .Values.settings "worker.name") -}}
+{{- fail "settings.worker.name: the KafkaTopic and KafkaUser objects are made for workers called ullage" -}}
+{{- end -}}
+{{- $there := $kafka.strimzi.namespace | default .Release.Namespace -}}
+{{- if and (ne $there .Release.Namespace) (not $security.secret) -}}
+{{- fail (printf "Strimzi keeps the Secrets of KafkaUser ullage and of its authority in namespace %s: copy them into one with username and password, or user.crt and user.key, and ca.crt, and name it in kafka.security.secret" $there) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What `settings` may not say, because a value of the chart does, which more depends on than the settings. */}}
+{{- define "ullage.settingsChecks" -}}
+{{- $settings := .Values.settings -}}
+{{- range $name, $value := dict
+  "log.brokers" "kafka.brokers" "log.security.protocol" "kafka.security.protocol" "log.security.mechanism" "kafka.security.mechanism"
+  "log.security.region" "kafka.security.region" "log.security.username" "kafka.security.secret" "log.security.password" "kafka.security.secret"
+  "topics.prefix" "kafka.topicPrefix" "topics.partitions" "kafka.partitions" "topics.replication" "kafka.replication"
+  "cluster.name" "clusterName" "cluster.nodes" "nodeScaling.enabled" "cluster.replicas" "replicaScaling.enabled"
+  "usage.reads" "usage.reads" "vertical.recommender" "recommender" "webhook.failure_policy" "webhook.failurePolicy"
+  "aws.region" "nodeScaling.region" "aws.groups" "nodeScaling.groups" "aws.discovery" "nodeScaling.discovery" -}}
+{{- if include "ullage.settingThere" (list $settings $name) -}}
+{{- fail (printf "settings.%s: say it in %s" $name $value) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "log.kind" "metrics.host" "metrics.port" "webhook.namespace" "webhook.port" "webhook.service" "webhook.service_port" "metrics_api.namespace" "metrics_api.port" "metrics_api.service" "metrics_api.service_port" -}}
+{{- if include "ullage.settingThere" (list $settings $name) -}}
+{{- fail (printf "settings.%s: the chart's Services and probes depend on it, so it cannot be changed" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "ullage.settingThere" -}}
+{{- $at := index . 0 -}}
+{{- $there := true -}}
+{{- range splitList "." (index . 1) -}}
+{{- if and $there (kindIs "map" $at) (hasKey $at .) -}}{{- $at = index $at . -}}{{- else -}}{{- $there = false -}}{{- end -}}
+{{- end -}}
+{{- if $there }}yes{{ end -}}
+{{- end }}

@@ -1,0 +1,42 @@
+"""The bundle of authorities that an API server trusts, written by several replicas.
+
+Ours are always in it. Others may belong to another replica, so they stay, unless they have expired or no replica has claimed them
+for a while.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from schemas.units import Seconds
+from streams.errors import BadInput
+from streams.serving import certificates
+
+_UNCLAIMED = Seconds(600.0)
+"""How long an authority that we do not know stays: another replica may show its certificate, or be about to."""
+
+
+class CaBundle:
+    """The bundle as this replica would have it. `clock` counts real seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._foreign: dict[bytes, float] = {}
+        """Authorities that are not ours, and since when we have seen them."""
+
+    def merged(self, there: Iterable[bytes], ours: Sequence[bytes], at: datetime) -> bytes:
+        """The wanted bundle, given the present ones. Raises BadInput for one of ours that cannot be read."""
+        known = {certificate for bundle in ours for certificate in certificates.singles(bundle)}
+        foreign = {certificate for bundle in there for certificate in _readable(bundle)} - known
+        now = self._clock()
+        self._foreign = {certificate: self._foreign.get(certificate, now) for certificate in foreign}
+        kept = [each for each, since in self._foreign.items() if now - since < _UNCLAIMED] if ours else list(foreign)
+        return certificates.joined([*ours, *kept], at)
+
+
+def _readable(bundle: bytes) -> list[bytes]:
+    """The authorities in a bundle; none if it cannot be read."""
+    try:
+        return certificates.singles(bundle)
+    except BadInput:
+        return []

@@ -1,0 +1,148 @@
+"""The cluster source: polls a cluster and publishes changes and usage.
+
+Each look publishes a PodChanged for each pod that differs from its newest record, a PodDeleted for each that is gone, a
+ContainerOOMKilled for each kill that was not published yet, and a MetricsScraped for each partition; each minute a
+SourceReported. An unchanged pod is published again every few hours, so that a quiet cluster does not look like a dead source. Pod
+facts go to both pod topics. Everything is sorted, so that the same cluster gives the same records. The source judges nothing and
+reads no clock: `at` is event time.
+
+After a restart it publishes every pod again, which is harmless. It reads back, within a bound, what was published before, so that
+it notices pods that were deleted meanwhile and repeats no kill.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.names import Amounts
+from schemas.units import Seconds
+from streams.clients.cluster_port import ClusterClient, Pod, PodUsage
+from streams.log.log_port import NewRecord
+from streams.log_context import LogContext
+from streams.publishing.outbox import Outbox
+from streams.publishing.pod_facts import oom_killed, pod_changed
+from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState, read_pods
+from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
+
+_NAN = float("nan")
+NAME = "cluster"
+SEES = ("oom-events", "pod-changes", "pod-metrics")
+REPORT_PERIOD = Seconds(60.0)
+"""Event time between two reports that this source is at work, at least."""
+_Row = tuple[str, str, str, float, float]
+
+
+class SimulatedClusterPoller:
+    """One cluster into one log. The context's cluster is the client's."""
+
+    def __init__(self, client: ClusterClient, context: LogContext, *, outbox: Outbox | None = None) -> None:
+        """`outbox` is another one in tests of its bound."""
+        self._client, self._context = client, context
+        self._outbox = Outbox(context) if outbox is None else outbox
+        self._source = f"/ullage/source/{context.cluster}"
+        self._batcher = ScrapeBatcher(context, self._source)
+        self._published: PublishedState | None = None
+        self._current: dict[str, PodChanged] = {}
+        """By uid: the fact that this process published last. Empty after a restart, unlike the published state."""
+        self._usage_at: dict[tuple[str, str], datetime] = {}
+        self._reported: datetime | None = None
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Records dropped since the start because the log was away for too long, by topic (wire name)."""
+        return self._outbox.dropped
+
+    def scrape(self, at: datetime) -> bool:
+        """Look at the cluster once and publish. False when the log is away and the facts wait. Raises TryAgain and GiveUp.
+
+        The first scrape needs the log, to know what was published before. It raises LogUnavailable without it.
+        """
+        if self._published is None:
+            self._published = read_pods(self._context)
+        pods, usage = self._client.pods(), self._client.usage()
+        facts = [*self._changes(pods, at), *self._gone(pods, at, self._published), *self._kills(pods, self._published)]
+        self._outbox.publish(facts=facts, scrapes=[*self._report(at), *self._scrapes(pods, usage, at)])
+        flushed = self._outbox.flush()
+        if flushed and self._outbox.report_losses():
+            self._start_over()
+        return flushed
+
+    def _report(self, at: datetime) -> Iterable[NewRecord]:
+        """Report regularly, in every partition, that this source is running."""
+        if self._reported is not None and (at - self._reported).total_seconds() < REPORT_PERIOD:
+            return []
+        self._reported = at
+        cluster = self._context.cluster
+        event = SourceReported(at, cluster, NAME, SEES, REPORT_PERIOD)
+        return self._context.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source=self._source)
+
+    def _start_over(self) -> None:
+        """Facts were dropped, so the log does not hold what we believe to have published. Begin as after a restart."""
+        self._published = None
+        self._current.clear()
+
+    def _changes(self, pods: Sequence[Pod], at: datetime) -> Iterable[NewRecord]:
+        for pod in pods:
+            changed = pod_changed(pod, at)
+            before = self._current.get(pod.pod.uid)
+            if before is None or at - before.at >= REPUBLISH_AFTER or replace(before, at=at) != changed:
+                self._current[pod.pod.uid] = changed
+                yield from self._pod_records(changed)
+
+    def _gone(self, pods: Sequence[Pod], at: datetime, published: PublishedState) -> Iterable[NewRecord]:
+        here = {pod.pod.uid for pod in pods}
+        gone = [known for uid, known in published.pods.items() if uid not in here]
+        for workload, pod in sorted(gone, key=lambda known: (known[0].key, known[1].name, known[1].uid)):
+            self._current.pop(pod.uid, None)
+            published.forget_pod(pod.uid)
+            yield from self._pod_records(PodDeleted(at, workload, pod))
+        published.pods.update({pod.pod.uid: (pod.workload, pod.pod) for pod in pods})
+
+    def _kills(self, pods: Sequence[Pod], published: PublishedState) -> Iterable[NewRecord]:
+        for pod in pods:
+            for kill in sorted(pod.ooms, key=lambda kill: kill.container):
+                if published.record_kill(pod.pod.uid, kill.container, kill.restarts):
+                    container = next(c for c in pod.containers if c.name == kill.container)
+                    yield self._workload_record("oom-events", oom_killed(pod, kill, container))
+
+    def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
+        """Usage that was published before is not a new sample: metrics servers measure less often than we poll."""
+        workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
+        before, self._usage_at = self._usage_at, {(used.namespace, used.pod): used.at for used in usage}
+        rows = [
+            row
+            for used in usage
+            if (key := workloads.get((used.namespace, used.pod))) and before.get((used.namespace, used.pod)) != used.at
+            for row in _rows(key, used)
+        ]
+        if not rows:
+            return []
+        keys, names, containers, cores, memory = zip(*rows, strict=True)
+        window = max((used.window for used in usage), default=Seconds(60.0))
+        numbers = np.array(cores, np.float64), np.array(memory, np.float64)
+        return self._batcher.records(UsageColumns(keys, names, containers, *numbers), ScrapeContext(at, window))
+
+    def _pod_records(self, fact: PodChanged | PodDeleted) -> Iterable[NewRecord]:
+        yield self._workload_record("pod-changes", fact)
+        cluster = self._context.cluster
+        partition = self._context.topics.partition_of(cluster)
+        topic = "pod-changes-by-cluster"
+        yield self._context.codec.encode(fact, topic=topic, key=cluster, partition=partition, source=self._source)
+
+    def _workload_record(self, topic: str, fact: PodChanged | PodDeleted | ContainerOOMKilled) -> NewRecord:
+        key = fact.workload.key
+        partition = self._context.topics.partition_of(key)
+        return self._context.codec.encode(fact, topic=topic, key=key, partition=partition, source=self._source)
+
+
+def _rows(workload: str, used: PodUsage) -> list[_Row]:
+    return [(workload, used.pod, name, *_numbers(amounts)) for name, amounts in used.containers.items()]
+
+
+def _numbers(amounts: Amounts) -> tuple[float, float]:
+    return _NAN if amounts.cpu is None else amounts.cpu, _NAN if amounts.memory is None else float(amounts.memory)

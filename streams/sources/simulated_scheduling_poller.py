@@ -1,0 +1,82 @@
+"""The scheduling source: polls a cluster and publishes what decides which pod runs where.
+
+It publishes as the kube source does, from the same objects, but polls for changes instead of watching. It reads no clock.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from schemas.facts.sources import SourceReported
+from schemas.units import Seconds
+from streams import typed_json
+from streams.clients.kube.json_objects import Json
+from streams.clients.kube.object_changes import ObjectChanges
+from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.watched_objects import ControllerObject
+from streams.log_context import LogContext
+from streams.publishing.outbox import Outbox
+from streams.publishing.published_state import REPUBLISH_AFTER
+from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.scheduling_publisher import STORAGE, TOPIC, SchedulingPublisher
+from streams.sources.kube.watch.notifications import ObjectGone
+
+NAME = "scheduling"
+REPORT_PERIOD = timedelta(minutes=1)
+_AGAIN = timedelta(minutes=10)
+"""How often it is looked for facts that are so old that they are to be told again."""
+_KINDS = (*STORAGE, "nodes", "replicasets", "pods", "poddisruptionbudgets")
+
+
+class SimulatedSchedulingPoller:
+    """One cluster into one log. `look` returns the changes since its last call; at first everything."""
+
+    def __init__(self, context: LogContext, look: Callable[[], ObjectChanges]) -> None:
+        self._context, self._look = context, look
+        self._publisher = Publisher(context)
+        self._facts = SchedulingPublisher(self._publisher, context)
+        self._outbox = Outbox(context)
+        self._restored = False
+        self._reported: datetime | None = None
+        self._republished: datetime | None = None
+
+    def poll(self, at: datetime) -> bool:
+        """Look once and publish. False when the log is away and the facts wait; the first look needs it."""
+        if not self._restored:
+            self._facts.restore(at)
+        changes = self._look()
+        for kind, found in changes.seen:
+            self._see(kind, found, at)
+        for gone in changes.gone:
+            self._facts.gone(ObjectGone(gone.kind, gone.namespace, gone.name, gone.uid), "", at)
+        if not self._restored:
+            self._restored, self._republished = True, at
+            for kind in _KINDS:
+                self._facts.mark_synced(kind, controllers=True, at=at)
+        self._tell_again(at)
+        self._outbox.publish(facts=self._publisher.drain(), scrapes=())
+        return self._outbox.flush()
+
+    def _see(self, kind: str, found: Json, at: datetime) -> None:
+        """An object is new or changed. Raises ValueError for an unknown kind."""
+        match kind:
+            case "nodes":
+                self._facts.node(typed_json.convert(found, DetailedNodeObject), at)
+            case "pods":
+                self._facts.pod(typed_json.convert(found, ScheduledPodObject), at)
+            case "poddisruptionbudgets":
+                self._facts.budget(typed_json.convert(found, DisruptionBudgetObject), at)
+            case "replicasets":
+                self._facts.controller("ReplicaSet", typed_json.convert(found, ControllerObject), at)
+            case _:
+                msg = f"'{kind}' decides nothing about scheduling"
+                raise ValueError(msg)
+
+    def _tell_again(self, at: datetime) -> None:
+        """Report regularly that this source is running, and publish old facts again."""
+        if self._reported is None or at - self._reported >= REPORT_PERIOD:
+            self._reported = at
+            period = Seconds(REPORT_PERIOD.total_seconds())
+            self._publisher.publish(SourceReported(at, self._context.cluster, NAME, (TOPIC,), period))
+        if self._republished is not None and at - self._republished >= _AGAIN:
+            self._republished = at
+            self._facts.republish(at, REPUBLISH_AFTER)
