@@ -1,10 +1,10 @@
 """Runs the stages over a recording, as fast as it goes, and keeps the score.
 
-The same stages take the same turns as live, but no event becomes bytes: a frame's facts go to the stages as they are, and so
-does what the stages decide. One thing is other than recorded: where a recommendation in force would have killed a container, the
-stages see its limit and a kill, as they would have live, and where it would not, they see no kill. It starts with an empty state,
-reads no clock, and the same recording gives the same card. Outcomes of a recorded log are facts like any other, although they
-answer the decisions of that time.
+The same stages take the same turns as live, but no event becomes bytes: a frame's facts go to the stages as they are, and so does
+what the stages decide. Only one thing differs from the recording: where a recommendation in force would have killed a container,
+the stages see its limit and a kill, as they would have live, and where it would not, they see no kill. It starts with an empty
+state, reads no clock, and the same recording gives the same card. Outcomes of a recorded log are facts like any other, although
+they answer the decisions of that time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ _STRETCH = 64
 
 
 class LastAnswer:
-    """A check of events that remembers its last answer: the score asks first, and then the stage about the same event."""
+    """A check of events that caches its last answer, because the score and then the stage check the same event."""
 
     __slots__ = ("_answer", "_check", "_event")
 
@@ -69,11 +69,11 @@ class Backtest:
     updates: UpdateSettings = _UPDATES
     score: Score = field(default_factory=Score)
     in_columns: bool = False
-    """The recommender alone decides, and nobody asks for decisions: see `recommender_runner.covers`."""
+    """Only the recommender decides, and no decision is needed: see `recommender_runner.covers`."""
     _runner: EventRunner | RecommenderRunner = field(init=False)
     _updates: SimulatedUpdates = field(init=False)
     _refuse: Sequence[Callable[[Event], str | None]] = field(init=False)
-    """How the stages look at an event; most of them alike."""
+    """The stages' checks of events; most are equal."""
 
     def __post_init__(self) -> None:
         """Open every partition of every stage."""
@@ -110,7 +110,7 @@ class Backtest:
         return self.score.card()
 
     def _score_facts(self, events: Sequence[RoutedEvent]) -> Sequence[RoutedEvent]:
-        """Score changed pods first, then kills, usage and deleted pods, for within a frame nothing else is known of the order.
+        """Score changed pods first, then kills, usage and deleted pods, because the order within a frame is unknown.
 
         Returns what the stages would have seen. Facts that cannot be read or believed are not scored; the stages turn them into
         dead letters.
@@ -149,7 +149,7 @@ class Backtest:
                     yield replace(routed, event=event)
 
     def _count(self, found: Sequence[Decided]) -> None:
-        """Put recommendations in force and count plans. The copies by cluster say nothing new."""
+        """Put recommendations in force and count plans. The copies by cluster are ignored."""
         if isinstance(found, BatchDecided) and isinstance(found.batch, RecommendationBatch):
             self._advise(found.batch)
             found = found.others
@@ -202,7 +202,7 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
     by_workload: bool = False,
     in_columns: bool = True,
 ) -> Iterator[Backtest]:
-    """The backtest while it goes through `trace`, now and then: ask it for its card, at the end for the last time.
+    """Yields the backtest from time to time while it goes through `trace`, and at the end; its card has the score.
 
     All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
     one another, so the score is the same and a turn is taken for all of them at once. `by_workload`: also keep sums by workload.

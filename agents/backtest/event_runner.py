@@ -80,7 +80,7 @@ class EventRunner:
             self._append(RoutedEvent(decided.event, decided.topic, self._topics.partition_of(decided.key)))
 
     def _append_batch(self, decided: BatchDecided) -> None:
-        """What a stage may defer is within all bounds, so nobody has to look at it now."""
+        """Append a batch. Deferred decisions are within all bounds, so they need no check now."""
         for topic, key in decided.routes.items():
             if topic not in self._read:
                 continue

@@ -1,8 +1,8 @@
-"""Counts OOM kills of a backtest: those that the recording tells of, and those that the recommendation would have caused.
+"""Counts OOM kills of a backtest: those in the recording, and those that the recommendation would have caused.
 
 Kills count over the whole recording. Before a recommendation is in force, both sides have the recording's own limits, so its
-kills are kills of both. Where the recording tells of kills, they are what happened, and windows over a limit that killed nothing
-are nothing; where it tells of none, such windows stand for the own side's kills, because most recordings cannot tell.
+kills are kills of both. If the recording has kills, only these happened, and windows over a limit without a kill do not count; if
+it has none, such windows stand for the own side's kills, because most recordings have no kills.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class KillCounts:
         return self.would_be + (self.before if self.recorded else self.crossings_before)
 
     def card(self) -> Kills:
-        """What the card says of them."""
+        """Their part of the card."""
         before = self.before if self.recorded else self.crossings_before
         return Kills(recorded=self.recorded, would_be=self.would_be, before=before, unknown=self.unknown)
 

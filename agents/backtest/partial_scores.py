@@ -1,7 +1,7 @@
 """What a backtest has counted, as numbers that can be put together: the score of some containers, or of all.
 
-Workloads do not see one another, so processes may each score their own. Everything here is a count, a sum of each container, or
-a sum of whole numbers, so the whole is the same to the last bit however the containers were dealt out.
+Workloads are independent, so each process may score its own. Everything here is a count, a sum of each container, or a sum of
+whole numbers, so the total is the same to the last bit however the containers were distributed.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class PartialScore:
     """The score of some containers. `covered`, `compared` and `unrequested` are microseconds of container time.
 
     `workloads` (containers,) has each one's workload, `changed` (containers,) how often it was changed. `sums` are by container,
-    None where nobody compares workloads. `first` and `last` are the times of scrapes.
+    None unless workloads are compared. `first` and `last` are the times of scrapes.
     """
 
     turns: int
@@ -87,7 +87,7 @@ class PartialScore:
 
 
 def joined(parts: Sequence[PartialScore]) -> PartialScore:
-    """The score of all containers, of which no two parts have the same; each part went through all turns."""
+    """The score of all containers. No container is in two parts, and each part went through all turns."""
     windows: Counter[float] = Counter()
     peaks: Counter[str] = Counter()
     for part in parts:

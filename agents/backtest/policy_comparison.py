@@ -48,7 +48,7 @@ class WorkloadFigures:
 
 @dataclass(frozen=True, slots=True)
 class PolicyScore:
-    """One policy. `card` is None for what no stage decided: the recording's own requests, and the oracle."""
+    """One policy. `card` is None where no stage decided: for the recording's own requests, and the oracle."""
 
     name: str
     workloads: Mapping[str, WorkloadFigures]

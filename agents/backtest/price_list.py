@@ -1,7 +1,7 @@
 """What requests cost: a price for an hour of one core and of one GiB, from a CSV file or OpenCost's default rates.
 
 A file has a line for each resource, `cpu,0.0316` and `memory,0.0042`: the price of a core-hour and of a GiB-hour. A line
-`currency,EUR` says in what. These are list prices: discounts, spot and idle capacity are not in them.
+`currency,EUR` sets the currency. These are list prices: discounts, spot and idle capacity are not in them.
 """
 
 import csv
@@ -26,7 +26,7 @@ class PriceList:
     origin: str = "OpenCost's default rates"
 
     def cost(self, core_seconds: float, byte_seconds: float) -> float:
-        """What so much requested CPU and memory costs."""
+        """The cost of this much requested CPU and memory."""
         return (core_seconds * self.core_hour + byte_seconds / GIB * self.gib_hour) / _HOUR
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""Runs the recommender alone on events in memory, and gives its conclusions as columns: no decision is built.
+"""Runs only the recommender on events in memory, and returns its conclusions as columns, without building decisions.
 
 It stands for the whole pipeline where the other stages can have nothing to do: a usage trace has no policies, nodes or outcomes,
-so nobody plans an update, a node or a replica, and conditions of VPA objects count in no score. `covers` says so of a pipeline.
-Whatever else is run (a log, an incident file, other stages, several partitions) goes through `EventRunner` and `step`. Amounts,
-turns and dead letters are the same either way.
+so no stage plans an update, a node or a replica, and conditions of VPA objects do not count in the score. `covers` checks that
+for a pipeline. Everything else (a log, an incident file, other stages, several partitions) goes through `EventRunner` and `step`.
+Amounts, turns and dead letters are the same either way.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -65,7 +65,7 @@ class RecommenderRunner:
             if event is None:
                 dead += sum(readers for _, readers in self._checks[topic])
                 continue
-            if event is not last:  # one that goes to two topics is looked at once
+            if event is not last:  # an event that goes to two topics is checked once
                 last, answers = event, {}
             answers.update((check, _accepts(check, event, number)) for check, _ in self._checks[topic] if check not in answers)
             dead += sum(readers for check, readers in self._checks[topic] if not answers[check])
@@ -77,7 +77,7 @@ class RecommenderRunner:
 
 
 def _checks(stages: Sequence[Stage], topic: str) -> list[tuple[_Check, int]]:
-    """How the readers of a topic look at its events, and how many look that way: each event is looked at once."""
+    """The checks of a topic's readers, and how many readers share each: every check is made once for an event."""
     found: dict[_Check, int] = {}
     for stage in stages:
         if topic in stage.reads:

@@ -1,6 +1,6 @@
 """The containers of a recording as rows of arrays: what each one requests, what is recommended for it, and when its pod began.
 
-A row stands for one container name in one pod name of a workload, also when the pod is made anew. Numbers are cores, bytes and
+A row stands for one container name in one pod name of a workload, even if the pod is recreated. Numbers are cores, bytes and
 seconds since 1970; NaN is "not set".
 """
 
@@ -54,7 +54,7 @@ class RecordedContainers:
     """Rows of each pod."""
     _names: list[PodName] = field(default_factory=list)
     _subjects: dict[tuple[str, ...], int] = field(default_factory=dict)
-    """Numbers of workload and container name together, of which one thing is recommended."""
+    """Numbers of pairs of workload and container name, which share a recommendation."""
     _of_workload: dict[str, list[int]] = field(default_factory=dict)
     """The numbers of each workload's containers."""
     _subject: Rows = field(default_factory=lambda: np.zeros(_FIRST_ROWS, np.int64))
@@ -93,7 +93,7 @@ class RecordedContainers:
         return self._names[int(self.pod[row])]
 
     def pod_changed(self, event: PodChanged) -> None:
-        """Take in a pod's own requests and limits. A pod that is made anew is admitted with what is recommended now."""
+        """Take in a pod's own requests and limits. A recreated pod is admitted with the present recommendation."""
         began = times.to_seconds(event.started or event.created)
         rows = [self.row((event.workload.key, event.pod.name, each.name), began) for each in event.containers]
         for container, row in zip(event.containers, rows, strict=True):
@@ -120,7 +120,7 @@ class RecordedContainers:
             self._living = None
 
     def admit(self, pod: int, at: float) -> None:
-        """A pod begins anew, with what is recommended for its containers now."""
+        """A pod starts again, with the present recommendation for its containers."""
         rows = self._rows_of[pod]
         advice = self.advice(rows)
         self.columns["cpu"][rows], self.columns["memory"][rows] = advice[:, _TARGET_CPU], advice[:, _TARGET_MEMORY]
@@ -129,7 +129,7 @@ class RecordedContainers:
         self.started[pod], self.killed[pod] = at, np.nan
 
     def restate(self, workloads: Sequence[str], counts: Iterable[int]) -> None:
-        """So many containers of each of these workloads are advised next; what was recommended for others of it is taken back."""
+        """This many containers of each workload are advised next; recommendations for its other containers are withdrawn."""
         for workload, count in zip(workloads, counts, strict=True):
             known = self._of_workload.get(workload, ())
             if len(known) > count:

@@ -1,10 +1,10 @@
 """The score card of a backtest: what requests would have cost and risked, recommended against the recording's own.
 
-Slack is what is requested and not used; each scrape counts with the length of its window, so everything is weighted by time.
-Both sides are compared over the same container time: that which had a request of its own and a recommendation in force. A
-would-be OOM kill is a container whose memory goes over its limit, or over its request where it has no limit; it counts once until
-use is below again or the limit is another. All of it assumes the usage as recorded: no backtest knows how a program that was
-throttled or killed would have gone on.
+Slack is what is requested and not used; each scrape counts with the length of its window, so everything is weighted by time. Both
+sides are compared over the same container time: that which had a request of its own and a recommendation in force. A would-be OOM
+kill is a container whose memory goes over its limit, or over its request where it has no limit; it counts once until use is below
+again or the limit is another. All of it assumes the usage as recorded: a backtest cannot know how a throttled or killed program
+would have gone on.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class RequestsScore:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Container-days of which no resource was compared: no recommendation in force, or no request of the recording's own."""
+    """Container-days without a compared resource: no recommendation in force, or no request in the recording."""
 
     no_recommendation: float
     no_own_request: float
@@ -52,7 +52,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What the recording can show. `windows`: seconds that samples are averages of, and how many samples have each length.
+    """The resolution of the recording. `windows`: seconds that samples are averages of, and how many samples have each length.
 
     `cpu_maxima`, `memory_maxima`: how many samples have the highest use within their window as well.
     """
@@ -67,7 +67,7 @@ class Kills:
     """OOM kills. `recorded`: all that the recording tells of. `would_be`: under a recommended limit.
 
     `before`: of either side alike, before a recommendation was in force. `unknown`: recorded ones that came at a lower limit than
-    the recommended one; nothing shows whether they would have come.
+    the recommended one; whether they would have happened is unknown.
     """
 
     recorded: int
@@ -106,12 +106,12 @@ class ScoreCard:
 
     @property
     def changes_per_container_day(self) -> float:
-        """How restless the recommendations are."""
+        """How often recommendations change a container."""
         return self.changes / self.container_days if self.container_days else 0.0
 
     @property
     def gated_kills(self) -> int:
-        """What a gate counts: kills under the recommendation, and recorded ones of which nothing shows that it prevents them."""
+        """The kills that a gate counts: those under the recommendation, and recorded ones that it may not prevent."""
         return self.recommended.ooms + self.kills.unknown
 
 
@@ -135,7 +135,7 @@ def lines(card: ScoreCard) -> Iterator[str]:
 
 
 def resolution_lines(found: Resolution) -> Iterator[str]:
-    """What samples are, and what nobody can see in them."""
+    """The resolution of samples, and what it hides."""
     rows = sum(count for _, count in found.windows)
     if not rows:
         return

@@ -1,9 +1,9 @@
-"""Keeps the score of a backtest: what each scrape and OOM kill of the recording says of the requests in force.
+"""Keeps the score of a backtest: compares each scrape and OOM kill of the recording with the requests in force.
 
-It never looks ahead: a scrape is scored with the recommendations of earlier turns only, because the caller passes scrapes
-before the decisions of their turn. A recommended limit keeps the recording's ratio of limit to request, and what has no limit is
-taken to end at its request. `scrape` and `killed` return what the stages would have seen of it: a container that the
-recommendation would have killed shows its limit and a kill, and nothing of what the recording knows beyond that.
+It never looks ahead: a scrape is scored with the recommendations of earlier turns only, because the caller passes scrapes before
+the decisions of their turn. A recommended limit keeps the recording's ratio of limit to request, and a container without a limit
+is assumed to end at its request. `scrape` and `killed` return what the stages would have seen: a container that the
+recommendation would have killed shows its limit and a kill, and nothing that the recording has beyond that.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ _AT_ONCE = 16_384
 
 @dataclass(slots=True)
 class WaitingScrapes:
-    """Scrapes that are yet to be added up, with the requests that were in force. `kind`: seconds, and which maxima there are."""
+    """Scrapes that wait to be added up, with the requests that were in force. `kind`: seconds, and which maxima there are."""
 
     kind: tuple[float, bool, bool]
     rows: int = 0
@@ -73,7 +73,7 @@ class Score:
     containers: RecordedContainers = field(default_factory=RecordedContainers)
     kills: KillCounts = field(default_factory=KillCounts)
     sums: ContainerSums | None = None
-    """By container as well; None where nobody compares workloads."""
+    """By container as well; None unless workloads are compared."""
     _own: SideSums = field(default_factory=SideSums)
     _recommended: SideSums = field(default_factory=SideSums)
     _alone: SideSums = field(default_factory=SideSums)
@@ -211,7 +211,7 @@ class Score:
         self._unrequested += micros * int((in_force & ~compared).sum())
 
     def _count_own(self, rows: Rows, highest: Floats) -> None:
-        """Count windows over the recording's own limits, which matter where the recording tells of no kill."""
+        """Count windows over the recording's own limits, which matter if the recording has no kills."""
         limit, request = self.containers["own_limit"][rows], self.containers["own_memory"][rows]
         over = highest > np.where(np.isnan(limit), request, limit)
         fresh = over & (self.containers["own_over"][rows] == 0.0)
@@ -224,7 +224,7 @@ class Score:
             self._note("crossings_before", rows[before])
 
     def _note(self, kind: str, rows: Rows) -> None:
-        """Count kills by container, where somebody asks for that."""
+        """Count kills by container, if workloads are compared."""
         if self.sums is not None and len(rows):
             self.sums.kill(kind, rows)
 

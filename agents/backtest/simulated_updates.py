@@ -1,9 +1,9 @@
 """Which requests a recommendation has put in force, and how often it changed a running pod: the updater's thresholds in arrays.
 
-A pod is changed when a request lies outside its bounds, when it was killed soon after its start and lately, or when it is old
+A pod is changed when a request is outside its bounds, when it was killed recently and soon after its start, or when it is old
 enough and far enough from its target: the rules of the updater (agents.logic.updates, upstream's pkg/updater/priority). A changed
-pod begins anew, as under the update mode Recreate. Every workload counts as one with a policy that changes pods; how many may be
-away at one time, and every other guard, is left to the updater, whose plans the card counts beside this.
+pod starts again, as under the update mode Recreate. Every workload counts as one with a policy that changes pods. How many may be
+away at the same time, and all other guards, are left to the updater, whose plans the card counts separately.
 """
 
 import numpy as np

@@ -40,7 +40,7 @@ def in_seconds(micros: int) -> float:
 
 @dataclass(slots=True)
 class ResourceSums:
-    """One resource of one side. `unit` is the smallest slack that is told from none; lengths of time are microseconds."""
+    """One resource of one side. `unit` is the smallest slack that counts; lengths of time are microseconds."""
 
     unit: float
     micros: int = 0

@@ -1,9 +1,8 @@
 """A recorded stretch decided twice: by the rules that were in force, and by others.
 
-Both runs take the same facts from the beginning of the recording; the other rules begin at `since`. What others did is as it was:
-pods come and go as recorded, and of the outcomes the other run sees those of plans that it made as well. So the first difference
-is exact. After it the recorded cluster has gone the way of the recorded decisions, and figures are an estimate: only a
-simulated cluster closes the loop.
+Both runs take the same facts from the beginning of the recording; the other rules begin at `since`. Pods come and go as recorded,
+and the other run only sees outcomes of plans that it made as well. So the first difference is exact. After that the recorded
+cluster follows the recorded decisions, and figures are an estimate: only a simulated cluster closes the loop.
 """
 
 from collections import Counter
@@ -98,7 +97,7 @@ class StretchDecisions:
                 pass
 
     def watch(self, events: Sequence[RoutedEvent]) -> None:
-        """Look where memory in use is over the recommendation."""
+        """Find containers whose memory in use is over the recommendation."""
         for event in (routed.event for routed in events):
             if isinstance(event, MetricsScraped):
                 highest = event.memory_max if len(event.memory_max) else event.memory
@@ -169,7 +168,7 @@ def _carried_out(found: WhatIf, events: Sequence[RoutedEvent]) -> None:
 
 
 def _known(events: Iterator[RoutedEvent], found: WhatIf) -> Iterator[RoutedEvent]:
-    """Without outcomes of plans that only the recorded rules made in the stretch: nobody could have carried them out."""
+    """Without outcomes of plans that only the recorded rules made in the stretch, because these plans would not exist."""
     avoided = {update.uid for update in found.only_recorded()}
     for routed in events:
         event = routed.event

@@ -1,8 +1,8 @@
 """Rules that were not in force: what to change in a recorded stretch so that its stages decide by them.
 
 They come in as events, the way an operator puts them into the log: at the first tick of the stretch the rules of each stage, the
-vertical policies and the budget. What the recording says of the same policies later is left out; the rules and switches that it
-says later count but for what is other.
+vertical policies and the budget. Later records of the same policies are left out; later rules and switches count, except for the
+changed parts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ class OtherRules:
     budget: Fraction | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything is other than recorded."""
+        """Whether anything differs from the recording."""
         return bool(self.settings or self.policies or self.budget is not None)
 
 
 @dataclass(slots=True)
 class RulesInForce:
-    """Follows what a recording says is in force, and changes it to `other` from a moment on."""
+    """Follows what is in force in a recording, and changes it to `other` from a moment on."""
 
     stages: Sequence[Stage]
     other: OtherRules

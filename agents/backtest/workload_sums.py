@@ -1,8 +1,8 @@
 """Adds up requests, use and harm of each container over a recording, so that policies can be compared workload by workload.
 
-What counts as requested is what was in force at every moment: the recommendation once it is, the recording's own request until
-then. So every policy is summed over the same container time. Beside it stands an oracle that knows each hour in advance and
-requests its highest use, no more: a floor that no policy without foresight reaches.
+The request that counts is the one in force at each moment: the recommendation once it is, the recording's own request until then.
+So every policy is summed over the same container time. An oracle for comparison knows each hour in advance and requests exactly
+its highest use: a floor that no policy without foresight reaches.
 """
 
 from collections.abc import Sequence
@@ -144,7 +144,7 @@ class ContainerSums:
         ]
 
     def _kills_of(self, side: str) -> Floats:
-        """As `KillCounts` counts them: a recording that tells of no kill is judged by what went over limits."""
+        """As `KillCounts` counts them: a recording without kills is judged by windows over limits."""
         told = bool(self.kills["recorded"].any())
         if side == "oracle":
             return np.zeros_like(self.hour)

@@ -1,1 +1,1 @@
-"""`ullage demo`: a simulated day (or a recorded one) that anybody can watch, and that leaves nothing behind."""
+"""`ullage demo`: a simulated day (or a recorded one) to watch, which leaves nothing behind."""

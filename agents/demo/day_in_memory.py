@@ -1,7 +1,7 @@
 """The day on a log in memory, in this process: with Ullage where there is no Kafka, and without Ullage for comparison.
 
 It runs the same shop, stages and consumers as on Kafka, round by round in virtual time. `untouched` is the day without Ullage:
-same seed, same load, and nobody acts.
+same seed and load, but no changes.
 """
 
 import time

@@ -84,7 +84,7 @@ class KafkaDay:
         self._start("consumers", ["consumer", "resizer", "evictor"], more={"cluster.url": f"http://127.0.0.1:{port}"})
         self._wait_until("the shop", lambda: _listens(port))
         self._wait_until("the workers", self._workers_are_ready)
-        self.log.append(opening(self.day))  # not before: a worker is ready when it has taken all that was there
+        self.log.append(opening(self.day))  # only now, because a worker is ready once it has caught up
         begun = self._first_ticks()
         anchor = {"clock.origin_ms": begun, "clock.anchor_ms": time.time_ns() // 1_000_000 + _HEAD_START}
         self._start("clock", ["source", "clock", "--in-step"], keep=True, more=anchor)
@@ -140,7 +140,7 @@ class KafkaDay:
             time.sleep(0.05)
 
     def _watched(self, watcher: LogWatcher, for_ever: bool) -> Iterator[DayState]:
-        """A long trace on a slow machine may take as long as it needs, while its time goes on."""
+        """A long trace may take as long as it needs on a slow machine, as long as its time goes on."""
         seen, until = watcher.state.at, time.monotonic() + _STARTING
         pause = None if self.trace is not None else OperatorsPause(self.day, self.log.append)
         while for_ever or watcher.state.at is None or watcher.state.at < self.day.end:
@@ -157,7 +157,7 @@ class KafkaDay:
         yield from self._afterwards(watcher)
 
     def _afterwards(self, watcher: LogWatcher) -> Iterator[DayState]:
-        """The clock stands still; the last turns are still taken, and what was decided is still carried out."""
+        """The clock has stopped; the last turns are still taken, and their decisions carried out."""
         self.children.stop_one("clock")
         until, latest = time.monotonic() + _AFTERWARDS, time.monotonic() + _STARTING
         while (now := time.monotonic()) < until:

@@ -52,7 +52,7 @@ def draw(state: DayState, story: ScreenFrame, *, height: int = 50) -> Renderable
 
 
 def plain(state: DayState, story: ScreenFrame) -> str:
-    """One line, for output that is no terminal."""
+    """One line, for output that is not a terminal."""
     now = state.now
     return (
         f"{story.progress:4.0%}, {_when(state)}: "
@@ -69,7 +69,7 @@ def _nodes(state: DayState) -> str:
 
 
 def _scaled(state: DayState) -> str:
-    """How many replicas the workloads have that scale ahead."""
+    """How many replicas the workloads with forecasts have."""
     counts = {row.workload.key: row.pods for row in state.rows()}
     names = ((key, counts.get(key, 0)) for key in state.replicas.workloads)
     return "".join(f"{key.rpartition('/')[2]} {count} replicas, " for key, count in names)
@@ -119,7 +119,7 @@ def _curves(state: DayState) -> RenderableType:
 
 
 def _replicas(grid: Table, state: DayState) -> None:
-    """The first workload that scales ahead: what it used, what had been forecast for that and the next hour, and its pods."""
+    """The first workload with forecasts: what it used, what had been forecast for then and the next hour, and its pods."""
     seen = sorted(state.curve.slices)[-_SLICES:]
     ahead = [*seen, seen[-1] + 1, seen[-1] + 2] if seen else []
     for name, slices in list(state.replicas.by_slice(ahead).items())[:1]:
@@ -168,7 +168,7 @@ def _workloads(rows: Sequence[WorkloadRow], shown: int) -> RenderableType:
 
 
 def _shade(text: str, used: float, requested: float) -> Text:
-    """Yellow: much of the request lies idle; red: more is used than requested."""
+    """Yellow: much of the request is idle; red: more is used than requested."""
     share = used / requested if requested else 1.0
     return Text(text, style="red" if share > 1 else "yellow" if share < 0.5 else "green")  # noqa: PLR2004  # half
 

@@ -1,7 +1,7 @@
 """What the demo shows, computed from the log alone: facts, decisions and outcomes in; sums, rows and sentences out.
 
-It reads no clock, no file and no process, so anybody can check the view against the log. Repeated decisions, outcomes and OOM
-kills (same id) count once.
+It reads no clock, file or process, so the view can be checked against the log. Repeated decisions, outcomes and OOM kills (same
+id) count once.
 """
 
 import math
@@ -80,12 +80,12 @@ class DayState:
     actions: deque[str] = field(default_factory=lambda: deque(maxlen=8))
     """The last kills, actions, pauses and first refusals of a guard as sentences, newest last."""
     explained: dict[Action, str] = field(default_factory=dict)
-    """The id of the last decision of each kind that was carried out: what `why` may be asked about."""
+    """The id of the last decision of each kind that was carried out, for `ullage why`."""
     after_kill: str | None = None
     """The id of the first carried-out decision that gave a pod more memory soon after an OOM kill; None when there was none."""
     _pods: dict[str, PodChanged] = field(default_factory=dict)
     _names: dict[tuple[str, str], PodChanged] = field(default_factory=dict)
-    """By workload key and pod name, as scrapes name pods."""
+    """By workload key and pod name, which is how scrapes name pods."""
     _used: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     _targets: dict[str, RequestsRecommended] = field(default_factory=dict)
     _lately: dict[str, deque[RequestsRecommended]] = field(default_factory=dict)

@@ -140,7 +140,7 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[
 
 
 def _fresh(folder: Path) -> Path:
-    """The folder, emptied: what an earlier demo left would only mislead."""
+    """The folder, emptied, because files of an earlier demo would mislead."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

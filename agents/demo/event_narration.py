@@ -1,4 +1,4 @@
-"""Events as sentences that anybody understands: what happened, to which pod, and why."""
+"""Events as simple sentences: what happened, to which pod, and why."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -84,7 +84,7 @@ def after_kill(decision: Planned, recommended: RequestsRecommended | None) -> bo
 
 
 def kills_and_restarts(kills: int, restarts: int) -> str:
-    """Why the two counts differ, when they do; empty when they do not. Both are what a look at the cluster shows."""
+    """Why the counts of kills and restarts differ; empty if they do not."""
     if restarts > kills:
         why = "of a container that is killed twice between two looks at the cluster, only the last kill is seen"
     elif kills > restarts:

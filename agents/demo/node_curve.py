@@ -1,6 +1,6 @@
-"""How many nodes each group had over the day, and how many node-hours that makes, from what the cloud said of its instances.
+"""How many nodes each group had over the day, and how many node-hours that makes, from the facts about instances.
 
-An instance counts from the moment at which it was first seen until it is gone, whatever it does in between, as the bill has it.
+An instance counts from the moment at which it was first seen until it is gone, whatever it does in between, as on the bill.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ class OperatorsPause:
         self._ahead = [(begin, True), (begin + day.length / 24, False)] if day.pause else []
 
     def keep(self, at: datetime | None) -> None:
-        """Say what is due at this event time."""
+        """Publish what is due at this event time."""
         while at is not None and self._ahead and at >= self._ahead[0][0]:
             paused = self._ahead.pop(0)[1]
             control = ControlChanged(

@@ -61,7 +61,7 @@ def console() -> Console:
 
 
 class _VisibleConsole(Console):
-    """Spells out what a terminal would obey in the texts that it is given; its own colours and movements are no part of these."""
+    """Escapes what a terminal would obey in the texts that it is given, but not its own colours and movements."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As Rich does, with the texts of segments made visible."""

@@ -54,14 +54,14 @@ class ReplicaCurve:
             scaled.forecast.update({number: sum(v) / len(v) for number, v in by_slice.items() if number >= begins})
 
     def used(self, at: datetime, cores: Mapping[str, tuple[float, int]]) -> None:
-        """One scrape: cores and pods by workload; partitions say different workloads."""
+        """Apply one scrape: cores and pods by workload; partitions have different workloads."""
         number = int(at.timestamp()) // SLICE_SECONDS
         for workload, scaled in self._scaled.items():
             if workload in cores:
                 scaled.used.setdefault(number, {})[at], scaled.pods.setdefault(number, {})[at] = cores[workload]
 
     def by_slice(self, slices: Sequence[int]) -> Mapping[str, list[ReplicaSlice]]:
-        """By workload what is known of each half hour of these, which are given by their numbers."""
+        """By workload, the slices of these half hours, which are given by their numbers."""
         return {name: [_slice(scaled, number) for number in slices] for name, scaled in sorted(self._scaled.items())}
 
     def pods(self, workload: str) -> float:

@@ -82,7 +82,7 @@ class ScenarioNodes(_Part):
 
 
 class ScenarioShortage(_Part):
-    """For how long, from when on, there are no machines: durations since the beginning."""
+    """When a shortage of machines begins and how long it lasts, as durations since the start."""
 
     after: Annotated[str, Field(pattern=_DURATION)]
     lasts: Annotated[str, Field(pattern=_DURATION)]

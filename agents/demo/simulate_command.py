@@ -1,4 +1,4 @@
-"""Runs `ullage simulate`: a scenario in virtual time, with the whole pipeline and its consumers, and what came of it.
+"""Runs `ullage simulate`: a scenario in virtual time, with the whole pipeline and its consumers, and its results.
 
 The same scenario file gives the same log, byte for byte. The log may be kept, and every command that looks back reads it.
 """
@@ -137,7 +137,7 @@ def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
 
 
 def _nodes(state: DayState) -> dict[str, object]:
-    """What became of groups of nodes, where there are some."""
+    """What happened to groups of nodes, if there are any."""
     if not state.nodes:
         return {}
     return {

@@ -60,7 +60,7 @@ def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
 
 
 def _nodes(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
-    """Without Ullage the groups keep the size that people gave them for the busiest hour."""
+    """Without Ullage the groups have a fixed size for the busiest hour."""
     if not without.nodes or not having.nodes:
         return []
     hours, last = (
@@ -71,7 +71,7 @@ def _nodes(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
 
 
 def _replicas(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
-    """Without Ullage a workload keeps as many pods as people gave it for its busiest hour."""
+    """Without Ullage a workload has a fixed number of pods for its busiest hour."""
     found = []
     for key in having.replicas.workloads:
         fixed = next((row.pods for row in without.rows() if row.workload.key == key), 0)
@@ -81,7 +81,7 @@ def _replicas(without: DayState, having: DayState) -> list[tuple[str, str, str]]
 
 
 def chosen(state: DayState) -> str | None:
-    """The decision to explain: one that came from an OOM kill, else an eviction, because that is what people ask about."""
+    """The decision to explain: one that followed an OOM kill, else an eviction, because people ask about those."""
     return state.after_kill or state.explained.get(Action.EVICT) or state.explained.get(Action.RESIZE)
 
 
@@ -124,7 +124,7 @@ def next_steps(console: Console, config: str, decision: str | None, trace: Path 
 
 
 def program() -> str:
-    """What to type for `ullage`: its path when the name alone would not be found."""
+    """How to call `ullage`: by its path if it is not on PATH."""
     ours = Path(sys.executable).with_name("ullage")
     if shutil.which("ullage") is not None or not ours.exists():
         return "ullage"

@@ -1,6 +1,6 @@
 """What was requested and what was used over the day, in slices of half an hour, and the slack that follows.
 
-Slack is the share of the requested amount that nobody used: 1 - used / requested, over all samples. The bill follows it. Usage
+Slack is the share of the requested amount that was not used: 1 - used / requested, over all samples. The bill follows it. Usage
 beyond the request makes it smaller.
 """
 

@@ -1,15 +1,15 @@
-"""Checkpoints: the records that carry a task's state through a changelog, and which of them to believe.
+"""Checkpoints: the records that carry a task's state through a changelog, and which of them to use.
 
-A checkpoint is a consistent cut at a turn boundary. Each chunk goes to the one of two slots that the mark in force does not
-name; then a mark names the slot and version of every chunk. A family is one ownership: nobody else writes in it, so an owner
-that was thought dead can harm nothing. A mark is good if each chunk it names is there in the named version; the good mark
-with the highest turn is the state. No merging: a state made of chunks of different turns decides wrongly.
+A checkpoint is a consistent cut at a turn boundary. Each chunk goes to the one of two slots that the mark in force does not name;
+then a mark names the slot and version of every chunk. A family is one ownership: nobody else writes to it, so a worker that was
+thought dead can do no harm. A mark is good if each chunk it names is there in the named version; the good mark with the highest
+turn is the state. No merging: a state made of chunks of different turns decides wrongly.
 
-A chunk that is too long for one record is written in parts, which have one version and lie in one slot. So no state, whatever
-names and texts it holds, is too large to be written.
+A chunk that is too long for one record is written in parts, which have one version and lie in one slot. So no state is too large
+to be written, whatever names and texts it holds.
 
-A mark carries a checksum of each chunk and of itself. A chunk that does not agree breaks its mark like one that is missing, and
-the mark before counts. Checksums find what was damaged; they are no signature.
+A mark carries a checksum of each chunk and of itself. A chunk that does not match invalidates its mark like a missing one, and
+the mark before counts. Checksums find damage; they are no signature.
 """
 
 import json
@@ -47,7 +47,7 @@ _DIGESTS = "read"
 class CheckpointMark:
     """Names a whole state: the turn, the offset after its tick in each input, and where each chunk is.
 
-    `inputs` are digests of what was read up to there; None in marks of versions that had none.
+    `inputs` are digests of what was read up to there; None in marks of versions without digests.
     """
 
     turn: int
@@ -56,7 +56,7 @@ class CheckpointMark:
     inputs: InputDigests | None = None
 
     def encode(self) -> bytes:
-        """JSON, keys in order of insertion, and at last a checksum of what stands before it."""
+        """JSON, keys in order of insertion, with a checksum of everything before it at the end."""
         body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
         if self.inputs is not None:
             digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
@@ -79,7 +79,7 @@ class CheckpointMark:
 
 
 def _check_seal(data: bytes, body: Mapping[str, object]) -> None:
-    """Raises ValueError for a mark that was changed, or that names no chunk and does not vouch for that either."""
+    """Raises ValueError for a mark that was changed, or that has neither chunks nor a checksum."""
     if "sum" in body and data[-_SEALED:] != _SEAL % _checksum(data[:-_SEALED] + b"}").encode():
         raise ValueError("its checksum does not agree")
     if "sum" not in body and not body["chunks"]:
@@ -94,7 +94,7 @@ def _whole(value: object) -> int:
 
 
 def _text(name: str) -> str:
-    """The name, unless nothing can be called so: raises UnicodeEncodeError, a ValueError, for a lone surrogate."""
+    """The name, if it is valid; raises UnicodeEncodeError, a ValueError, for a lone surrogate."""
     name.encode()
     return name
 
@@ -191,7 +191,7 @@ class CheckpointLedger:
         return CheckpointPlan(turn, records, (key, mark), chunks, tombstones)
 
     def _no_longer_needed(self, name: str, slot: int, parts: int) -> list[bytes]:
-        """Keys of parts that this slot of a chunk had and has no more. No mark that is good then names them."""
+        """Keys of parts that this slot of a chunk no longer has. No mark that is good then names them."""
         before, self._written[name, slot] = self._written.get((name, slot), 0), parts
         return [chunk_key(self.family, name, slot, part) for part in range(parts, before)]
 
@@ -226,9 +226,9 @@ def read(
 ) -> ChangelogContents:
     """Choose among the last record of each key. Compaction cannot change the answer: it keeps the last record of each key.
 
-    Neither can the order of the keys: every mark is looked at, and of two good marks of one turn (they hold the same state)
-    the one with the higher key is taken. Without `checked` the checksums of chunks are not looked at, for a reader that kept
-    only their versions. Marks in `without` are passed over: the reader has found out that they are not to be believed.
+    Neither can the order of the keys: every mark is examined, and of two good marks of one turn (which have the same state) the
+    one with the higher key counts. Without `checked` the checksums of chunks are not verified, for a reader that only kept their
+    versions. Marks in `without` are skipped, because the reader has found them to be wrong.
     """
     good: list[tuple[int, bytes, CheckpointMark]] = []
     broken = 0

@@ -1,8 +1,8 @@
-"""What the log itself says about a checkpoint's mark: whether its positions and its turn can be those of this log.
+"""Checks a checkpoint's mark against the log: whether its positions and its turn can be those of this log.
 
-A mark is written when a turn was taken, so the record before each of its positions is the tick of that turn. Where a topic ends
-before the position, or another record stands there, the topic was deleted and made anew, or somebody made the mark up. Retention
-and compaction may have taken the tick, which says nothing against a mark. Pure.
+A mark is written when a turn was taken, so the record before each of its positions is the tick of that turn. If a topic ends
+before the position, or has another record there, the topic was deleted and recreated, or the mark is forged. Retention and
+compaction may have removed the tick, which does not count against a mark. Pure.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ NO_TICK = -1
 class InputEvidence:
     """What one input shows: where it ends, and the number of the tick before the mark's position.
 
-    `tick` is NO_TICK for another record that stands there, and None when the record is gone.
+    `tick` is NO_TICK if another record is there, and None if the record is gone.
     """
 
     end: int
@@ -29,7 +29,7 @@ class InputEvidence:
 
 
 def objection(mark: CheckpointMark, inputs: Mapping[str, InputEvidence], *, now_ms: int) -> str:
-    """Why a mark is not to be believed, as a sentence; empty when nothing speaks against it.
+    """A sentence on why a mark must not be used; empty if it may be.
 
     `inputs` are those that the stage reads, by short name. `now_ms` is real time.
     """

@@ -1,8 +1,8 @@
 """A running digest of everything that a task read, for each of its inputs.
 
-Two tasks that read the same records in the same turns have equal digests, whatever they were told in between and wherever they
-stopped. A checkpoint carries the digests, so that a later replay proves that it reads what the worker read, even where a changed
-input changed no decision. A digest is no signature: who can write marks can write digests. Pure.
+Two tasks that read the same records in the same turns have equal digests, wherever they stopped in between. A checkpoint carries
+the digests, so that a later replay proves that it reads what the worker read, even where a changed input changed no decision. A
+digest is no signature: whoever can write marks can write digests. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ EMPTY = bytes(_BYTES)
 
 
 class DigestedRecord(Protocol):
-    """What of a record counts: where it stands and what it says, but not when the log took it."""
+    """The parts of a record that count: its place and content, but not when it was appended."""
 
     @property
     def offset(self) -> int:
@@ -43,7 +43,7 @@ class InputDigests:
 
     @staticmethod
     def begin(inputs: Iterable[str], *, since: int) -> "InputDigests":
-        """Nothing was read yet after the turn `since`."""
+        """Start after the turn `since`, with nothing read yet."""
         return InputDigests(since, dict.fromkeys(inputs, EMPTY))
 
     def after(self, turn: int, digests: Mapping[str, Sequence[bytes]]) -> "InputDigests":
@@ -64,8 +64,8 @@ def _after(chain: bytes, turn: int, digests: Sequence[bytes]) -> bytes:
 def record_digest(record: DigestedRecord) -> bytes:
     """The digest of one record, the same for every stage that reads it.
 
-    Lengths go before what is variable, so that no two different records give the same bytes. A header without content counts as
-    an empty one: some clients of Kafka tell the two apart, and some do not.
+    Variable parts are preceded by their lengths, so that no two different records give the same bytes. A header without content
+    counts as an empty one: some clients of Kafka distinguish the two, and some do not.
     """
     value, key = record.value, record.key
     parts = [b"%d;-;" % record.offset if key is None else b"%d;%d;%b" % (record.offset, len(key), key)]

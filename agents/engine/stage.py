@@ -9,17 +9,17 @@ from schemas.policies.rules import RuleValue
 
 
 def accept_all(_event: Event) -> str | None:
-    """No event is refused."""
+    """The default: no event is refused."""
     return None
 
 
 def vouch_for_none(_event: Event) -> bool:
-    """Of no decision it is known that its record is read as it is."""
+    """The default: every record of a decision has to be read back."""
     return False
 
 
 def accept_always(_event: Event, _turn: int) -> str | None:
-    """No event comes too early."""
+    """The default: no event comes too early."""
     return None
 
 

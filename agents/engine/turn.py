@@ -20,7 +20,7 @@ class Recorded:
 
 
 class DeferredDecision(Protocol):
-    """A decision whose event is built when somebody asks for it, and always comes out the same.
+    """A decision whose event is built on demand, always with the same result.
 
     A stage may give one for a decision that is within all bounds. `subject` is the key of what it is about; a later turn's
     decision about a subject replaces an earlier one.
@@ -39,7 +39,7 @@ class DeferredDecision(Protocol):
 
 
 class DeferredBatch(Protocol):
-    """Decisions of one turn, no two of them about one subject, each of which is built when somebody asks for it.
+    """Decisions of one turn about different subjects, each built on demand.
 
     A stage may give one for decisions that are within all bounds. A later turn's decision about a subject replaces an earlier.
     """
@@ -68,7 +68,7 @@ class DeferredRecord(Recorded):
 
     @property
     def event(self) -> Event:
-        """The event; built now if nobody asked before."""
+        """The event; built at the first access."""
         return self.deferred.event
 
 
@@ -95,7 +95,7 @@ class DeferredRecords:
 
 
 class RecordsInParts(Sequence[Recorded]):
-    """The records of an input of which some came as a batch. Who reads them one by one need not know."""
+    """The records of an input, some of which came as a batch; they can also be read one by one."""
 
     def __init__(self, parts: Sequence[Recorded | DeferredRecords]) -> None:
         self.parts = parts
@@ -162,7 +162,7 @@ class DeferredDecided(Decided):
 
     @property
     def event(self) -> Decision:
-        """The event; built now if nobody asked before."""
+        """The event; built at the first access."""
         return self.deferred.event
 
     @property
@@ -172,7 +172,7 @@ class DeferredDecided(Decided):
 
 
 class BatchDecided(Sequence[Decided]):
-    """What a stage decided in a turn: a batch, and then others. Who reads decisions one by one need not know.
+    """What a stage decided in a turn: a batch, and then others; they can also be read one by one.
 
     `routes` says for each topic (short name) that takes the batch which key a subject has there.
     """

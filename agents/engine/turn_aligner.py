@@ -1,8 +1,8 @@
 """Cuts the logs of one partition into turns.
 
-Turn n exists if and only if every input holds tick n; the next turn is the smallest such n above the last. A tick that some
-input lacks is nothing, and its records join the next turn. So a turn follows from the log alone: not from timing, batch sizes,
-or which worker asked. Nothing here reads a clock or a broker.
+Turn n exists if and only if every input holds tick n; the next turn is the smallest such n above the last. A tick that some input
+lacks is ignored, and its records join the next turn. So a turn follows from the log alone: not from timing, batch sizes, or which
+worker asked. Nothing here reads a clock or a broker.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ class Segment(Generic[R]):
     size: int
 
     def absorb(self, later: "Segment[R]") -> None:
-        """Become the one segment that reaches to the tick of `later`. Costs what `later` holds, however long this one is."""
+        """Become one segment up to the tick of `later`. The cost depends on the length of `later` alone."""
         self.tick, self.end = later.tick, later.end
         self.records += later.records
         self.size += later.size
@@ -54,7 +54,7 @@ class Input(Generic[R]):
         self.size += size
 
     def tick(self, offset: int, number: int) -> None:
-        """Close the open segment. A tick that is not above all earlier ones here is nothing."""
+        """Close the open segment. A tick that is not above all earlier ones is ignored."""
         self.next = offset + 1
         if number > self.highest:
             self.highest = number
@@ -62,11 +62,11 @@ class Input(Generic[R]):
             self.open, self.open_size = [], 0
 
     def skip(self, offset: int) -> None:
-        """Pass over a record that is nothing."""
+        """Skip a record that does not count."""
         self.next = offset + 1
 
     def forget_open(self) -> None:
-        """Let go of the records of the open segment; whoever read them reads them again."""
+        """Drop the records of the open segment; the caller will read them again."""
         self.size -= self.open_size
         self.open, self.open_size = [], 0
 
@@ -114,7 +114,7 @@ class Wait:
 
 
 class Aligner(Generic[R]):
-    """Takes records of several inputs in any interleaving and gives the turns that the log says."""
+    """Takes records of several inputs in any interleaving and returns the turns that follow from the log."""
 
     __slots__ = ("_lacking", "inputs", "positions", "turn")
 

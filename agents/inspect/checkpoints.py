@@ -77,7 +77,10 @@ def export(settings: Settings, to: Path | None, vpa: str) -> int:
 
 
 def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
-    """The checkpoints of this cluster's VPAs that match the pattern. Raises BadInput when there is none, with those there are."""
+    """The checkpoints of this cluster's VPAs that match the pattern.
+
+    Raises BadInput that lists the existing VPAs if there is none.
+    """
     others: set[str] = set()
     matched = False
     with stoppable(), log_factory.answering_log(settings) as log:
@@ -94,7 +97,7 @@ def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
 
 
 def _put(api: Api, pace: RateLimit, kept: CheckpointSeen) -> bool:
-    """Whether the cluster took it. Raises Unreachable, because then it would not take the others either."""
+    """Whether the cluster accepted it. Raises Unreachable, because then the others would fail, too."""
     try:
         pace.wait()
         write(api, kept)
@@ -122,8 +125,8 @@ def _minute(seconds: float) -> str:
 def checkpoints(log: Log, settings: Settings) -> Iterator[CheckpointSeen]:
     """The checkpoints of all VPAs of all clusters, partition by partition, from the newest good state in the changelog.
 
-    Replays nothing. Raises BadInput when there is no state at all, and for a state that this program would write in another form:
-    what is exported must be what a worker would go on with.
+    Replays nothing. Raises BadInput when there is no state at all, and for a state that this program would write in another form,
+    because the export must equal what a worker would go on with.
     """
     topic = changelog_topic(settings.worker.name, NAME)
     if not has_topic(log, topic):

@@ -1,4 +1,4 @@
-"""For how long no clock has ticked, and the warning about it that goes with whatever is printed of such a log."""
+"""How long no clock has ticked, and a warning about that for commands that print such a log."""
 
 import time
 
@@ -13,7 +13,7 @@ SILENT = 20.0
 
 
 def silence(tick: NewestTick, settings: Settings) -> Seconds:
-    """For how long no clock has ticked, in real time; 0 while one is at work, and for a log that is a file or of the past."""
+    """How long no clock has ticked, in real time; 0 while one is running, and for a log that is a file or in the past."""
     if settings.log.kind != "kafka" or settings.log.at is not None or tick.appended_ms < 0:
         return Seconds(0.0)
     found = age(tick)
@@ -21,12 +21,12 @@ def silence(tick: NewestTick, settings: Settings) -> Seconds:
 
 
 def age(tick: NewestTick) -> float:
-    """Real seconds since the log took a tick; 0 for one that it took later than now, by another machine's time."""
+    """Real seconds since the log appended a tick; 0 if that is in the future by this machine's time."""
     return max(0.0, time.time_ns() / 1e6 - tick.appended_ms) / 1000
 
 
 def warn_of_silence(tick: NewestTick | None, settings: Settings) -> None:
-    """Say on stderr that what is printed is of the past, if no clock is at work."""
+    """Warn on stderr that the output is about the past, if no clock is running."""
     silent = 0.0 if tick is None else silence(tick, settings)
     if silent:
         note(f"ullage: no clock has ticked for {length(silent)}, so this is as it was then; `ullage status` says what is at work")

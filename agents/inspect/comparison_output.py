@@ -1,4 +1,4 @@
-"""Writes a comparison of policies in the form that was asked for, on stdout or into a file."""
+"""Writes a comparison of policies in the requested form, on stdout or into a file."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
 
 
 def require_file(form: ComparisonForm, to: Path | None) -> None:
-    """Raises BadInput for a form that is no text and has no file to go to; better before the work than after it."""
+    """Raises BadInput for a binary form without a file, before any work is done."""
     if form == "parquet" and to is None:
         raise BadInput("Parquet is no text: give --fileoutput FILE.parquet")
 

@@ -1,4 +1,4 @@
-"""Scores of policies as rows: a row a policy, and a row a policy and workload, for people and for programs."""
+"""Scores of policies as rows, one for each policy or for each policy and workload, for people and for programs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from schemas.names import Workload
 
 
 def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> Iterator[Row]:
-    """A row a policy, for people."""
+    """A row for each policy, for people."""
     for score in scores:
         hours = score.total("container_hours") or 1.0
         against = differences.get(score.name)
@@ -51,7 +51,7 @@ def _count(of: Interval) -> str:
 
 
 def workload_rows(scores: Sequence[PolicyScore]) -> Iterator[Row]:
-    """A row a policy and workload, for programs."""
+    """A row for each policy and workload, for programs."""
     for score in scores:
         for figures in score.workloads.values():
             yield {"policy": score.name, **_named(figures)}
@@ -89,7 +89,7 @@ def differing(one: PolicyScore, two: PolicyScore, top: int) -> Iterator[Row]:
 
 
 def _risk(one: WorkloadFigures, two: WorkloadFigures) -> float:
-    """How differently they endanger a workload: kills count most, then time over requested memory, then over requested CPU."""
+    """How much their risks for a workload differ: kills count most, then time over requested memory, then over requested CPU."""
     kills, memory, cpu = two.kills - one.kills, two.memory_over - one.memory_over, two.cpu_over - one.cpu_over
     return abs(kills) + abs(memory) / 10 + abs(cpu) / 100
 

@@ -1,7 +1,7 @@
 """Runs `ullage recommendations --of workloads`: what each container of a workload should request by Crane's own rules.
 
-From what the log holds of pods, usage and OOM kills, over the histories that these rules ask for, or the time that is given.
-It is for those who compare, or come from Crane; what Ullage acts on is `--of requests`.
+It uses pods, usage and OOM kills in the log, over the histories that these rules need, or over the given time. It is for
+comparisons and for users of Crane; Ullage acts on `--of requests`.
 """
 
 import math
@@ -125,7 +125,7 @@ class _Samples:
             np.add.at(self._counts, rows, 1)
 
     def estimates(self) -> list[float]:
-        """By row; no number where nothing was seen."""
+        """By row; NaN where nothing was seen."""
         found = self._seen.estimates(np.arange(len(self._rows)))
         return [float(value) if count else math.nan for value, count in zip(found, self._counts, strict=True)]
 
@@ -144,7 +144,7 @@ def _estimates(
 
 
 def _kills(context: LogContext, containers: Mapping[_Key, object], now: datetime) -> dict[_Key, Bytes]:
-    """The largest request at which a container was killed for want of memory in the last seven days, of those that had one."""
+    """The largest request at which a container was OOM-killed in the last seven days."""
     since, found = now - timedelta(seconds=resource_recommendations.OOM_REACH), dict[_Key, Bytes]()
     for event in _events(context, "oom-events", since):
         if isinstance(event, ContainerOOMKilled) and event.at >= since and event.memory_request is not None:

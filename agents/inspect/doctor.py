@@ -42,7 +42,7 @@ def run(load: Callable[[], Settings], form: OutputForm = "table") -> int:
 
 
 def all_checks(load: Callable[[], Settings]) -> Iterator[DoctorCheck]:
-    """The checks in order, each made when it is asked for."""
+    """The checks in order, each run on demand."""
     yield python(sys.version_info[:2])
     yield java()
     yield jars()
@@ -80,7 +80,7 @@ def java() -> DoctorCheck:
 
 
 def jars() -> DoctorCheck:
-    """Whether Kafka's jars are here, or can be fetched. To find out, it fetches the smallest missing one and discards it."""
+    """Whether Kafka's jars are here, or can be fetched. To test that, it fetches the smallest missing one and discards it."""
     from streams.broker import jar_lock
     from streams.broker.broker_settings import user_cache
     from streams.broker.jars import is_good
@@ -133,7 +133,7 @@ def the_log(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _broker(settings: Settings) -> DoctorCheck:
-    """Whether a broker lets us in; if none does, why."""
+    """Whether a broker accepts us, and if none does, why."""
     from agents.settings import log_factory
     from streams.log.connection_check import find_fault
 

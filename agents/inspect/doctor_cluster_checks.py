@@ -1,6 +1,6 @@
-"""The checks of `ullage doctor` that ask the cluster: is it there, what may we do, is there all that the components need?
+"""The checks of `ullage doctor` on the cluster: does it answer, what may we do, does it have what the components need?
 
-Nothing is changed: a SelfSubjectAccessReview is a question. A cluster that cannot be reached ends these checks.
+Nothing is changed: a SelfSubjectAccessReview only asks. A cluster that cannot be reached ends these checks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _DENIED = "give its ServiceAccount the role of deploy/rbac (the Helm chart does)
 
 
 def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
-    """The checks in order, each made when it is asked for."""
+    """The checks in order, each run on demand."""
     from streams.clients.kube.api import Api
 
     try:
@@ -84,7 +84,7 @@ def _server(answer: "ApiResponse", where: str) -> Iterator[DoctorCheck]:
 
 
 def clock_skew(date: str, now: datetime) -> DoctorCheck:
-    """Whether the server's clock, as a `Date` header has it, agrees with ours: event time is real time."""
+    """Whether the server's clock, by its `Date` header, agrees with ours, because event time is real time."""
     try:
         off = (parsedate_to_datetime(date) - now).total_seconds()
     except (ValueError, TypeError):
@@ -107,7 +107,7 @@ def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
 
 
 def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
-    """APIs that others install."""
+    """Check APIs that are installed separately."""
     vpas = _ask(api, "/apis/autoscaling.k8s.io/v1").code
     if vpas == _NOT_FOUND:
         fix = "install VPA's CRDs (they need no VPA), or use `ullage policy set`"
@@ -167,7 +167,7 @@ def _webhook_at_work(settings: Settings, registered: DoctorCheck) -> DoctorCheck
 
 
 def webhook(code: int, name: str, *, applied: bool) -> DoctorCheck:
-    """Whether the webhook's configuration is there, by the HTTP code of a look at it. `applied`: the cluster is in mode apply."""
+    """Whether the webhook's configuration exists, by a request's HTTP code. `applied`: the cluster is in mode apply."""
     if code == _OK:
         return DoctorCheck("ok", "webhook", f"'{name}' is registered")
     if code in _FORBIDDEN:
@@ -180,7 +180,7 @@ def webhook(code: int, name: str, *, applied: bool) -> DoctorCheck:
 
 
 def _applied(settings: Settings) -> bool:
-    """Whether the log says that the cluster is in mode apply; no where it cannot be asked, which other lines say."""
+    """Whether the cluster is in mode apply by the log; False if the log cannot be read, which other lines report."""
     if settings.log.kind == "memory":
         return False
     try:
@@ -200,7 +200,7 @@ def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:
         with log_factory.answering_log(settings) as log:
             named = source_reports.clusters(LogContext.of(log, log_factory.topics(settings)))
     except UllageError:
-        return  # the lines about the log have said so
+        return  # the lines about the log report that
     if name in named:
         yield DoctorCheck("ok", "name", f"sources name cluster '{name}' in the log")
     elif named:

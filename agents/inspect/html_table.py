@@ -1,4 +1,4 @@
-"""A table as one HTML page that needs nothing else: light and dark, readable on paper."""
+"""A table as one self-contained HTML page: light and dark, readable on paper."""
 
 import html
 from collections.abc import Iterator, Sequence

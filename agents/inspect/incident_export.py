@@ -40,7 +40,7 @@ class ExportFlags:
 
 
 def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
-    """Write what the log has now."""
+    """Write the present content of the log."""
     _require_name(file)
     with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
@@ -54,7 +54,7 @@ def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
 
 
 def record(settings: Settings, file: Path, length: str | None, flags: ExportFlags) -> None:
-    """Wait, then write what came meanwhile."""
+    """Wait, then write what was appended meanwhile."""
     _require_name(file)
     seconds = None if length is None else event_times.duration(length, "--for").total_seconds()
     with log_factory.answering_log(settings) as log:
@@ -82,7 +82,7 @@ def _moment(context: LogContext, text: str | None, flag: str) -> datetime | None
 
 
 def _wires(context: LogContext, settings: Settings, flags: ExportFlags, *, whole: bool) -> list[str]:
-    """The topics that the log has of those wanted. A whole log has its checkpoints, whose names nobody can replace."""
+    """The topics that the log has of those wanted. A whole log includes checkpoints, whose names cannot be replaced."""
     known = [topic.name for topic in TOPICS]
     for name in flags.topics:
         if name not in known:

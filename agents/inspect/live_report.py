@@ -1,8 +1,8 @@
 """The report as a page that keeps itself up to date: sent again, by server-sent events, whenever the log has moved on.
 
-It only reads. It listens on loopback unless told otherwise, and then asks for a token. On loopback it answers to the names of
-this machine alone, so that no web page can reach it through a name of its own. It speaks plain HTTP: across machines put it
-behind something that has a certificate.
+It only reads. It listens on loopback; on any other address it demands a token. On loopback it only answers to names of this
+machine, so that no web page can reach it through a name of its own. It speaks plain HTTP: for other machines put it behind a
+proxy with a certificate.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class LiveAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can ask."""
+        """Whether only this machine can reach it."""
         return _is_loopback(self.host)
 
 
@@ -119,7 +119,7 @@ class LiveReport:
             await runner.cleanup()
 
     async def _follow(self) -> None:
-        """Read again and again; what goes wrong once is said, and tried again."""
+        """Read repeatedly; a failure is reported, and tried again."""
         while True:
             await asyncio.sleep(self.period)
             try:
@@ -159,13 +159,13 @@ class LiveReport:
             async for message in self._news():
                 await answer.write(message)
         except ConnectionError:
-            pass  # the reader is gone
+            pass  # the browser is gone
         finally:
             self._streams -= 1
         return answer
 
     async def _news(self) -> AsyncIterator[bytes]:
-        """Each report once, beginning with the newest; whoever is slow misses those between."""
+        """Each report once, beginning with the newest; a slow reader skips some."""
         seen = -1
         while True:
             data, version = await self._after(seen)

@@ -1,6 +1,6 @@
-"""The newest records of a topic, within a bound: so many of each partition at most, so that a question takes as long as it does.
+"""The newest records of a topic, a bounded number of each partition, so that the log's length does not matter.
 
-Ticks are left out: between decisions there may be thousands, and a stretch that holds nothing else is read in no time.
+Ticks are left out: between decisions there may be thousands, and a stretch without anything else is read quickly.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class NewestRecords:
 
     records: Sequence[Record]
     asked_ms: int
-    """The event time since when they were asked for."""
+    """The event time since when they were requested."""
     complete_ms: int
     """The event time since when none was left out."""
 

@@ -1,6 +1,6 @@
-"""The state of one partition of a stage at the end of the log, as a worker has it: from its newest checkpoint and what followed.
+"""The state of one partition of a stage at the end of the log, as in a worker: from its newest checkpoint and the log after it.
 
-Where there is no checkpoint, or one of another form, the log is taken from its beginning. Nothing is appended.
+Without a checkpoint, or with one of another form, the log is replayed from its beginning. Nothing is appended.
 """
 
 import struct
@@ -35,7 +35,7 @@ def newest_turn(
 ) -> tuple[State, int]:
     """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable.
 
-    `say` takes a sentence on what the state lacks because the log no longer has it.
+    `say` receives a sentence on what the state lacks because the log no longer has it.
     """
     start = _start(context, stage, partition, worker)
     if start is None and say is not None:
@@ -55,7 +55,7 @@ def newest_turn(
 def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tuple[State, int]:
     """That of the stage of this name in the cluster's partition, and its turn.
 
-    With `warn` it says if no clock ticks, and what the log has lost.
+    With `warn` it reports if no clock ticks, and what the log has lost.
 
     Raises BadInput for a cluster that no source has named, LogUnavailable.
     """

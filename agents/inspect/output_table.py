@@ -1,4 +1,4 @@
-"""Rows in the form that was asked for: aligned columns for people; JSON, YAML, CSV and Markdown for programs and reports.
+"""Rows in the requested form: aligned columns for people; JSON, YAML, CSV and Markdown for programs and reports.
 
 A row is a mapping from column to text or number; the columns stand in the order of the first row's keys. Forms for programs carry
 numbers in base units (cores, bytes), which the caller puts into rows of their own.
@@ -77,7 +77,7 @@ def _csv(rows: Sequence[Row]) -> Iterator[str]:
         names = list(rows[0])
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([row.get(name) for name in names] for row in rows)  # None is written as nothing
+        writer.writerows([row.get(name) for name in names] for row in rows)  # None becomes an empty text
     yield from out.getvalue().splitlines()
 
 

@@ -1,6 +1,6 @@
 """Runs `ullage plan`: what would be done to a cluster's pods and nodes if its mode were apply, from the log alone.
 
-The states of updater and scaler say it, with their guards, so it agrees with what agents would decide. Nothing is written.
+It asks the states of updater and scaler, with their guards, so it agrees with what agents would decide. Nothing is written.
 """
 
 from collections import Counter
@@ -87,7 +87,7 @@ def _lines(
 
 
 def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:
-    """What becomes of groups and nodes; nothing for a cluster whose nodes nobody scales."""
+    """The plans for groups and nodes; nothing for a cluster whose nodes are not scaled."""
     if nodes is None:
         return
     yield "Nodes:"
@@ -172,7 +172,7 @@ def _memory(size: float | None) -> str:
 
 
 def _span(changes: Sequence[tuple[float | None, float | None]], side: int, text: Callable[[float | None], str]) -> str:
-    """The least and the most of one side of some changes; what is not set counts as least."""
+    """The lowest and the highest amount on one side of some changes; an unset amount counts as lowest."""
     amounts = sorted((change[side] for change in changes), key=lambda each: -1.0 if each is None else each)
     least, most = text(amounts[0]), text(amounts[-1])
     return least if least == most else f"{least}..{most}"

@@ -25,7 +25,7 @@ _FOUND = 1
 
 
 def limits(cpu: float, mebibytes: int) -> PolicyLimits:
-    """What a call may take. Raises BadInput for what is no limit."""
+    """The limits of a call. Raises BadInput for an invalid one."""
     if not 0.0 < cpu <= 3600.0:  # noqa: PLR2004  # stated in the sentence below
         raise BadInput(f"--seconds {cpu:g} is no limit: give more than 0 and at most 3600")
     if not 0 < mebibytes <= 1 << 20:
@@ -48,7 +48,7 @@ def new(file: Path) -> None:
 
 
 def lint(text: str, limits: PolicyLimits) -> int:
-    """Check a policy's syntax, purity and types, then run it under limits; 1 when something is wrong with it."""
+    """Check a policy's syntax, purity and types, then run it under limits; 1 if there is a fault."""
     source = policy_sources.read(text)
     faults = [f"{source.where}:{fault.line}: {fault.sentence}" for fault in source.faults()]
     if not faults:
@@ -76,7 +76,7 @@ def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
 
 
 def _ran(source: PolicySource, text: str, limits: PolicyLimits) -> list[str]:
-    """What goes wrong when the policy runs; only what it may use is there, and it is held to limits."""
+    """The faults of a run of the policy, in which it can only use what is allowed, under limits."""
     try:
         trial = policy_process.run(source.name, limits, policy_trial.tried, text)
     except BadInput as error:
@@ -85,7 +85,7 @@ def _ran(source: PolicySource, text: str, limits: PolicyLimits) -> list[str]:
 
 
 def _type_faults(source: PolicySource) -> list[str]:
-    """What mypy has against it, where that is installed."""
+    """The faults that mypy finds, if it is installed."""
     if importlib.util.find_spec("mypy") is None:
         note("mypy is not installed, so of the types only the declaration of `recommend` was checked")
         return []

@@ -1,6 +1,6 @@
-"""Tries a policy on made-up containers: whether it answers alike twice, by itself and in company, and how long it takes.
+"""Tries a policy on made-up containers: whether it answers equally twice, alone and in a batch, and how long it takes.
 
-What is made up has what real clusters have: containers without a sample, with one, idle ones, huge ones, and two humps.
+The containers are as in real clusters: containers without a sample, with one, idle ones, huge ones, and two humps.
 """
 
 import time
@@ -41,7 +41,7 @@ class PolicyTrial:
     seconds: float
     """For 1,000 containers, the best of three."""
     unlike: str
-    """Where it answered otherwise to the same question; empty where it never did."""
+    """Where it gave different answers to the same question; empty if it never did."""
 
 
 def tried(text: str) -> PolicyTrial:

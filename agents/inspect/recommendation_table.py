@@ -1,8 +1,8 @@
 """What every container requests and should request, from the log alone: one row for each container, the largest saving first.
 
-A recommendation is stated again each hour and a pod every three, so the last hours of the log hold all of them, however long
-the log is; the newest stretch is read first, and no more than is needed. Nothing is decoded but the newest record of each
-workload. To sort by one number, a core counts as much as `CORE_IN_BYTES` of memory, about what clouds ask for either.
+A recommendation is published again each hour and a pod every three, so the last hours of the log have all of them, however long
+the log is; the newest stretch is read first, and no more than is needed. Only the newest record of each workload is decoded. To
+sort by one number, a core counts as much as `CORE_IN_BYTES` of memory, about their ratio in clouds' prices.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _SHORT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RecommendedContainer:
-    """One row. `saved` is for all pods together, negative where more is recommended; not set where nothing is known."""
+    """One row. `saved` is for all pods together, negative where more is recommended; not set if unknown."""
 
     namespace: str
     kind: str

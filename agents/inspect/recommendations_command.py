@@ -58,7 +58,7 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
 
 
 def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> str:
-    """What the table rests on and the log no longer has, as a sentence; empty where all of it is there."""
+    """A sentence on records that the table needs and the log no longer has; empty if it has all."""
     if tick is None:
         return ""
     reach = recommendation_table.reach(settings.vertical.heartbeat)
@@ -69,7 +69,7 @@ def _lost(context: LogContext, settings: Settings, tick: NewestTick | None) -> s
 
 
 def _require_namespace(rows: Sequence[RecommendedContainer], patterns: Sequence[str]) -> None:
-    """Raise BadInput where something is recommended in other namespaces than these."""
+    """Raise BadInput if only other namespaces than these have recommendations."""
     if rows:
         there_are = ", ".join(sorted({row.namespace for row in rows}))
         raise BadInput(f"nothing is recommended in a namespace that matches {', '.join(patterns)}; there are: {there_are}")

@@ -1,4 +1,4 @@
-"""The recording of which a command is told: a file, or what a Prometheus server stored, written as a trace first."""
+"""The recording for a command: a file, or the data of a Prometheus server, which is first written as a trace."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

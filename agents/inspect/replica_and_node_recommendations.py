@@ -1,7 +1,7 @@
-"""Runs `ullage recommendations --of replicas` and `--of nodes`: both from what the log holds of pods, usage and forecasts.
+"""Runs `ullage recommendations --of replicas` and `--of nodes`: both from pods, usage and forecasts in the log.
 
-A pod and a node are stated again every three hours, so the last hours of the log hold all of them. Usage is added up by workload
-and scrape over the time that is asked for, and the newest forecast of a workload counts with it.
+Pods and nodes are published again every three hours, so the last hours of the log have all of them. Usage is added up by workload
+and scrape over the requested time, together with the newest forecast of a workload.
 """
 
 import math
@@ -111,7 +111,7 @@ def is_of(workload: str, namespaces: Sequence[str]) -> bool:
 
 
 def read_fleet(context: LogContext, now: datetime) -> Fleet:
-    """What there is of the context's cluster."""
+    """The pods and nodes of the context's cluster."""
     fleet, seen = Fleet(), set[str]()
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
         for record in reversed(stretch):
@@ -167,7 +167,7 @@ def _usage(
 ) -> tuple[Mapping[str, list[float]], Mapping[str, list[float]]]:
     """Totals of each workload, one for each minute: a scrape may come in several records, and a container in several scrapes.
 
-    Of a container the newest of a minute counts. Minutes that no older record can be of are added up at once.
+    For each container the newest row of a minute counts. Minutes that no older record can belong to are added up at once.
     """
     cpu: dict[str, list[float]] = {key: [] for key in workloads}
     memory: dict[str, list[float]] = {key: [] for key in workloads}
@@ -201,7 +201,7 @@ def _add_up(seen: tuple[_Seen, _Seen], totals: tuple[dict[str, list[float]], dic
 
 
 def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
-    """The CPU that is expected of the workloads of which something is forecast."""
+    """The CPU that is forecast for workloads."""
     found: dict[str, Sequence[float]] = {}
     for stretch in reverse_log_reader.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
         for record in reversed(stretch):

@@ -88,7 +88,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
         if task is None:
             raise RuntimeError("a coroutine that runs has a task")
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)  # an exception from a handler may be lost in a callback of the loop
+            loop.add_signal_handler(number, task.cancel)  # an exception in a handler may get lost in a callback of the loop
         page = live_report.LiveReport(read, prices, script, address, Seconds(live.every), say=note)
         with suppress(asyncio.CancelledError):
             await page.serve()

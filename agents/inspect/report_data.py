@@ -1,7 +1,7 @@
 """What a report shows of a stretch of the log: the fleet, what was saved and at what risk, and the workloads that matter most.
 
-Usage is read for the workloads that are shown and for no others, and thinned out by keeping the highest of each of `POINTS`
-stretches of time, so that a peak is never lost and a page stays small.
+Usage is only read for the workloads that are shown, and thinned out to the highest value in each of `POINTS` intervals, so that
+peaks are kept and the page stays small.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ class ValueLine:
     memory: list[float | None] = field(default_factory=list)
 
     def add(self, at: datetime, cpu: float | None, memory: float | None) -> None:
-        """The value from a moment on. Equal ones in a row are kept once."""
+        """Add the value from a moment on. Equal values in a row are kept once."""
         if not self.at or (self.cpu[-1], self.memory[-1]) != (cpu, memory):
             self.at.append(at)
             self.cpu.append(cpu)
@@ -137,7 +137,7 @@ def _events(context: LogContext, topics: Sequence[str], shown: set[str], since: 
 
 
 class _Reading:
-    """The stretch as it goes by."""
+    """The figures of the stretch while its events are read."""
 
     def __init__(self, data: ReportData, shown: set[str]) -> None:
         self._data, self._shown = data, shown
@@ -176,7 +176,7 @@ class _Reading:
                 self._about_nodes(event)
 
     def begin(self) -> None:
-        """Everything from before the stretch went by."""
+        """Everything from before the stretch has been read."""
         self._data.removed = 0
         for name, seen in self._containers.items():
             self._draw(name[0], seen, self._data.since)
@@ -205,9 +205,9 @@ class _Reading:
                 self._about_nodes(event)
 
     def _about_nodes(self, event: Event) -> None:
-        """A node counts as removed by us when we planned it: others remove nodes as well.
+        """A node counts as removed by us if we planned it, because others remove nodes as well.
 
-        A source tells of nodes briefly, in detail, or in both ways; a node that is gone twice counts once.
+        A source publishes nodes in short form, in detail, or both; a node that is gone twice counts once.
         """
         match event:
             case NodeRemovalPlanned():
@@ -273,7 +273,7 @@ class _Reading:
             self._mark(event.subject.workload, "", event.at, event.action.value, f"{event.subject.name}: {event.reason}")
 
     def _changed(self, event: ActionFinished) -> bool:
-        """Whether we changed a pod, which is remembered."""
+        """Whether we changed a pod; the answer is cached."""
         if event.result is not Result.DONE or event.action not in {Action.RESIZE, Action.EVICT}:
             return False
         if event.action is Action.RESIZE:
@@ -283,18 +283,18 @@ class _Reading:
         return True
 
     def _is_ours(self, workload: str, uid: str) -> bool:
-        """Whether we resized this pod, or it began after we first evicted one of its workload; one that we left alone is not."""
+        """Whether we resized this pod, or it began after our first eviction in its workload, and we did not leave it alone."""
         evicted, created = self._evicted.get(workload), self._created.get(uid)
         return uid in self._resized or (evicted is not None and created is not None and created >= evicted)
 
     def _mark(self, workload: str, container: str, at: datetime, what: str, says: str) -> None:
-        """On the chart of the container, or on all of the workload where none is named."""
+        """Mark the container's chart, or all charts of the workload if no container is named."""
         for (key, name), chart in self._data.charts.items():
             if key == workload and container in {"", name}:
                 chart.marks.append((at, what, says))
 
     def settle(self) -> None:
-        """Everything went by."""
+        """Everything has been read."""
         data, end = self._data, self._sum()
         data.requested = (self._begun or end, end)
         data.pods, data.nodes = len(self._pods), len(self._nodes)

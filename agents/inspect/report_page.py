@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing else: figures, tables and charts, for screen and paper, light and dark.
+"""The report as one self-contained HTML file: figures, tables and charts, for screen and paper, light and dark.
 
-The script that draws is plotly's own, taken from the installed package and put into the page whole. Every text from a cluster is
-escaped where it stands; in the data of the charts no `<` is left that could end the script.
+The script that draws is plotly's own, copied whole from the installed package. Every text from a cluster is escaped; the charts'
+data contain no `<` that could end the script.
 """
 
 import html
@@ -84,7 +84,7 @@ def page(data: ReportData, prices: PriceList, script: str, live: str = "") -> It
 
 
 def content(data: ReportData, prices: PriceList) -> Iterator[str]:
-    """Everything that is to be seen, with empty places for the charts."""
+    """Everything visible, with empty places for the charts."""
     yield f"<h1>{html.escape(data.cluster)}</h1>"
     yield f'<p class="sub">{_moment(data.since)} to {_moment(data.until)} UTC · prices: {html.escape(str(prices))}</p>'
     yield from _fleet(data)
@@ -111,7 +111,7 @@ def _fleet(data: ReportData) -> Iterator[str]:
 
 
 def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
-    """Three columns: freed requests are no money, removable nodes could be, removed nodes are; and beside them the risk."""
+    """Three columns, because freed requests are no money, removable nodes could be, and removed nodes are; and the risk."""
     before, after = data.requested
     freed = (before[0] - after[0], before[1] - after[1])
     left = (sum(row.saved.cpu or 0.0 for row in data.rows), float(sum(row.saved.memory or 0 for row in data.rows)))
@@ -206,7 +206,7 @@ def _charts(data: ReportData) -> Iterator[str]:
 
 
 def charts(data: ReportData) -> list[dict[str, object]]:
-    """What plotly is to draw, and where."""
+    """The charts for plotly, and their places."""
     return [
         {"id": f"chart-{number}", "lines": list(_lines(chart, data.until))} for number, chart in enumerate(data.charts.values())
     ]

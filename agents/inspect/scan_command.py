@@ -48,7 +48,7 @@ class ScanFlags:
 def of_context(loaded: LoadedSettings, context: str) -> Settings:
     """The settings for a context of the kubeconfig, whose name is the cluster's; empty for what the settings name.
 
-    Any job may have scraped the containers, unless somebody named one: nobody who scans has to know.
+    Unless a job is named, containers of any job count, so that a scan needs no knowledge of it.
     """
     settings = loaded.settings
     if "prometheus.job" not in loaded.origins:
@@ -93,7 +93,7 @@ def _gate(rows: Iterable[RecommendedContainer], flags: ScanFlags) -> int:
 
 
 def _scanned(settings: Settings, source: ScanSource) -> Scanned:
-    """Pods come from the cluster that the settings name, where they name one."""
+    """Scan one cluster. Pods come from the cluster that the settings name, if they name one."""
     if source.file is not None:
         return scan_sources.of_trace(settings, source.file)
     if source.prometheus:

@@ -1,4 +1,4 @@
-"""Where `ullage scan` gets pods and usage from, and what the recommender makes of them: all in memory, with no log and no Kafka.
+"""Reads pods and usage for `ullage scan`, and runs the recommender on them: all in memory, without a log or Kafka.
 
 The recommender's stage is the one that workers run. A store of metrics is read as `ullage source history` reads it, a metrics API
 as `ullage source usage` does, a cluster as `ullage source kube` does; a trace is played as a backtest plays it.
@@ -97,7 +97,7 @@ def _built(found: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRe
 
 
 def of_prometheus(settings: Settings, *, from_cluster: bool) -> Scanned:
-    """From what a Prometheus server remembers; pods from the cluster's API server or, without one, from kube-state-metrics."""
+    """From the history of a Prometheus server; pods from the cluster's API server or, without one, from kube-state-metrics."""
     context, store, period = _context(settings), metrics_store(settings), history_period(settings)
     if from_cluster:
         _list_cluster(settings, context)
@@ -111,7 +111,7 @@ def of_prometheus(settings: Settings, *, from_cluster: bool) -> Scanned:
 
 
 def of_metrics_api(settings: Settings, samples: int) -> Scanned:
-    """From the cluster's metrics API, so many samples one interval apart. It remembers nothing, so one sample says little."""
+    """From the cluster's metrics API, so many samples one interval apart. It keeps no history, so a single sample says little."""
     context, ours = _context(settings), settings.usage
     _list_cluster(settings, context)
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(ours.timeout_seconds))
@@ -178,14 +178,14 @@ def _list_cluster(settings: Settings, context: LogContext) -> None:
 
 
 def _require_rights(api: Api, settings: Settings, kinds: Collection[str]) -> None:
-    """Raise BadInput where the account may not list what a scan of all namespaces lists; rights in one are not asked for."""
+    """Raise BadInput if the account may not list in all namespaces; rights in single namespaces are not checked."""
     if settings.cluster.namespaces:
         return
     needed = [right for right in component_rights.RIGHTS["source kube"] if right.resource in kinds]
     try:
         missing = component_rights.missing(api, needed, namespace="")
     except EdgeError:
-        return  # what is refused will be said when it is listed
+        return  # a refusal will be reported by the list request
     if missing:
         where = cluster_factory.address(settings.cluster)
         raise BadInput(

@@ -72,7 +72,7 @@ def _shown(number: int, row: RecommendedContainer, *, several: bool) -> Row:
 
 
 def _limits(row: RecommendedContainer) -> Amounts:
-    """What limits would be: as many times the request as they are now."""
+    """The resulting limits, with the present ratio to the request."""
     now = row.requests or Amounts()
     cpu = _scaled(row.limits.cpu, now.cpu, row.target.cpu)
     memory = _scaled(row.limits.memory, now.memory, row.target.memory)
@@ -84,7 +84,7 @@ def _scaled(limit: float | None, request: float | None, target: float | None) ->
 
 
 def _difference(saved: float | None, text: Callable[[float], str]) -> str:
-    """What all pods together would request more or less."""
+    """How much more or less all pods together would request."""
     return "" if saved is None else f"{'-' if saved > 0 else '+'}{text(abs(saved))}"
 
 

@@ -1,4 +1,4 @@
-"""Runs `ullage status`. Everything it prints comes from the log, nothing from a process, and only ends of the log are read."""
+"""Runs `ullage status`. Everything comes from the log, not from processes, and only the ends of the log are read."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

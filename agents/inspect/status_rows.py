@@ -1,8 +1,8 @@
-"""What the end of the log says of every part: is it at work, what does it wait for, and what is it blind to, since when?
+"""The state of every part by the end of the log: is it running, what does it wait for, what can it not see, since when?
 
-Sources say so themselves, in reports. A stage leaves a mark with each checkpoint, which names its turn; a topic whose newest tick
-is older than the turn's is what the stage waits for. A consumer shows in its outcomes alone, so one that acted may have stopped
-since; plans that it leaves undone show that (see `unanswered_plans`). Nothing but ends of partitions is read.
+Sources report that themselves. A stage leaves a mark with each checkpoint, which names its turn; it waits for the topics whose
+newest tick is older than that turn. A consumer only shows in its outcomes, so one that acted may have stopped since; plans that
+it leaves undone show that (see `unanswered_plans`). Only ends of partitions are read.
 """
 
 from collections import Counter
@@ -166,7 +166,7 @@ def _newest_tick(context: LogContext, name: str, partition: int) -> int:
 
 
 def _decided(log: Log, wire: str, now: datetime, mode: Mode) -> str:
-    """What a stage decided in the last hour; what nobody will carry out is said as what it would be."""
+    """What a stage decided in the last hour; decisions that will not be carried out are worded as "would"."""
     found = newest_records.read(log, wire, now - _HOUR)
     if found.newest_ms is None:
         return "no decision in the last hour"
@@ -222,7 +222,10 @@ def dead_letters(context: LogContext, now: datetime) -> StatusRow:
 
 
 def length(seconds: float) -> str:
-    """A length of time in the largest unit of which there are two or more. Below zero it is none: two clocks differ."""
+    """A length of time in the largest unit of which there are at least two.
+
+    Negative lengths, from differing clocks, count as zero.
+    """
     seconds = max(0.0, seconds)
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:

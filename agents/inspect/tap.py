@@ -107,7 +107,7 @@ def _position(log: Log, topic: str, partition: int, begin: str, now_ms: int) -> 
 
 
 def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
-    """The first offset that the log took at or after this time, found by halving; the end when there is none."""
+    """The first offset appended at or after this time, found by bisection; the end if there is none."""
     low, high = log.begin(topic, partition), log.end(topic, partition)
     while low < high:
         middle = (low + high) // 2
@@ -127,7 +127,7 @@ def _lines(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pre
 
 
 def _without_copies(records: Iterator[Record]) -> Iterator[Record]:
-    """Records that every partition has are shown once, as the partition that came first has them."""
+    """Records that every partition has are shown once, from the first partition."""
     first: dict[tuple[bytes | None, bytes | None], int] = {}
     for record in records:
         if first.setdefault((record.key, record.value), record.partition) == record.partition:

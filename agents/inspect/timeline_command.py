@@ -1,4 +1,4 @@
-"""Runs `ullage timeline` and `ullage history`: what happened, and how the values of one workload came to be what they are."""
+"""Runs `ullage timeline` and `ullage history`: what happened, and how the values of one workload changed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -71,7 +71,7 @@ def history(settings: Settings, asked: str, flags: TimelineFlags) -> None:
 
 
 def _never_recommended(context: LogContext, asked: str) -> str:
-    """Why there is no history: nothing of a workload that is called so is in the log, or nothing any more."""
+    """Why there is no history: the log has no workload of this name, or no longer."""
     lost = truncated_topics.sentence(truncated_topics.late_starts(context.log, context.topics, (timeline_rows.RECOMMENDATIONS,)))
     give = "give NAMESPACE/KIND/NAME, NAMESPACE/NAME, or its name"
     if lost:
@@ -80,7 +80,7 @@ def _never_recommended(context: LogContext, asked: str) -> str:
 
 
 def _moment(of: TimelineEntry | ValueChange) -> datetime:
-    """Sources publish a scrape's facts together, so that within a minute the log has another order."""
+    """The minute of a moment. Sources publish a scrape's facts together, so that within a minute the log's order differs."""
     return of.at
 
 

@@ -1,7 +1,7 @@
 """What happened in a stretch of the log, on one axis of time: policies, kills, decisions and outcomes, each with its place.
 
 A record that was published twice counts once. Broadcast records are read from one partition. Recommendations are many and change
-nothing by themselves, so they are left out unless they are asked for.
+nothing by themselves, so they are left out by default.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimelineFilter:
-    """Which entries: of namespaces that match one of these patterns, or none given; of a workload that is called so.
+    """Which entries: of namespaces that match one of these patterns (none means all), and of a workload with this name.
 
     Of one cluster, if that is given, and of what holds for all of them.
     """
@@ -65,7 +65,7 @@ class TimelineFilter:
 
 
 def is_called(key: str, asked: str) -> bool:
-    """Whether people call a workload so: by its key, the end of that, or NAMESPACE/NAME."""
+    """Whether this names a workload: its key, the end of that, or NAMESPACE/NAME."""
     _, _, within = key.partition("/")
     namespace, _, kind_and_name = within.partition("/")
     return key == asked or key.endswith(f"/{asked}") or asked == f"{namespace}/{kind_and_name.partition('/')[2]}"
@@ -99,7 +99,7 @@ def _entry(record: Record, event: Event) -> TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """What a container requests, or is recommended, from a moment on; cores and bytes, None where nothing is said."""
+    """What a container requests, or is recommended, from a moment on; cores and bytes, None if not set."""
 
     at: datetime
     container: str
@@ -139,7 +139,7 @@ def _values(event: Event | None, place: str) -> Iterator[ValueChange]:
 
 
 def workload_named(context: LogContext, asked: str) -> list[str]:
-    """The keys of workloads that have a recommendation and are called so."""
+    """The keys of workloads with a recommendation and this name."""
     records = read_range(context.log, [context.topics.wire(RECOMMENDATIONS)])
     keys = dict.fromkeys((record.key or b"").decode(errors="replace") for record in records)
     return [key for key in keys if is_called(key, asked)]

@@ -1,8 +1,8 @@
-"""Scores a usage trace, its workloads dealt out over as many processes as there are cores: the score is the same to the last bit.
+"""Scores a usage trace, its workloads distributed over as many processes as there are cores, with exactly the same score.
 
 Nothing in a trace crosses workloads, so each process reads and scores its own, through all turns. Two things keep a trace in one
-process: a policy written as code, which is run under limits of its own, and a scrape with a number that nobody can believe,
-because it is set aside as a whole, with every workload in it.
+process: a policy written as code, which is run under limits of its own, and a scrape with an impossible number, because it is set
+aside as a whole, with every workload in it.
 """
 
 import zlib
@@ -77,7 +77,7 @@ def _processes(trace: Trace, settings: Settings, jobs: int | None) -> int:
 
 
 def _dealt(trace: Trace, processes: int) -> Iterator[list[int]]:
-    """The containers' numbers, dealt out by a stable hash of their workloads; nobody gets none."""
+    """The containers' numbers, distributed by a stable hash of their workloads; no process gets none."""
     dealt: list[list[int]] = [[] for _ in range(processes)]
     for who, name in enumerate(trace.names):
         dealt[zlib.crc32(f"{name.namespace}/{name.workload}".encode()) % processes].append(who)

@@ -1,7 +1,7 @@
-"""Plans that were for a consumer to carry out and got no outcome: a consumer that is not there shows in what it leaves undone.
+"""Plans that were for a consumer to carry out and got no outcome: a missing consumer shows in plans that it leaves undone.
 
-Each consumer says of each plan what became of it, be it that it expired. So plans that expired a while ago, where a cluster's
-mode is apply, without any outcome of their kind since, are for somebody to look at.
+Each consumer writes an outcome for each plan, even if it expired. So expired plans in a cluster in mode apply, without any
+outcome of their kind since, need attention.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def rows(
     context: LogContext, outcomes: NewestRecords, now: datetime, control_of: Callable[[str], ControlChanged | None]
 ) -> Iterator[StatusRow]:
     """A row for each cluster and kind of act with such plans; with all outcomes of the last hour. Raises LogUnavailable."""
-    since = times.from_ms(outcomes.complete_ms)  # an outcome that was not read is none that is missing
+    since = times.from_ms(outcomes.complete_ms)  # an outcome that was not read is not missing
     said: dict[tuple[str, Action], datetime] = {}
     for record in outcomes.records:
         event = context.codec.decode_or_none(record)
@@ -61,7 +61,7 @@ def rows(
 
 
 def _expired(context: LogContext, since: datetime, now: datetime) -> Iterator[tuple[_Group, _Plan]]:
-    """Plans since a moment that expired a while ago and are for a consumer of ours."""
+    """Plans since a moment that expired some time ago and were for one of our consumers."""
     for name in _TOPICS:
         for record in newest_records.read(context.log, context.topics.wire(name), since).records:
             kind, _ = parse_wire_name(header(record, "ce_type") or "") or ("", 0)

@@ -1,4 +1,4 @@
-"""Inputs without a newer tick, as the log shows them: the stages that read them take no turn, whatever else comes in."""
+"""Inputs that lack newer ticks, by the log: the stages that read them take no turn, whatever else comes in."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def found_in(log: Log, topics: Topics, *, within: Seconds) -> list[WaitingInput]
 
 
 def rows(log: Log, topics: Topics, *, within: Seconds) -> Iterator[StatusRow]:
-    """A row for each of the first of them, and one that says how many more there are."""
+    """A row for each of the first ones, and one with the number of others."""
     found = found_in(log, topics, within=within)
     for each in found[:MOST_ROWS]:
         since = f"none since {times.from_ms(each.tick):%Y-%m-%d %H:%M:%S} UTC" if each.tick >= 0 else "none"

@@ -1,4 +1,4 @@
-"""Runs `ullage replay` with other rules: the same stretch decided twice, and what would have been different."""
+"""Runs `ullage replay` with other rules: the same stretch decided twice, and the differences."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,13 +48,13 @@ class WhatIfFlags:
 
 
 def is_rule(item: str) -> bool:
-    """Whether `--set` names what a stage decides by."""
+    """Whether `--set` names a rule of a stage."""
     group, dot, _ = item.partition("=")[0].partition(".")
     return bool(dot) and (group in _STAGES or f"{group}." == _GUARD)
 
 
 def settings_of(given: Iterable[str]) -> tuple[str, ...]:
-    """`--set` as settings have it: a guard is a setting of the updater, `5%` is 0.05, and maxConcurrent is the budget."""
+    """`--set` in the form of settings: a guard is a setting of the updater, `5%` is 0.05, and maxConcurrent is the budget."""
     return tuple(_setting(item) for item in given)
 
 

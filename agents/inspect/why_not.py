@@ -1,4 +1,4 @@
-"""Runs `ullage why-not`: why a pod, a workload's pods or a node are left as they are, asked of the stages' own state."""
+"""Runs `ullage why-not`: why a pod, a workload's pods or a node are left as they are, from the stages' own state."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def run(settings: Settings, asked: Sequence[str]) -> None:
 
 
 def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
-    """A pod that waits for a node is the scaler's, any other one the updater's."""
+    """The scaler explains a pod that waits for a node, the updater any other pod."""
     scaler, turn = _newest_scaler(settings)
     waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, settings.cluster.name, asked, turn)
     if waits is not None:
@@ -51,7 +51,7 @@ def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
     if workload is not None:
         yield from _workload_lines(updater, settings.cluster.name, workload)
         return
-    if f"{settings.cluster.name}/{asked}" in scaler.clusters.nodes:  # no pod is called like a node of its cluster, or hardly
+    if f"{settings.cluster.name}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
         yield from _node_lines(scaler, turn, settings.cluster.name, asked)
         return
     pod = _named(updater, settings.cluster.name, asked)
@@ -98,7 +98,7 @@ def _newest_scaler(settings: Settings) -> tuple[Scaler, int]:
 
 
 def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
-    """Each pod of a workload in a word, alike ones together. Raises BadInput for a workload without pods."""
+    """Each pod of a workload in a word, equal ones together. Raises BadInput for a workload without pods."""
     updater, cluster = newest_updater(settings), settings.cluster.name
     key = asked if asked.startswith(f"{cluster}/") else f"{cluster}/{asked}"
     yield from _workload_lines(updater, cluster, key)
@@ -149,7 +149,7 @@ def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None
 
 
 def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
-    """What becomes of a pod, and why, without its name."""
+    """What will happen to a pod, and why, without its name."""
     if mine is None:
         yield f"left alone: {why_not_wanted(updater, pod.uid)}"
         return

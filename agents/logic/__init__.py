@@ -1,1 +1,1 @@
-"""Pure thinking: state and a turn in, state and decisions out. No clock, chance, environment or I/O below this folder."""
+"""Pure logic: state and a turn in, state and decisions out. No clock, chance, environment or I/O below this folder."""

@@ -1,8 +1,8 @@
-"""Cron schedules: when the next moment is, to the second, in a zone with summer time, exactly as upstream's library finds it.
+"""Cron schedules: finds the next moment, to the second, in a zone with summer time, exactly like upstream's library.
 
-Five fields (minute, hour, day of month, month, day of week) or a descriptor such as `@daily` or `@every 90s`, each with a zone of
-its own in front if it likes. A moment that does not exist within five years never comes.
-Source: `parser.go` and `spec.go` of github.com/robfig/cron v3.
+Five fields (minute, hour, day of month, month, day of week) or a descriptor such as `@daily` or `@every 90s`, optionally preceded
+by a zone. A moment that does not exist within five years never comes. Source: `parser.go` and `spec.go` of github.com/robfig/cron
+v3.
 """
 
 import math
@@ -50,7 +50,10 @@ _NUMBER = re.compile(r"\+?\d+")
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """Which minutes, hours and so on match; `free` says whether days of month and of week admit all. `zone`: its own, if any."""
+    """Which minutes, hours and so on match; `free` says whether days of month and of week are unrestricted.
+
+    `zone`: its own, if any.
+    """
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()
@@ -114,7 +117,7 @@ def _every(text: str) -> int:
 
 
 def _field(text: str, name: str, low: int, high: int, words: tuple[str, ...]) -> tuple[frozenset[int], bool]:
-    """The values that a field admits, and whether it says all of them with a star."""
+    """The values that a field admits, and whether it is a star."""
     values: set[int] = set()
     free = False
     for part in filter(None, text.split(",")):
@@ -128,7 +131,7 @@ def _field(text: str, name: str, low: int, high: int, words: tuple[str, ...]) ->
 
 
 def _range(text: str, low: int, high: int, words: tuple[str, ...]) -> tuple[set[int], bool]:
-    """One range: `*`, `5`, `1-5`, `mon-fri`, each with `/step` behind if it likes; `5/10` runs to the end."""
+    """One range: `*`, `5`, `1-5`, `mon-fri`, each optionally followed by `/step`; `5/10` runs to the end."""
     span, *steps = text.split("/")
     ends = span.split("-")
     if len(steps) > 1 or len(ends) > 2:  # noqa: PLR2004  # from and to
@@ -254,7 +257,7 @@ def _day_matches(schedule: CronSchedule, wall: datetime) -> bool:
 
 
 def _wall(at: int, zone: tzinfo) -> datetime:
-    """What clocks in the zone show."""
+    """The wall time in the zone."""
     return datetime.fromtimestamp(at, zone).replace(tzinfo=None)
 
 

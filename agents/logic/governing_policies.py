@@ -1,8 +1,8 @@
 """Which policy a workload has. One form for both kinds of policy: a VPA object, and our own that names many workloads.
 
 A VPA that targets the workload comes first, the oldest of several, then the smaller name; then the policy with the longest
-target. A VPA that another recommender serves governs too: it says that the workload is not ours to touch. Policies are few and
-workloads are many, so a workload's match is remembered until some policy changes.
+target. A VPA that another recommender serves governs too: it marks the workload as not ours. Policies are few and workloads are
+many, so a workload's match is cached until some policy changes.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPolicy:
-    """A policy in the form that logic knows. `target`: a workload key, or what workload keys begin with and `*`."""
+    """A policy in the form that the logic uses. `target`: a workload key, or what workload keys begin with and `*`."""
 
     target: str
     version: str
@@ -37,13 +37,13 @@ class WorkloadPolicy:
 
     @property
     def other_recommender(self) -> str:
-        """The recommender that serves it where that is not ours; empty where it is."""
+        """The recommender that serves it if that is another one; empty if it is ours."""
         return self.vpa.recommender if self.foreign and self.vpa is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRecord:
-    """A policy in force and where it stands in the log."""
+    """A policy in force and its place in the log."""
 
     policy: WorkloadPolicy
     place: Place
@@ -96,12 +96,12 @@ class Policies:
         return frozenset()
 
     def loaded(self) -> None:
-        """The tables were loaded: no match that was remembered holds."""
+        """The tables were loaded, so cached matches are dropped."""
         self._lengths = self._targeted = None
         self._matches = {}
 
     def serve(self, recommender: str) -> frozenset[str]:
-        """Serve the VPAs of this name from now on; the targets of those that were judged by another name until now."""
+        """Serve the VPAs of this name from now on; returns the targets of those that another name served until now."""
         self.recommender = recommender
         turned: set[str] = set()
         for key, held in list(self.vpas.items()):
@@ -142,7 +142,7 @@ class Policies:
         return frozenset({"*" if target.endswith("*") else target})
 
     def _replace(self, key: str, new: PolicyRecord | None) -> frozenset[str]:
-        """Let the VPA `key` be `new`; the workloads that it targeted and targets."""
+        """Set the VPA `key` to `new`; returns the workloads that it targeted and targets."""
         old = self.vpas.get(key)
         if old is not None and new is not None and _alike(old.policy, new.policy):
             return frozenset()
@@ -193,7 +193,7 @@ def bounds(held: PolicyRecord | None, container: str) -> ContainerPolicy:
 
 
 def body(held: PolicyRecord | None) -> dict[str, object] | None:
-    """What `because` says of a policy."""
+    """The entry for a policy in `because`."""
     if held is None:
         return None
     explanation: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}

@@ -17,7 +17,7 @@ _DAMAGED = 2
 
 
 def run(settings: Callable[[], Settings], file: Path, *, to: Path | None, salvage: bool, check: bool) -> int:
-    """Check, and import unless only that was asked; the exit code. `settings` are read only for a log of the settings."""
+    """Check, and import unless only `check` is wanted; the exit code. `settings` are read only for a log of the settings."""
     with stoppable(), IncidentFile(file) as incident:
         if check:
             return _checked(incident)

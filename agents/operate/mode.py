@@ -20,7 +20,7 @@ def run(settings: Settings, *, mode: Mode, budget: str | None, reason: str) -> N
 def change_control(
     settings: Settings, *, reason: str, mode: Mode | None = None, budget: float | None = None, paused: bool | None = None
 ) -> None:
-    """Publish the cluster's newest control with these changes, and print what holds now. None leaves a thing as it is."""
+    """Publish the cluster's newest control with these changes, and print the result. None leaves a value as it is."""
     cluster = settings.cluster.name
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, cluster)

@@ -12,7 +12,7 @@ from streams.publishing.operator_log import OperatorLog
 
 @contextmanager
 def operator_session(settings: Settings) -> Iterator[tuple[OperatorLog, datetime]]:
-    """What publishes to the log of these settings, and event time: the newest tick, or this machine's time before the first."""
+    """An OperatorLog for these settings, and event time: the newest tick, or this machine's time before the first."""
     topics = log_factory.topics(settings)
     with log_factory.answering_log(settings) as log:
         operator = OperatorLog(LogContext.of(log, topics))

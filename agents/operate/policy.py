@@ -20,7 +20,7 @@ from streams.publishing.operator_log import OperatorLog
 
 @dataclass(frozen=True, slots=True)
 class BoundFlags:
-    """Bounds as an operator typed them. An empty text changes nothing."""
+    """Bounds as typed by an operator. An empty text changes nothing."""
 
     container: str = "*"
     least: str = ""
@@ -28,7 +28,7 @@ class BoundFlags:
 
 
 def change(settings: Settings, target: str, mode: str | None, bounds: BoundFlags) -> None:
-    """Change what is given of the policy with this target, or make a new one."""
+    """Change the given parts of the policy with this target, or make a new one."""
     check_target(target, "TARGET")
     least, most = amounts(pairs(bounds.least, "--min"), "--min"), amounts(pairs(bounds.most, "--max"), "--max")
     with operator_session(settings) as (operator, at):
@@ -55,7 +55,7 @@ def apply(settings: Settings, file: Path) -> None:
 
 
 def remove(settings: Settings, target: str) -> None:
-    """Take a policy away. Raises BadInput when there is none with this target."""
+    """Remove a policy. Raises BadInput when there is none with this target."""
     with operator_session(settings) as (operator, at):
         in_force = operator.policies()
         if target not in in_force:

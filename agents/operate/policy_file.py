@@ -96,7 +96,7 @@ def _policy(policy: _Policy, where: str) -> VerticalPolicyChanged:
 
 
 def _guards(said: Mapping[str, bool | int | float | str], where: str) -> GuardOverrides:
-    """What a policy says of the updater's guards, by the names of its settings."""
+    """A policy's overrides of the updater's guards, by the names of settings."""
     known = {each.name for each in fields(GuardOverrides)}
     for name in said:
         if name not in known:
@@ -161,7 +161,7 @@ def amounts(quantities: Mapping[str, str], where: str) -> Amounts:
 
 
 def quantities(amounts: Amounts) -> dict[str, str]:
-    """As people write quantities: 250m, 512Mi. Exact: a number of bytes that is no whole KiB is written out."""
+    """Amounts as people write them: 250m, 512Mi. Exact: bytes that are no whole number of KiB are written out."""
     body = {}
     if amounts.cpu is not None:
         body["cpu"] = f"{amounts.cpu * 1000:.10g}m"

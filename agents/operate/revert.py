@@ -1,8 +1,8 @@
-"""Runs `ullage revert`: has put back what was applied since a moment, and ends that again.
+"""Runs `ullage revert`: requests that what was applied since a moment is undone, and ends such a revert.
 
-What was applied stands in the outcomes. Of each workload the first pod that was changed says what the workload requested before,
-and its limits. The request goes into the log, and the updater plans for it as for any other change: under the same guards and
-budgets, in place. Until the revert ends, neither the updater nor the webhook gives the workload what is recommended.
+The outcomes show what was applied. The first changed pod of each workload shows the requests and limits before. The request goes
+into the log, and the updater plans for it as for any other change: under the same guards and budgets, in place. Until the revert
+ends, neither the updater nor the webhook applies recommendations to the workload.
 """
 
 import re
@@ -34,7 +34,7 @@ _PLANNED_BEFORE = timedelta(hours=1)
 
 
 def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
-    """Ask for the revert of what was applied since then, unless the cluster's mode is not apply; print it in any case."""
+    """Request the revert of what was applied since then, if the cluster's mode is apply; print it in any case."""
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
         begin = _moment(since, at)
@@ -80,14 +80,14 @@ def in_force(operator: OperatorLog) -> list[RevertRequested]:
 
 
 def applied(context: LogContext, settings: Settings, since: datetime, at: datetime, reason: str) -> Iterator[RevertRequested]:
-    """For each workload of the cluster that was changed since then, what puts it back."""
+    """The revert of each workload of the cluster that was changed since then."""
     done = {
         event.decision
         for event, _, _ in _events(context, "outcomes", since)
         if isinstance(event, ActionFinished)
         and event.action in (Action.RESIZE, Action.EVICT)
         and event.result is Result.DONE
-        and event.detail is not OutcomeDetail.ALREADY_DONE  # whoever did that
+        and event.detail is not OutcomeDetail.ALREADY_DONE  # done by somebody else
     }
     first: dict[str, tuple[ResizePlanned | EvictionPlanned, tuple[Place, ...]]] = {}
     for event, _, causes in _events(context, "pod-updates", since - _PLANNED_BEFORE):
@@ -101,7 +101,7 @@ def applied(context: LogContext, settings: Settings, since: datetime, at: dateti
 
 
 def _limits(context: LogContext, plan: ResizePlanned | EvictionPlanned, causes: tuple[Place, ...]) -> dict[str, Amounts]:
-    """The pod's limits before, from the fact that the plan rests on; none where the log does not keep it any more."""
+    """The pod's limits before, from the fact that the plan rests on; none if the log no longer has it."""
     for place in causes:
         records = context.log.poll({(place.topic, place.partition): place.offset}, limit=1)
         event = context.codec.decode_or_none(records[0]) if records and records[0].offset == place.offset else None

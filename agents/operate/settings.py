@@ -1,4 +1,4 @@
-"""Runs `ullage settings plan` and `apply`: the settings by which all workers decide, in the log and here."""
+"""Runs `ullage settings plan` and `apply`: compares the settings by which all workers decide, in the log and here."""
 
 from agents import rules_in_log
 from agents.operate.operator_session import operator_session
@@ -10,7 +10,7 @@ _NOTHING = "nothing to do: the log says what is set here"
 
 
 def plan(settings: Settings) -> None:
-    """Print where the log says otherwise."""
+    """Print where the log differs."""
     with operator_session(settings) as (operator, at):
         found = rules_in_log.differences(operator.context, stages(settings), at)
     for difference in found:
@@ -19,7 +19,7 @@ def plan(settings: Settings) -> None:
 
 
 def apply(settings: Settings) -> None:
-    """Append our rules where the log says otherwise."""
+    """Append our rules where the log differs."""
     with operator_session(settings) as (operator, at):
         found = rules_in_log.differences(operator.context, stages(settings), at)
         rules_in_log.append(operator.context, [difference.ours for difference in found])

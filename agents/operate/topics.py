@@ -1,4 +1,4 @@
-"""Runs `ullage topics plan` and `apply`: the topics at Kafka as they are and as they should be."""
+"""Runs `ullage topics plan` and `apply`: compares the topics in Kafka with the wanted ones."""
 
 from collections.abc import Sequence
 from importlib import metadata

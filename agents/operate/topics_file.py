@@ -1,6 +1,6 @@
 """The topics as the Helm chart reads them: `python -m agents.operate.topics_file > deploy/helm/ullage/files/topics.json`.
 
-The chart makes Strimzi's KafkaTopic objects of it. A test fails when the file is older than `streams.topics`.
+The chart makes Strimzi's KafkaTopic objects from it. A test fails when the file differs from `streams.topics`.
 """
 
 import json

@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AdapterQueries:
-    """The queries of EHPAs. Raises BadInput at the start for a file that cannot be used; later the last good one counts."""
+    """The queries of EHPAs. Raises BadInput at the start for an unusable file; later the last good one counts."""
 
     def __init__(self, path: Path | None, labels: Sequence[str]) -> None:
         self._path = path
@@ -25,13 +25,13 @@ class AdapterQueries:
         self._read_at, self._rules = self._load() if path is not None else (0, ())
 
     def __call__(self, ehpa: EhpaChanged) -> Mapping[str, str]:
-        """What the rules give for its metrics, by identifier."""
+        """The queries that the rules give for its metrics, by identifier."""
         self._follow()
         if not self._rules:
             return {}
         try:
             read = ehpa_of(ehpa)
-        except ValueError:  # it is told as unsupported
+        except ValueError:  # it is published as unsupported
             return {}
         found = {metric.identifier: adapter_rules.query(read, metric, self._rules, self._extra) for metric in read.metrics}
         return {identifier: query for identifier, query in found.items() if query}

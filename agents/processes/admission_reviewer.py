@@ -1,4 +1,4 @@
-"""Judges the webhook's reviews with the pure functions of `agents.logic.admission`, from what the view has of the log."""
+"""Judges the webhook's reviews with the pure functions of `agents.logic.admission`, from the view of the log."""
 
 import json
 import threading
@@ -113,7 +113,7 @@ class AdmissionReviewer:
         self._index.serve(settings.recommender)
 
     def _decoded(self, body: bytes) -> bytes | Mapping[str, Any]:
-        """The fast way, which the few bodies that it cannot take do not get: their answer says what is wrong with them."""
+        """The body, decoded fast; as it is if it cannot be, and then the answer says what is wrong with it."""
         if len(body) > self._settings.largest:
             return body
         try:
@@ -128,7 +128,7 @@ class AdmissionReviewer:
 
 
 class _Lookup:
-    """What one review may ask, and what it was told: the workload that the pod belongs to, and its recommendation."""
+    """The look-ups of one review and their results: the pod's workload, and its recommendation."""
 
     def __init__(self, reviewer: AdmissionReviewer, topmost: Topmost) -> None:
         self._reviewer, self._topmost = reviewer, topmost
@@ -137,7 +137,7 @@ class _Lookup:
         self.questions: list[Question] = []
 
     def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
-        """Asks nobody where no policy could govern."""
+        """Makes no request if no policy could govern."""
         answer: PodOwnerReference | Unresolved | None = owner
         if self._reviewer.governs(namespace):
             found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
@@ -187,12 +187,12 @@ def _review(remembered: RememberedReply, uid: str, lookup: _Lookup) -> Review:
 def _encoded(review: Mapping[str, object]) -> bytes:
     try:
         return orjson.dumps(review)
-    except TypeError:  # half a character, say, of the object under review
+    except TypeError:  # a lone surrogate, for example, in the object under review
         return json.dumps(review).encode()
 
 
 def _changes(account: AdmissionAccount) -> str:
-    """What the patch sets, in words; empty when it sets annotations alone."""
+    """What the patch sets, in words; empty if it only sets annotations."""
     texts = [text for change in account.containers[:_TOLD] if (text := _change(change))]
     more = len(account.containers) - _TOLD
     if more > 0:

@@ -1,8 +1,8 @@
-"""Processes that one command starts: started, watched, restarted where promised, and none left behind.
+"""Child processes of one command: started, watched, restarted if `keep` is set, and none left behind.
 
 Each child leads a process group of its own, so a Ctrl-C in the terminal reaches only that command, which then stops them in
-order. A child knows its parent (`agents.processes.parent_death`) and dies with it, whatever kills that. What a child prints
-goes to a file.
+order. A child knows its parent (`agents.processes.parent_death`) and dies with it, however that dies. A child's output goes to a
+file.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What each component must be allowed to do in a cluster. A test holds it against deploy/rbac, which grants exactly these."""
+"""The rights that each component needs in a cluster. A test compares it with deploy/rbac, which grants exactly these."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ WATCHING = ("source kube", "source usage")
 
 
 def missing(api: Api, rights: Iterable[AccessRight], *, namespace: str) -> list[AccessRight]:
-    """Those of these rights that the cluster does not grant to the account that we are. `namespace`: the components' own.
+    """The rights that the cluster does not grant to our account. `namespace`: the components' own.
 
     Raises TryAgain and GiveUp where the cluster does not say.
     """
@@ -113,7 +113,7 @@ def missing(api: Api, rights: Iterable[AccessRight], *, namespace: str) -> list[
 
 
 def listed(rights: Sequence[AccessRight]) -> str:
-    """The first of these rights in words, and how many there are more."""
+    """The first of these rights in words, and the number of others."""
     more = len(rights) - _LISTED
     return ", ".join(map(str, rights[:_LISTED])) + (f" and {more} more" if more > 0 else "")
 

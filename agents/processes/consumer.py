@@ -1,4 +1,4 @@
-"""Runs `ullage consumer`: one thread and one opening of the log for each consumer, until stopped."""
+"""Runs `ullage consumer`: one thread and one connection to the log for each consumer, until stopped."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ def status(context: LogContext, settings: Settings) -> StatusConsumer:
 
 
 def eviction_objection(settings: Settings) -> Objection:
-    """What speaks against evicting anybody, by these settings."""
+    """The objection to all evictions, by these settings."""
     if not settings.evictor.needs_webhook:
         return nothing_objects
     objects = webhook_leases(settings, Api(cluster_factory.connection(settings.cluster)))
@@ -73,7 +73,7 @@ def eviction_objection(settings: Settings) -> Objection:
 
 
 def admission(settings: Settings) -> Callable[[], None]:
-    """Whether a webhook is at work, without which the evictor evicts nobody."""
+    """Whether a webhook is running, without which the evictor evicts nobody."""
     objection = eviction_objection(settings)
 
     def look() -> None:
@@ -84,7 +84,7 @@ def admission(settings: Settings) -> Callable[[], None]:
 
 
 def begun(names: Sequence[str], settings: Settings) -> str:
-    """What is said when these consumers begin: those that share a Lease may yet have to stand by."""
+    """The line that is printed when these consumers begin; those that share a Lease may have to stand by."""
     where = f"cluster '{settings.cluster.name}' at {cluster_factory.address(settings.cluster)}"
     in_turns = [name for name in names if name in MAKERS]
     if not in_turns:
@@ -99,7 +99,7 @@ def begun(names: Sequence[str], settings: Settings) -> str:
 
 
 def recorder(consumer: str, settings: Settings) -> Record:
-    """What writes the Kubernetes Events of this consumer."""
+    """Writes this consumer's Kubernetes Events."""
     return EventRecorder(Api(cluster_factory.connection(settings.cluster)), f"ullage-{consumer}", real_time).record
 
 
@@ -138,7 +138,7 @@ def require_same_recommender(context: LogContext, settings: Settings) -> None:
 
 
 class _Readiness:
-    """Asked by the health server, which begins before the consumers."""
+    """Readiness for the health server, which starts before the consumers."""
 
     def __init__(self) -> None:
         self.consumers: Mapping[str, Consumer] = {}
@@ -207,7 +207,7 @@ def connect(settings: Settings) -> KubernetesClient:
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event) -> None:
-    """Let each consumer finish what it began, within a bound, before the logs close."""
+    """Let each consumer finish what it began, within a time limit, before the logs close."""
     stop.set()
     for thread in threads:
         thread.join(timeout=_STOP)

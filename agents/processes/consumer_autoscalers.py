@@ -1,4 +1,4 @@
-"""Puts `ullage consumer autoscalers` together from the settings: what keeps objects, and the scaler beside it."""
+"""Puts `ullage consumer autoscalers` together from the settings: the consumer that keeps objects, and the scaler."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -68,6 +68,6 @@ def replica_clients(api: Api) -> ReplicaClients:
 
 
 def generator(settings: Settings) -> ReplicaObjects:
-    """What makes the objects."""
+    """The generator of the objects."""
     how = settings.autoscalers
     return ReplicaObjects(LabelPropagation(how.label_prefixes, how.labels, how.annotation_prefixes, how.annotations))

@@ -53,7 +53,7 @@ def event_clock(clock: ClockSettings) -> Callable[[], datetime]:
 
 
 def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
-    """Of external metrics, and of custom ones where the settings say so: another adapter often has that group."""
+    """Registrations for external metrics, and, if configured, for custom ones, whose group often belongs to another adapter."""
     if not ours.self_register and ours.certificate is not None:
         return []
     groups = (EXTERNAL, CUSTOM) if ours.custom else (EXTERNAL,)

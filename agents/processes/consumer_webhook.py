@@ -34,12 +34,15 @@ from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
 
 SWITCH = 0.0001
-"""Seconds after which Python lets another thread work. Outcomes are written and a heartbeat of recommendations is read while pods
-are admitted, and one answer waits for its turn some five times; with Python's own five milliseconds that were 25 of them."""
+"""Seconds after which Python lets another thread work.
+
+Outcomes are written and a heartbeat of recommendations is read while pods are admitted, and one answer waits for its turn some
+five times; with Python's own five milliseconds that were 25 of them.
+"""
 
 
 def webhook(context: Callable[[], LogContext], settings: Settings, metrics: WebhookMetrics) -> WebhookConsumer:
-    """The webhook. `context` opens the log anew, for a thread of its own."""
+    """The webhook. `context` opens the log for a thread of its own."""
     sys.setswitchinterval(SWITCH)
     ours = settings.webhook
     api = Api(cluster_factory.connection(settings.cluster), timeout=Seconds(max(ours.lookup_seconds, 3.0)))
@@ -69,7 +72,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
 
 
 def _ready() -> None:
-    """What was read so far stays; from now on somebody waits."""
+    """Tune the garbage collector once the view is read: from now on requests are waiting."""
     python_gc.exempt_present_objects()
     python_gc.pause_briefly()
 
@@ -81,7 +84,7 @@ def webhook_leases(settings: Settings, api: Api) -> PlainObjects:
 
 
 def real_time() -> datetime:
-    """Now; certificates and Leases know no other time."""
+    """The present time, which certificates and Leases go by."""
     return datetime.now(UTC)  # noqa: TID251  # certificates and Leases go by real time
 
 
@@ -91,7 +94,7 @@ def _admission(ours: WebhookSettings) -> AdmissionSettings:
 
 
 def _names(ours: WebhookSettings) -> tuple[str, ...]:
-    """The names by which the API server may ask for us."""
+    """The host names by which the API server may reach us."""
     if ours.url is not None:
         return (urlsplit(ours.url).hostname or "localhost",)
     return service_names(ours)

@@ -1,4 +1,4 @@
-"""How each thing that processes depend on is looked at: Kafka, the API server, AWS, and rights in the cluster."""
+"""Checks of what processes depend on: Kafka, the API server, AWS, and rights in the cluster."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ _UNAUTHORIZED, _SERVER_ERROR = 401, 500
 
 
 def kafka(settings: Settings) -> tuple[str, Callable[[], None]] | None:
-    """Its name and the look; None for a log that is no Kafka."""
+    """Kafka's name and check; None for a log that is not Kafka."""
     if settings.log.kind != "kafka":
         return None
     from streams.log.connection_check import require_entry
@@ -29,7 +29,7 @@ def kafka(settings: Settings) -> tuple[str, Callable[[], None]] | None:
 
 
 def api_server(settings: Settings) -> Callable[[], None]:
-    """Whether the cluster's API server answers, and takes our credentials. What we may do there is another question."""
+    """Whether the cluster's API server answers and accepts our credentials, but not which rights we have."""
     api, where = Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE), cluster_factory.address(settings.cluster)
     request = ApiRequest("/version", "asking for a sign of life", where)
 
@@ -43,16 +43,16 @@ def api_server(settings: Settings) -> Callable[[], None]:
 
 
 def aws(settings: Settings) -> Callable[[], None]:
-    """Whether AWS answers us, and lets us ask what is asked before anything is done. Raises BadInput without the AWS SDK."""
+    """Whether AWS answers us and allows our read-only calls. Raises BadInput without the AWS SDK."""
     from streams.clients.aws.aws_client import AwsOptions, connect
 
     return connect(AwsOptions(settings.aws.region, settings.aws.endpoint, _PATIENCE)).look
 
 
 def unseen(settings: Settings) -> Iterator[str]:
-    """A sentence for each source that the cluster does not let see all that it looks at.
+    """A sentence for each source that may not read all that it watches.
 
-    Nothing where only some namespaces are watched: what is granted in them alone is not asked for.
+    Nothing if only some namespaces are watched, because rights in single namespaces are not checked.
     """
     if settings.cluster.namespaces:
         return
@@ -68,7 +68,7 @@ def unseen(settings: Settings) -> Iterator[str]:
 
 
 def rights(settings: Settings, component: str) -> Callable[[], None]:
-    """Whether the cluster grants all rights of a component (as `component_rights` names it) to the account that we are."""
+    """Whether the cluster grants all rights of a component (as `component_rights` names it) to our account."""
     api, where = Api(cluster_factory.connection(settings.cluster), timeout=_PATIENCE), cluster_factory.address(settings.cluster)
 
     def look() -> None:

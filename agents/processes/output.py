@@ -1,4 +1,4 @@
-"""The two outputs of a command: data goes to stdout, everything else to stderr. Both spell out what a terminal would obey."""
+"""The two outputs of a command: data goes to stdout, everything else to stderr. Both escape what a terminal would obey."""
 
 import sys
 

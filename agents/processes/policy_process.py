@@ -1,4 +1,4 @@
-"""Runs a policy written as code in a process of its own, which a policy that does not end, or fills memory, may take down.
+"""Runs a policy written as code in a process of its own, which an endless or memory-hungry policy may take down.
 
 The process is started afresh, so it shares nothing but its arguments and what it returns. It ends with the process that asked.
 """
@@ -19,7 +19,10 @@ _R = TypeVar("_R")
 
 
 def run(name: str, limits: PolicyLimits, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """What `work` returns; it and its arguments can be pickled. Raises BadInput that names the policy and what it did."""
+    """Run `work` and return its result; it and its arguments can be pickled.
+
+    Raises BadInput that names the policy and what it did.
+    """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(theirs, limits, work, args, kwargs), daemon=True)

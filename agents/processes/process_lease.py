@@ -1,7 +1,7 @@
-"""The Lease by which one of several instances of a process is at work, by the settings.
+"""The Lease by which one of several instances of a process works, by the settings.
 
-A source that looks at the world now and then takes its turns by `Turns`: the instance that holds the Lease is at work, and one
-that loses it ends, because what it remembers of the log is of no more use; started again, it stands by.
+A polling source uses `Turns`: the instance that holds the Lease works, and one that loses it ends, because its memory of the log
+is stale; when it is started again, it stands by.
 """
 
 import os
@@ -33,7 +33,7 @@ def holder_lease(process: str, settings: Settings) -> HolderLease | None:
 
 
 class Turns:
-    """The turns of one instance of the source `name`; without a Lease it is always at work."""
+    """The turns of one instance of the source `name`; without a Lease it always works."""
 
     def __init__(self, name: str, lease: HolderLease | None) -> None:
         self._name, self._lease, self._worked = name, lease, False

@@ -1,4 +1,4 @@
-"""The telemetry of one process from start to end: logging, the line that it started, metrics and health, the line that it ended.
+"""The telemetry of one process from start to end: logging, a line at its start, metrics and health, a line at its end.
 
 Every command that runs until stopped uses it. Errors pass through.
 """
@@ -23,7 +23,7 @@ Observer = TypeVar("Observer", bound=LogObserver)
 
 
 class ProcessTelemetry:
-    """The registry for a component's own metrics, and all that it depends on: what is away is a reason against /readyz."""
+    """The registry for a component's own metrics, and its dependencies, each of which fails /readyz while it is away."""
 
     def __init__(self, ready: Reasons) -> None:
         self.registry, self.reach = CollectorRegistry(), Reach()
@@ -31,13 +31,13 @@ class ProcessTelemetry:
         self._logs: list[ObservedLog] = []
 
     def observe(self, log: Log, observer: LogObserver) -> ObservedLog:
-        """The log, observed for its metrics, and for what it refuses."""
+        """The log, observed for metrics and failures."""
         observed = ObservedLog(log, observer)
         self._logs.append(observed)
         return observed
 
     def look_at_log(self, settings: Settings) -> None:
-        """Look whether Kafka answers, and whether it does what this process asks of it: both together are one thing."""
+        """Watch whether Kafka answers, and whether it does what this process asks; both are one dependency."""
         what, answers = dependency_probes.kafka(settings) or ("the log", all_well)
 
         def look() -> None:
@@ -48,7 +48,7 @@ class ProcessTelemetry:
         self.reach.look_at(what, look)
 
     def reasons(self) -> Sequence[str]:
-        """Why the process is not ready. What the logs refuse counts at once, and not only at the next look."""
+        """Why the process is not ready. Failures of the logs count at once, not only at the next check."""
         troubles = [trouble for log in list(self._logs) for trouble in log.troubles()]
         away = self.reach.reasons()
         return [*self._ready(), *away, *(trouble for trouble in troubles if not any(trouble in reason for reason in away))]

@@ -1,4 +1,4 @@
-"""A line on a terminal that says how far a long command is and how long it will take yet; nothing where nobody looks."""
+"""A line on a terminal with the progress of a long command and the time left; nothing if it is not a terminal."""
 
 import sys
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class ProgressLine:
         self._began = self._shown = self.now()
 
     def show(self, done: int) -> None:
-        """Say how far it is, if it is time to say so again."""
+        """Show the progress, if it is time for an update."""
         now = self.now()
         if not self.out.isatty() or now - self._shown < _EVERY or not done:
             return
@@ -38,7 +38,7 @@ class ProgressLine:
         self.out.flush()
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self.out.isatty():
             self.out.write(_WIPE)
             self.out.flush()

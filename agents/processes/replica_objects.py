@@ -21,7 +21,7 @@ class ReplicaObjects:
         self._propagation = propagation
 
     def needs_pods(self, ehpa: Mapping[str, Any]) -> bool:
-        """Only a forecast of a utilisation has to be told in amounts. Of what cannot be read, `hpa` says why."""
+        """Only a forecast of a utilisation has to be converted to amounts. If the object cannot be read, `hpa` says why."""
         if not (ehpa.get("spec") or {}).get("prediction"):
             return False
         try:
@@ -57,7 +57,7 @@ class ReplicaObjects:
             return ()
 
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
-        """What it stands for."""
+        """The object that it replaces."""
         read = ehpa_manifest.read(ehpa)
         target = {"apiVersion": read.target.api, "kind": read.target.kind, "name": read.target.name}
         about = ehpa_manifest.metadata(read)
@@ -103,7 +103,7 @@ def _could_be_forecast(ehpa: Ehpa) -> bool:
 
 
 def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForecast]:
-    """What is forecast, unless it has expired."""
+    """The forecasts, unless they have expired."""
     return () if forecast is None or now > to_seconds(forecast.expires) else forecast.metrics
 
 

@@ -1,7 +1,7 @@
-"""Remembers what was answered to a review, because the pods of a rollout are alike: the same answer but for the review's uid.
+"""Caches answers to reviews, because the pods of a rollout are alike: they get the same answer except for the review's uid.
 
-An answer is a pure function of the review and of what the cluster is asked for it. So it holds again when the parts of the review
-that admission looks at are the same bytes, and everything that was asked then is answered the same now.
+An answer is a pure function of the review and of look-ups in the cluster. So it is valid again if the parts of the review that
+admission examines are the same bytes, and all the look-ups have the same results now.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _UNREAD = frozenset({"uid", "object", "oldObject", "options", "userInfo"})
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the cluster was asked for a review, and its answer."""
+    """A look-up for a review, and its result."""
 
     method: str
     arguments: tuple[str | PodOwnerReference, ...]
@@ -40,7 +40,7 @@ class RememberedReply:
     changes: str
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether everything is answered as it was then."""
+        """Whether all look-ups have the same results as then."""
         return all(getattr(lookup, each.method)(*each.arguments) == each.answer for each in self.questions)
 
 
@@ -65,7 +65,7 @@ class ReviewMemo:
 
 
 def key_of(review: bytes | Mapping[str, Any]) -> bytes | None:
-    """What admission looks at in the review of a pod, as bytes; None for any other review, and for one that looks unusual."""
+    """The parts that admission examines in the review of a pod, as bytes; None for any other or unusual review."""
     if isinstance(review, bytes):
         return None
     try:

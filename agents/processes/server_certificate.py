@@ -1,4 +1,4 @@
-"""Where a server of ours takes its certificate from, by its settings: files, a folder of its own, or a Secret."""
+"""The source of a server's certificate, by its settings: files, a folder of its own, or a Secret."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ from streams.serving.certificate_sources import CertificateFiles, CertificateFol
 
 
 class ServerSettings(Protocol):
-    """What the settings of each server say of its certificate and its Service."""
+    """The settings of a server's certificate and Service."""
 
     @property
     def certificate(self) -> Path | None:

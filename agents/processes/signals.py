@@ -32,8 +32,8 @@ def stoppable() -> Iterator[None]:
 class until_stopped:  # noqa: N801  # it reads as the function that it stands for
     """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error.
 
-    A signal may come while a Condition is between its locks; then leaving it fails on top of Stop, and Stop is what happened.
-    It may also come before the block begins; so this is no generator, which must not end before it has yielded.
+    A signal may come while a Condition is between its locks; then leaving it fails in addition to Stop, and Stop is the cause. It
+    may also come before the block begins; so this is not a generator, which must not end before it has yielded.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class until_stopped:  # noqa: N801  # it reads as the function that it stands fo
         self._signals.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        """Put the handlers back; whether what ended the block was a signal."""
+        """Restore the handlers; True if a signal ended the block."""
         self._signals.__exit__(None, None, None)
         return isinstance(error, Stop) or (isinstance(error, RuntimeError) and isinstance(error.__context__, Stop))
 

@@ -1,7 +1,7 @@
 """The webhook's answers for the pods of a simulated cluster, in its own process: the same reviews, without HTTPS in between.
 
-A simulated pod knows its Deployment, so nobody is asked for owners. What it has of a real pod are requests and limits, so of a
-patch these are applied; annotations have no place in it.
+A simulated pod knows its Deployment, so there are no look-ups of owners. It only has requests and limits, so only these parts of
+a patch are applied, and annotations are dropped.
 """
 
 import base64
@@ -16,7 +16,7 @@ from streams.simulated import kube_json
 
 
 class SimulatedAdmission:
-    """Asked once for each new pod. `answer` is the webhook's, to an AdmissionReview."""
+    """Called once for each new pod. `answer` is the webhook's function for an AdmissionReview."""
 
     def __init__(self, answer: Callable[[bytes], bytes]) -> None:
         self._answer = answer

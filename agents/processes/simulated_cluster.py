@@ -71,7 +71,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
 
 
 def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
-    """The same shop with nobody to change it."""
+    """The same shop without anything that changes it."""
     shop = _shop(settings, log, topics, admit=admit_unchanged, after=lambda: None)
     return shop if not settings.groups else _with_groups(shop, lambda: LogContext.of(log, topics, settings.name), acting=False)
 

@@ -1,4 +1,4 @@
-"""Wires the node groups of a simulated cluster to a log: the real sources tell of them, and the real consumer acts on them.
+"""Wires the node groups of a simulated cluster to a log: the real sources publish them, and the real consumer acts on them.
 
 Everything runs on the cluster's own time, because a day may pass in a minute: so sources and consumer live in the cluster's
 process, as its admission does.

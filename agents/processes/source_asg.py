@@ -1,6 +1,6 @@
-"""Runs `ullage source asg`: asks AWS for the node groups and publishes what changed, until stopped.
+"""Runs `ullage source asg`: polls AWS for the node groups and publishes what changed, until stopped.
 
-Of several instances the one that holds the Lease is at work; the others stand by.
+Of several instances the holder of the Lease works, and the others stand by.
 """
 
 import time
@@ -71,7 +71,7 @@ def connect_aws(ours: AwsSettings) -> AwsClient:
 
 
 def selection(ours: AwsSettings) -> GroupSelection:
-    """The groups that the settings choose. Raises BadInput for a specification that makes no sense, and for none at all."""
+    """The groups that the settings choose. Raises BadInput for an invalid specification, and for none at all."""
     if not ours.groups and not ours.discovery:
         raise BadInput("no node group is chosen: set aws.groups (min:max:name) or aws.discovery (asg:tag=KEY,KEY=VALUE)")
     try:
@@ -87,7 +87,7 @@ def selection(ours: AwsSettings) -> GroupSelection:
 
 
 def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:
-    """How an empty new node of a group would look. Raises ValueError with the sentence why nobody knows."""
+    """How an empty new node of a group would look. Raises ValueError with a sentence on why that is unknown."""
     eks = launch.managed
     answer = (
         None
@@ -106,7 +106,7 @@ def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping
 
 
 def _launch_source(group: AutoScalingGroup, launch: LaunchDetails) -> LaunchSource:
-    """What AWS said, in the words of the rules."""
+    """AWS's launch details, in the form of the rules."""
     if launch.failure:
         return LaunchSource(failure=launch.failure)
     template = None if launch.template is None else _template(launch.template, launch.fitting)
@@ -128,13 +128,13 @@ def _requirements(asked: TypeRequirements | None) -> InstanceRequirements | None
 
 
 def _poll(source: AsgSource, settings: Settings, aws: Sight) -> bool:
-    """Look once; whether all is quiet. After a failure the next look tries again."""
+    """Poll once; whether all is quiet. After a failure the next poll tries again."""
     try:
         settled = source.poll(event_time(settings))
     except EdgeError as error:
         aws.failed(str(error))
         return True
-    except LogUnavailable:  # which the telemetry of the log says
+    except LogUnavailable:  # the telemetry of the log reports that
         return True
     aws.seen()
     return settled

@@ -49,7 +49,7 @@ def event_time(settings: Settings) -> datetime:
 
 
 class SimulationPace:
-    """Watches `pod-metrics` from its end on. The log must be an opening of its own, because the clock appends meanwhile."""
+    """Watches `pod-metrics` from its end on. The log must have a connection of its own, because the clock appends meanwhile."""
 
     def __init__(self, log: Log, topics: Topics) -> None:
         wire = topics.wire("pod-metrics")
@@ -76,7 +76,7 @@ class SimulationPace:
 
 
 def _event_ms(text: str | None) -> int:
-    """Event time in milliseconds; -1 for what is no time."""
+    """Event time in milliseconds; -1 for an invalid time."""
     try:
         return -1 if text is None else times.to_ms(datetime.fromisoformat(text))
     except (ValueError, TypeError):

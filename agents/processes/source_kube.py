@@ -1,6 +1,6 @@
 """Runs `ullage source kube`: watches a real cluster and publishes its facts, until stopped.
 
-Of several instances the one that holds the Lease is at work; one that loses it ends, and stands by when it is started again.
+Of several instances the holder of the Lease works; one that loses it ends, and stands by when it is started again.
 """
 
 import gc
@@ -61,7 +61,7 @@ def run(settings: Settings) -> None:
 
 
 def _priorities(settings: Settings) -> PrioritiesMap | None:
-    """The ConfigMap of the priority expander, where that expander has a say. Raises BadInput."""
+    """The ConfigMap of the priority expander, if that expander is configured. Raises BadInput."""
     if Expander.PRIORITY not in settings.nodes.chain():
         return None
     namespace, slash, name = settings.cluster.priorities.partition("/")
@@ -78,7 +78,7 @@ class _Readiness:
     lease: HolderLease | None = None
 
     def settle(self) -> None:
-        """Once everything was listed, exempt it from garbage collection: it stays for long, and looking at it again costs CPU."""
+        """Once everything is listed, exempt it from garbage collection: it lives long, and examining it again costs CPU."""
         if not self.settled and not self.reasons():
             self.settled = True
             gc.collect()

@@ -1,4 +1,4 @@
-"""Runs `ullage source load`: asks Prometheus what the loads are by which workloads are scaled, until stopped."""
+"""Runs `ullage source load`: queries Prometheus for the loads that workloads are scaled by, until stopped."""
 
 import time
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from streams.sources.usage.promql import matchers
 
 
 class LoadWishesOfObjects:
-    """What EHPAs and TimeSeriesPredictions ask for, in the words of the source."""
+    """The series that EHPAs and TimeSeriesPredictions need, in the source's form."""
 
     def __init__(self, wanted: WantedLoads) -> None:
         self._wanted = wanted
@@ -67,7 +67,7 @@ def _scrape(source: LoadSource, settings: Settings, sight: Sight) -> None:
         source.scrape(event_time(settings))
     except EdgeError as error:
         sight.failed(str(error))
-    except LogUnavailable:  # which the telemetry of the log says
+    except LogUnavailable:  # the telemetry of the log reports that
         return
     else:
         sight.seen()

@@ -1,4 +1,4 @@
-"""Runs `ullage source simulated`: the simulated cluster lives on the log's ticks and publishes its facts, until stopped."""
+"""Runs `ullage source simulated`: the simulated cluster runs on the log's ticks and publishes its facts, until stopped."""
 
 import threading
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from streams.topics import Topics
 
 
 def run(settings: Settings, port: int) -> None:
-    """Live on the log's ticks until stopped, and answer like an API server on `port`."""
+    """Run on the log's ticks until stopped, and answer like an API server on `port`."""
     ours = settings.cluster
     with (
         until_stopped(),

@@ -1,6 +1,6 @@
 """Runs `ullage source usage`, on an interval until stopped, and `ullage source history`, once.
 
-Of several instances of the first, the one that holds the Lease is at work.
+Of several instances of the first, the holder of the Lease works.
 """
 
 import re
@@ -69,7 +69,7 @@ def usage(settings: Settings) -> None:
 
 
 def prometheus(ours: PrometheusSettings, limits: AnswerLimits | None = None) -> Prometheus:
-    """The server that the settings name, within other limits than theirs if there are any. Raises BadInput."""
+    """The server that the settings name; `limits`, if given, replace theirs. Raises BadInput."""
     credentials = Credentials(
         username=ours.username,
         password=ours.password.get_secret_value() if ours.password else None,
@@ -136,7 +136,7 @@ def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: Si
     except EdgeError as error:
         metrics.failed()
         server.failed(str(error))
-    except LogUnavailable:  # which the telemetry of the log says
+    except LogUnavailable:  # the telemetry of the log reports that
         metrics.failed()
     else:
         metrics.scraped(time.monotonic() - begun)

@@ -1,7 +1,7 @@
 """Runs the same work on several arguments at once, each in a process of its own, and gives what they return.
 
-A process is started afresh, so it shares nothing but its argument, what it says of its progress, and what it returns. All of
-them end with the process that asked, with the first of them that fails, and on a signal: then in silence.
+A process is started afresh, so it shares nothing but its argument, its progress, and its result. All of them end with the parent
+process, with the first of them that fails, and, silently, on a signal.
 """
 
 import multiprocessing
@@ -73,7 +73,7 @@ class _Process:
         self.process.join()
 
     def ending(self) -> str:
-        """What became of it, when it said nothing more."""
+        """How it ended, if it reported nothing."""
         self.process.join()
         code = self.process.exitcode or 0
         return f"process {self.name} " + (f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}")
@@ -132,6 +132,6 @@ def _child(pipe: Connection, work: Callable[[Report, Any], object], argument: ob
         found = ("usage", str(error))
     except UllageError as error:
         found = ("failed", str(error))
-    except BrokenPipeError:  # whoever asked is gone
+    except BrokenPipeError:  # the parent is gone
         return
     pipe.send(found)

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 
 class AgeGauge:
-    """One gauge of ages, by labels. A label set of which nothing has happened yet is not shown."""
+    """One gauge of ages, by labels. A label set without an event yet is not shown."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
         """The arguments are those of prometheus_client's own metrics."""

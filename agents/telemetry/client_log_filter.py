@@ -1,6 +1,6 @@
-"""What the clients of Kafka and of HTTP servers log of their own accord, held back until it is known what it is about.
+"""Holds back log lines of the Kafka and HTTP clients until their cause is known.
 
-Without a broker they say the same sentences hundreds of times a minute. Whoever watches the broker lets them out or forgets them.
+Without a broker these clients repeat the same lines hundreds of times a minute. The watcher of the broker releases or drops them.
 """
 
 import logging
@@ -20,10 +20,10 @@ _LINGER = Seconds(10.0)
 
 
 class ClientLogFilter(logging.Filter):
-    """Holds back what clients say, errors with a traceback excepted. `clock` counts real seconds."""
+    """Holds back clients' lines, except errors with a traceback. `clock` counts real seconds."""
 
     def __init__(self, handler: logging.Handler, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`handler` gets what is let out; the filter is to be added to it."""
+        """`handler` gets the released lines; add the filter to it."""
         super().__init__()
         self._handler, self._clock, self._lock = handler, clock, threading.Lock()
         self._held: list[logging.LogRecord] = []
@@ -33,7 +33,7 @@ class ClientLogFilter(logging.Filter):
         self._call: Callable[[], object] | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line goes out now. Without anybody who watches, everything does."""
+        """Whether the line is logged now. Without a watcher, every line is."""
         if self._call is None or getattr(record, "let_out", False) or record.name.partition(".")[0] not in CLIENTS:
             return True
         with self._lock:
@@ -47,11 +47,11 @@ class ClientLogFilter(logging.Filter):
         return False
 
     def on_first(self, call: Callable[[], object]) -> None:
-        """Call this when something is held back for the first time."""
+        """Set what to call when a line is held back for the first time."""
         self._call = call
 
     def release(self) -> None:
-        """Let out what was held back, each sentence once in a while; nothing that comes right after an outage."""
+        """Log the lines that were held back, each sentence once in a while, but none right after an outage."""
         now = self._clock()
         with self._lock:
             held, self._held, self._dropped = self._held, [], 0
@@ -65,7 +65,7 @@ class ClientLogFilter(logging.Filter):
                 self._handler.handle(record)
 
     def drop(self) -> int:
-        """Forget what was held back; how many lines that were."""
+        """Drop the lines that were held back; how many there were."""
         with self._lock:
             count = len(self._held) + self._dropped
             self._held, self._dropped = [], 0

@@ -1,4 +1,4 @@
-"""The clock's metrics, as its log observes them: each tick, and each probe by which the clock compares itself with the log."""
+"""The clock's metrics, observed through its log: each tick, and each probe by which the clock compares itself with the log."""
 
 from collections.abc import Iterable, Sequence
 
@@ -37,5 +37,5 @@ class ClockMetrics:
                 self._skew.set((number - record.timestamp_ms) / 1000)
 
     def failed(self, _error: LogUnavailable) -> None:
-        """Count a tick or probe that the log did not take."""
+        """Count a tick or probe that the log did not accept."""
         self._failures.inc()

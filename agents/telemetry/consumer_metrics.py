@@ -1,4 +1,4 @@
-"""The consumers' metrics, as their log observes them: every outcome, and every dead letter.
+"""The consumers' metrics, observed through their log: every outcome, and every dead letter.
 
 What the VPA's updater counts with equal meaning is counted under its names, too, without the labels that name single VPAs.
 """
@@ -38,7 +38,7 @@ class ConsumerMetrics:
         """Ignore what consumers read."""
 
     def failed(self, _error: LogUnavailable) -> None:
-        """Count an append that the log did not take. The outcome stays in the consumer until the log takes it."""
+        """Count a failed append. The outcome stays in the consumer until the log accepts it."""
         self._failures.inc()
 
     def _count(self, event: object) -> None:
@@ -52,7 +52,7 @@ class ConsumerMetrics:
 
 
 class UpdateCounts:
-    """Upstream's counters of its updater (pkg/utils/metrics/updater), as far as outcomes say the same."""
+    """Upstream's counters of its updater (pkg/utils/metrics/updater), as far as outcomes correspond to them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._evicted = Counter("vpa_updater_evicted_pods", "Pods evicted", registry=registry)
@@ -66,7 +66,7 @@ class UpdateCounts:
         )
 
     def finished(self, outcome: ActionFinished) -> None:
-        """What upstream would count of this outcome. What somebody else had done before is not counted."""
+        """What upstream would count of this outcome. Changes that somebody else had made before do not count."""
         if outcome.detail is OutcomeDetail.NO_WEBHOOK:
             self._no_webhook.labels("invalid").inc()
         if outcome.detail is OutcomeDetail.ALREADY_DONE:

@@ -1,8 +1,8 @@
-"""What a process depends on: whether it is there, why not, and since when; one log line when it goes away, one when it is back.
+"""The dependencies of a process: whether each answers, why not, and since when; a log line when one goes away or is back.
 
-`Sight` is one thing, for those who look at it themselves. `Reach` looks at things every few seconds in a thread of its own, so
-that a process that waits in vain notices as well, and one that has nothing to do. What clients say about a thing that is away is
-left out and counted, because a client without a server says the same hundreds of times a minute.
+`Sight` is one dependency, for code that checks it itself. `Reach` checks dependencies every few seconds in a thread of its own,
+so that a process that waits in vain or has nothing to do notices, too. Clients' log lines about a missing dependency are dropped
+and counted, because a client without a server repeats the same line hundreds of times a minute.
 """
 
 import threading
@@ -27,10 +27,10 @@ _log = structlog.get_logger("ullage")
 
 
 class Sight:
-    """Whether a thing was there at the last look. `clock` counts real seconds."""
+    """Whether a dependency answered at the last check. `clock` counts real seconds."""
 
     def __init__(self, what: str, *, not_yet: str = "", clock: Callable[[], float] = time.monotonic) -> None:
-        """`what` names it in lines and reasons; `not_yet` is the reason before the first look."""
+        """`what` names it in lines and reasons; `not_yet` is the reason before the first check."""
         self._what, self._not_yet, self._clock = what, not_yet, clock
         self._away: tuple[str, float] | None = None
         """Why it is away, and since when."""
@@ -48,23 +48,23 @@ class Sight:
 
     @property
     def away(self) -> bool:
-        """Whether it was not there at the last look."""
+        """Whether it failed at the last check."""
         return self._away is not None
 
     def seen(self, **more: object) -> None:
-        """It is there. `more` stands in the line that it is back."""
+        """It answers. `more` goes into the line that it is back."""
         away, self._away, self._not_yet = self._away, None, ""
         if away is not None:
             _log.info("back", what=self._what, after_seconds=round(self._clock() - away[1], 1), **more)
 
     def failed(self, reason: str) -> None:
-        """It is not there."""
+        """It does not answer."""
         if self._away is None:
             _log.warning("away", what=self._what, reason=reason)
         self._away = reason, self._clock() if self._away is None else self._away[1]
 
     def reasons(self) -> Sequence[str]:
-        """Why it is not seen; empty when it is."""
+        """Why it is missing; empty if it answers."""
         away, asked = self._away, self._asked
         if away is None and asked is not None and self._clock() - asked[0] > asked[1]:
             return [f"{self._what} has not answered for {self._clock() - asked[0]:.0f} s"]
@@ -74,20 +74,20 @@ class Sight:
 
 
 class Chatter(Protocol):
-    """What clients say of their own accord, held back until somebody knows what it is about."""
+    """Clients' own log lines, held back until their cause is known."""
 
     def on_first(self, call: Callable[[], object]) -> None:
-        """Call this when something is held back for the first time."""
+        """Set what to call when a line is held back for the first time."""
 
     def release(self) -> None:
-        """All is well: let out what was held back."""
+        """All is well: log what was held back."""
 
     def drop(self) -> int:
-        """It was about what is known to be away: forget it. How many lines that were."""
+        """The lines were about a dependency that is known to be away: drop them, and return how many."""
 
 
 class Reach:
-    """Looks while the block runs."""
+    """Checks dependencies while the block runs."""
 
     def __init__(self, chatter: Chatter | None = None, *, every: Seconds = EVERY) -> None:
         self._chatter, self._every = chatter, every
@@ -98,7 +98,7 @@ class Reach:
         self._left_out = 0
 
     def look_at(self, what: str, look: Look, *, server: bool = True) -> None:
-        """Look at this, too, as soon as may be. `what` names it in lines and reasons; `server`: our clients talk to it."""
+        """Check this, too, as soon as possible. `what` names it in lines and reasons; `server`: our clients talk to it."""
         sight = Sight(what, not_yet=f"{what} was not looked at yet")
         self._looks.append((sight, look))
         if server:
@@ -110,7 +110,7 @@ class Reach:
         return [reason for sight, _ in list(self._looks) for reason in sight.reasons()]
 
     def round(self) -> None:
-        """Look at everything once."""
+        """Check everything once."""
         for sight, look in list(self._looks):
             try:
                 look()
@@ -126,25 +126,25 @@ class Reach:
             self._chatter.release()
 
     def _dropped(self, sight: Sight) -> dict[str, int]:
-        """How many lines of clients were left out, for the line that a thing is back."""
+        """How many clients' lines were dropped, for the line that a dependency is back."""
         if not sight.away or self._chatter is None:
             return {}
         left_out, self._left_out = self._left_out + self._chatter.drop(), 0
         return {"lines_left_out": left_out}
 
     def begin(self) -> None:
-        """Look from now on, in a thread that ends with the process."""
+        """Check from now on, in a thread that ends with the process."""
         if self._chatter is not None:
             self._chatter.on_first(self._wake.set)
         threading.Thread(target=self._run, name="reach", daemon=True).start()
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Begin."""
         self.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Look no more. A look that is under way ends by itself."""
+        """Stop. A check that is under way ends by itself."""
         self._ended.set()
         self._wake.set()
 
@@ -152,7 +152,7 @@ class Reach:
         while not self._ended.is_set():
             self.round()
             if any(sight.away for sight, _ in self._looks):
-                self._ended.wait(AGAIN)  # what clients say meanwhile is no reason to hurry
+                self._ended.wait(AGAIN)  # clients' lines meanwhile are no reason to hurry
             else:
                 self._wake.wait(self._every)
             self._wake.clear()

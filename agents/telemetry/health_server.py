@@ -1,7 +1,7 @@
 """The HTTP server for metrics and health: /metrics, /healthz and /readyz, in threads of its own.
 
-Threads of its own, so that others notice when the process's event loop hangs. It listens on loopback unless asked otherwise,
-answers GET only, and never asks Kafka anything.
+Threads of its own, so that others notice when the process's event loop hangs. It listens on loopback by default, only answers
+GET, and never makes a request to Kafka.
 """
 
 import json
@@ -29,10 +29,10 @@ def all_well() -> Sequence[str]:
 
 
 class HealthServer:
-    """Serves until closed. Each request asks `ready` or `alive` anew."""
+    """Serves until closed. Each request calls `ready` or `alive`."""
 
     def __init__(self, registry: CollectorRegistry, *, ready: Reasons = all_well, alive: Reasons = all_well) -> None:
-        """Nothing listens until `listen`."""
+        """Opens no port before `listen`."""
         self._registry, self._ready, self._alive = registry, ready, alive
         self._server: ThreadingHTTPServer | None = None
         Gauge("ullage_ready", "1 when /readyz answers 200", registry=registry).set_function(lambda: float(not ready()))
@@ -100,4 +100,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in http.server's signature
-        """Log nothing: requests of probes and scrapers are not worth a line."""
+        """Log nothing: probes and scrapes are not worth a line."""

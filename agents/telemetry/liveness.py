@@ -1,7 +1,7 @@
 """Liveness: a process is alive while its event loop runs, whatever Kafka, recovery and lag do.
 
 A worker that waits for a broker or recovers for minutes is alive and must not be restarted; one whose loop hangs must be. A long
-turn is work: whoever restarts the worker gets the same turn again, so it has more time, and meanwhile the worker is not ready.
+turn is work, and a restarted worker would get the same turn again. So it has more time, and meanwhile the worker is not ready.
 """
 
 import time
@@ -32,12 +32,12 @@ class Liveness:
         self._turn = whose, self._clock()
 
     def turn_ended(self) -> None:
-        """The turn is over; to take one is a sign of life."""
+        """The turn is over, which is a sign of life."""
         self._turn = None
         self.beat()
 
     def long_turn(self) -> list[str]:
-        """Why not ready: the turn that takes long; empty when none does."""
+        """Why not ready: a turn takes long; empty if none does."""
         turn = self._turn
         took = 0.0 if turn is None else self._clock() - turn[1]
         return [f"{turn[0]} has been taking one turn for {took:.0f} s"] if turn is not None and took > LONG_TURN else []

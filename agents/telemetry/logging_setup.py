@@ -57,7 +57,7 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
 
 
 def client_chatter() -> ClientLogFilter | None:
-    """What holds back the clients' own lines; None before `set_up`."""
+    """The filter that holds back the clients' own lines; None before `set_up`."""
     filters = [each for handler in logging.getLogger().handlers for each in handler.filters]
     return next((each for each in filters if isinstance(each, ClientLogFilter)), None)
 
@@ -85,14 +85,14 @@ def _renderers(colours: bool) -> list[Processor]:
 
 
 def _without_passwords(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Clients put the URL that they were given into their own lines, and into the texts of exceptions."""
+    """Remove passwords, because clients put their URLs into their own lines and into the texts of exceptions."""
     return {name: without_password(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _visible(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Nothing in a line commands the terminal or looks like a line of its own; the colours come later.
+    """Escape what a terminal would obey or what would look like another line; the colours are added later.
 
-    The lines of a traceback stay, and are set in from the others.
+    The lines of a traceback stay, indented.
     """
     return {visible_line(name): _shown(name, value) for name, value in line.items()}
 
@@ -108,7 +108,7 @@ def _shown(name: str, value: object) -> object:
 def _json(line: object, **_: object) -> str:
     try:
         return visible(orjson.dumps(line, default=str).decode())
-    except orjson.JSONEncodeError:  # half a character, or a number beyond 64 bits
+    except orjson.JSONEncodeError:  # a lone surrogate, or a number beyond 64 bits
         return json.dumps(line, default=str)
 
 

@@ -11,7 +11,7 @@ _SLOW = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
 
 class MetricsApiMetrics:
-    """One object a process."""
+    """One object for each process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Names, labels and their values are in docs/observability.md."""
@@ -27,15 +27,15 @@ class MetricsApiMetrics:
         self._age.set_function(age)
 
     def answered(self, metric: str, result: str, seconds: float) -> None:
-        """A question was answered."""
+        """A request was answered."""
         self._answers.labels(metric, result).inc()
         self._seconds.observe(seconds)
 
     def shown(self, ends: datetime) -> None:
-        """A certificate that holds until `ends` is shown from now on."""
+        """From now on a certificate is shown that is valid until `ends`."""
         self._ends.set(to_seconds(ends))
         self._shown.labels("shown").inc()
 
     def refused(self) -> None:
-        """A certificate that came could not be used, or none came."""
+        """A new certificate was unusable, or there was none."""
         self._shown.labels("refused").inc()

@@ -1,6 +1,6 @@
-"""A log that reports to an observer what goes in and out. So the edges get metrics and readiness without knowing of any.
+"""A log that reports its records to an observer, so that the edges have metrics and readiness without any code for them.
 
-The observer sees records only after the log has taken or given them, and cannot change anything.
+The observer sees records after they are appended or read, and cannot change anything.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,27 +17,27 @@ class LogObserver(Protocol):
     """Gets what an observed log reports."""
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """The log has taken these, in one append."""
+        """These were appended together."""
 
     def read(self, records: Sequence[Record]) -> None:
-        """The log has given these."""
+        """These were read."""
 
     def failed(self, error: LogUnavailable) -> None:
-        """The log did not take an append."""
+        """An append failed."""
 
 
 class ObservedLog:
     """`log` with an observer."""
 
     def __init__(self, log: Log, observer: LogObserver) -> None:
-        """Whoever opened `log` also closes it."""
+        """The owner of `log` closes it."""
         self._log, self._observer = log, observer
         self._troubles: dict[tuple[str, frozenset[str]], str] = {}
         self.refused = 0
         """Records that the log will never take, since the start."""
 
     def troubles(self) -> Sequence[str]:
-        """What the log refused last and has not done since, in sentences; a process with any is not ready."""
+        """Sentences about calls that failed and have not succeeded since; a process with any is not ready."""
         return [f"the log does not do its part: {sentence}" for sentence in dict.fromkeys(self._troubles.copy().values())]
 
     def require(self) -> None:
@@ -48,7 +48,7 @@ class ObservedLog:
 
     @contextmanager
     def _noting(self, doing: str, topics: Iterable[str]) -> Iterator[None]:
-        """Keep why this could not be done, until it can: for one of these topics, as a retry may come with more of them."""
+        """Keep the failure of this call until it succeeds for one of these topics, because a retry may have more of them."""
         what = doing, frozenset(topics)
         try:
             yield
@@ -59,7 +59,7 @@ class ObservedLog:
             self._troubles.pop(mended, None)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        """As `log`; reports what it took, or that it failed."""
+        """As `log`; reports the records, or the failure."""
         records = list(records)
         try:
             with self._noting("append", {record.topic for record in records}):
@@ -76,7 +76,7 @@ class ObservedLog:
         return places
 
     def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
-        """As `log`; reports what it gave."""
+        """As `log`; reports the records."""
         with self._noting("poll", {topic for topic, _ in positions}):
             records = self._log.poll(positions, wait=wait, limit=limit)
         self._observer.read(records)

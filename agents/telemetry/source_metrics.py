@@ -1,4 +1,4 @@
-"""The metrics of sources: what each appends, as its log observes it, and what becomes of the rows that the usage source reads."""
+"""The metrics of sources: what each appends, observed through its log, and the fate of the usage source's rows."""
 
 from collections import Counter as Count
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class SourceMetrics:
         self._codec = Codec(topics)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count records by topic. A report that nothing is seen is an append, and nothing that was seen."""
+        """Count records by topic. A report that a source sees nothing counts as an append, but not as something seen."""
         for topic, count in Count(record.topic for record in records).items():
             self._records.labels(self._source, self._topics.short(topic)).inc(count)
         if any(self._was_seen(record) for record in records):
@@ -44,11 +44,11 @@ class SourceMetrics:
         """Ignore what the source reads."""
 
     def failed(self, _error: LogUnavailable) -> None:
-        """Count an append that the log did not take. The source tries again, and drops what is over its bound."""
+        """Count a failed append. The source tries again, and drops what is over its bound."""
         self._failures.labels(self._source).inc()
 
     def dropped(self, counts: Mapping[str, int]) -> None:
-        """Bring the counter up to what the source says that it dropped since its start, by topic (wire name)."""
+        """Update the counter to the source's own count of dropped records since its start, by topic (wire name)."""
         for topic, count in counts.items():
             self._dropped.labels(self._source, self._topics.short(topic)).inc(count - self._shown[topic])
             self._shown[topic] = count
@@ -74,7 +74,7 @@ class UsageMetrics:
         self._failures.inc()
 
     def rows(self, counts: Mapping[str, int], held: int) -> None:
-        """Bring the counters up to what the source says became of rows since its start."""
+        """Update the counters to the source's own counts of rows since its start."""
         for what, count in counts.items():
             self._rows.labels(what).inc(count - self._seen[what])
             self._seen[what] = count

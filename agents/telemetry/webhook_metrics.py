@@ -16,7 +16,7 @@ STEPS = ("read_request", "admit", "build_response", "write_response", "total")
 
 
 class WebhookMetrics:
-    """One object a process."""
+    """One object for each process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Names, labels and their values are in docs/observability.md."""
@@ -55,7 +55,7 @@ class WebhookMetrics:
         counted[1].observe(seconds)
 
     def _resolved(self, resource: str, status: str, held_back: bool) -> tuple[list[Counter], Histogram]:
-        """What counts reviews of this kind. Few kinds come, and finding what counts them takes longer than to count."""
+        """The counters for reviews of this kind, cached because finding them takes longer than counting."""
         counters = [self._reviews.labels(resource, "withheld" if held_back else status)]
         if resource == "Pod":
             counters.append(self._pods.labels("true" if status == "applied" and not held_back else "false"))
@@ -66,7 +66,7 @@ class WebhookMetrics:
         self._step[name].observe(seconds)
 
     def looked_up(self, result: str) -> None:
-        """A question about an owner ended."""
+        """A look-up of an owner ended."""
         self._lookups.labels(result).inc()
 
     def shown(self, ends: datetime) -> None:
@@ -75,5 +75,5 @@ class WebhookMetrics:
         self._shown.labels("shown").inc()
 
     def refused(self) -> None:
-        """No certificate came, or one that cannot be used."""
+        """A new certificate was unusable, or there was none."""
         self._shown.labels("refused").inc()

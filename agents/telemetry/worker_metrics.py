@@ -24,7 +24,7 @@ _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 @dataclass(frozen=True, slots=True)
 class _TurnSeries:
-    """The series that each turn of a task moves; to look them up by their labels costs more than to move them."""
+    """The series that each turn of a task updates, because looking them up by labels costs more than updating them."""
 
     took: Histogram
     records: Counter
@@ -99,7 +99,10 @@ class WorkerMetrics:
         self._torn.labels(stage, str(partition)).inc(torn)
 
     def checkpoint_refused(self, stage: str, partition: int) -> None:
-        """The log contradicts a checkpoint, or its state cannot be loaded. That is an alarm; an older one, or the log, counts."""
+        """The log contradicts a checkpoint, or its state cannot be loaded.
+
+        That is an alarm; an older checkpoint, or the log, is used.
+        """
         self._refused.labels(stage, str(partition)).inc()
 
     def ticked(self, stage: str, partition: int) -> None:
@@ -156,11 +159,11 @@ class WorkerMetrics:
         self._checkpoint_age.happened(stage, str(partition))
 
     def lost(self, stage: str, partition: int, topic: str, records: int) -> None:
-        """Records left the log before this task read them. That is an alarm: decisions may differ from then on."""
+        """Retention deleted records before this task read them. That is an alarm: decisions may differ from then on."""
         self._lost.labels(stage, str(partition), topic).inc(records)
 
     def state_lost(self, stage: str, partition: int) -> None:
-        """The changelog held no whole state any more. That is an alarm: the log is folded again, as far as that reaches."""
+        """The changelog had no complete state any more. That is an alarm: the task replays the log, as far back as it reaches."""
         self._states.labels(stage, str(partition)).inc()
 
     def gap_filled(self, stage: str, partition: int, topic: str) -> None:
@@ -168,7 +171,7 @@ class WorkerMetrics:
         self._gaps.labels(stage, str(partition), topic).inc()
 
     def tick_passed_over(self, stage: str, partition: int, topic: str) -> None:
-        """A tick lay implausibly far ahead of the time at which the log took it."""
+        """A tick was implausibly far ahead of the time at which the log appended it."""
         self._passed_over.labels(stage, str(partition), topic).inc()
 
     def _show_wait(self, task: tuple[str, str], inputs: set[str]) -> None:

@@ -1,7 +1,7 @@
-"""How far workers say that they got, and what they had read by then: their newest good checkpoints, from the changelogs.
+"""How far workers got, and what they had read by then, according to their newest good checkpoints in the changelogs.
 
-A mark is written when every decision up to its turn is durable. So a decision that is missing at the very end is found, too,
-and one that a worker at work still has in flight is not taken for missing. A log without changelogs says nothing about either.
+A mark is written when every decision up to its turn is durable. So a decision that is missing at the very end is found, too, and
+one that a running worker still has in flight does not count as missing. A log without changelogs says nothing about either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _VERSION = 8
 class CommittedTurn:
     """The turn up to which everything is published, the input offsets after it, and digests of the inputs if the mark has any.
 
-    `at_work`: a worker is at work on the partition, so later decisions may be in flight.
+    `at_work`: a worker is running on the partition, so later decisions may be in flight.
     """
 
     turn: int
@@ -50,5 +50,5 @@ def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict
 
 
 def _short(key: bytes, value: bytes | None) -> bytes | None:
-    """Of a chunk only its version: what a mark says of its turn stays true if a chunk is damaged."""
+    """Keep only the version of a chunk: a mark's turn stays valid even if a chunk is damaged."""
     return value if value is None or checkpoint_selection.is_mark(key) else value[:_VERSION]

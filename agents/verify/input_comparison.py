@@ -1,9 +1,9 @@
-"""Whether the inputs are as a worker read them: digests of a replay against those that the worker's newest mark carries.
+"""Whether the inputs are as a worker read them: compares digests of a replay with those in the worker's newest mark.
 
-Decisions alone do not show that. A sample can change in the log, or go, without moving any recommendation, and the replay agrees
-with what was published all the same. The digests cover what was read after the turn from which the worker keeps them up to the
-mark; what came later, or was read before by a version without digests, is covered by decisions alone. Where compaction has taken
-records of an input, its digest proves nothing any more, and that is said.
+Decisions alone do not show that. A sample can be changed in or removed from the log without changing any recommendation, and the
+replay still agrees with what was published. The digests cover what was read after the turn from which the worker keeps them up to
+the mark; what came later, or was read before by a version without digests, is covered by decisions alone. If compaction has
+removed records of an input, its digest proves nothing any more, which is reported.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class InputComparison:
     _done: bool = False
 
     def after_turn(self, task: Task) -> None:
-        """Look at a task that has just taken a turn."""
+        """Compare a task that has just taken a turn."""
         since = None if self.mark.inputs is None else self.mark.inputs.since
         if task.turn == since:
             task.inputs = InputDigests.begin(task.stage.reads, since=task.turn)

@@ -1,7 +1,7 @@
-"""What stands in the output topics of a stage, as digests: enough to compare records without keeping them.
+"""The records in the output topics of a stage, as digests: enough to compare them without keeping them.
 
-Topic and `ce_id` identify a record. A repeat that says the same is normal, because a stage publishes turns again after a crash;
-the places of repeats that say something else are kept. Ticks in an output topic are nobody's decisions and are skipped.
+Topic and `ce_id` identify a record. An equal repeat is normal, because a stage publishes turns again after a crash; the places of
+different repeats are kept. Ticks in an output topic are not decisions and are skipped.
 """
 
 from bisect import bisect_left
@@ -35,7 +35,7 @@ class PublishedRecord:
     others: tuple[str, ...] = ()
     recomputed: bool = False
     late: bool = False
-    """It came while the inputs were replayed, so that they may not reach its turn."""
+    """It was published while the inputs were replayed, so that they may not reach its turn."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class PublishedRecords:
     begins: dict[tuple[str, int], int] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     found: set[tuple[str, int, str]] = field(default_factory=set)
-    """Topic, partition and source of which at least one recomputed record was found here."""
+    """Each topic, partition and source with at least one recomputed record found here."""
     _by_turn: dict[tuple[str, int, str], list[tuple[int, int]]] = field(default_factory=dict)
     """For the partitions in which something is missing: turns and offsets of each source, in order."""
 
@@ -63,7 +63,7 @@ class PublishedRecords:
         return self.begins[record.topic, record.partition] > 0 and (record.topic, record.partition, source) not in self.found
 
     def gap(self, topic: str, partition: int, source: str, turn: int) -> str:
-        """Where in a partition a missing record of this source and turn would stand, as words: after and before which offsets."""
+        """Where in a partition a missing record of this source and turn would be, in words: after and before which offsets."""
         place = (topic, partition, source)
         if place not in self._by_turn:
             entries = [e for e in self.records[topic].values() if e.place.partition == partition and e.source == source]

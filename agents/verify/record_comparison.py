@@ -1,4 +1,4 @@
-"""What a record says in a few bytes, so that published and recomputed decisions are compared without keeping either.
+"""Digests of records, by which published and recomputed decisions are compared without keeping either.
 
 A record that today's version of its type wrote is compared byte for byte: partition, key, headers and value. A record that an
 older version wrote is lifted first, and each field of its body gets a digest of its own; the entries of `because` and of the
@@ -56,7 +56,7 @@ def digest(record: Record, codec: Codec) -> RecordDigest:
 
 
 def whole_digest(record: Record | NewRecord) -> bytes:
-    """128 bits over partition, key, headers and value; what is absent differs from what is empty."""
+    """128 bits over partition, key, headers and value; absent differs from empty."""
     parts = [record.key, record.value, *(part for name, value in record.headers for part in (name.encode(), value))]
     return _hash(record.partition, parts, _WHOLE_BYTES)
 
@@ -108,7 +108,7 @@ def first_difference(there: Record, here: NewRecord) -> str:
 
 
 def field_difference(there: Record, here: NewRecord, names: Sequence[str], codec: Codec) -> str:
-    """What both records say in the first of the fields that differ, and the names of the others."""
+    """The values of both records in the first differing field, and the names of the others."""
     old, new = (written_fields(record, codec).get(names[0], b"") for record in (there, here))
     others = f"; {', '.join(names[1:])} differ too" if len(names) > 1 else ""
     at = _first_unequal(old, new)

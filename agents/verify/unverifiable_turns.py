@@ -1,7 +1,7 @@
-"""Turns that were decided by rules which this program does not have: by another version of a stage's program.
+"""Turns that were decided by rules that this program does not have: those of another version of a stage's program.
 
-What such a turn decides cannot be recomputed here, and the state that it left is that program's as well. So from the first such
-turn on nothing of that stage is compared in that partition, and the report says so. Other stages are compared as ever.
+Such a turn cannot be recomputed here, and neither can the state after it. So from the first such turn on nothing of that stage is
+compared in that partition, and the report says so. Other stages are compared as usual.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ _BEFORE_RULES = 1
 
 @dataclass(slots=True)
 class ForeignRules:
-    """Of one stage, the first turn of each partition that another program decided, and its rules, if they are in the log.
+    """The first turn of each partition of one stage that another program decided, and its rules, if they are in the log.
 
-    `ruled`: the log has rules of this stage. If it has none, it was written before that was so.
+    `ruled`: the log has rules of this stage; a log without any is older than such rules.
     """
 
     stage: Stage
@@ -27,7 +27,7 @@ class ForeignRules:
     since: dict[int, tuple[int, StageRulesChanged | None]] = field(default_factory=dict)
 
     def observe(self, partition: int, taken: TurnResult) -> bool:
-        """Look at a turn just replayed; whether it cannot be compared."""
+        """Examine a replayed turn; True if it cannot be compared."""
         rules = None if taken.rules is None else taken.rules.rules
         if rules is not None and rules.program != self.stage.program:
             self.since.setdefault(partition, (taken.turn, rules))
@@ -36,7 +36,7 @@ class ForeignRules:
         return partition in self.since
 
     def covers(self, partition: int, turn: int | None) -> bool:
-        """Whether what this turn gave cannot be compared. `turn` is None for a dead letter, which does not say its turn."""
+        """Whether the results of this turn cannot be compared. `turn` is None for a dead letter, which does not name its turn."""
         return partition in self.since and (turn is None or turn >= self.since[partition][0])
 
     def sentence(self, partition: int) -> str:

@@ -1,8 +1,8 @@
-"""Copies a log, with its places, so that the copy can be verified as well as the original, also while workers go on.
+"""Copies a log, with its places, so that the copy can be verified like the original, even while workers are running.
 
 Offsets are taken in an order that a verification needs: changelogs first, then what the last stage of the pipeline wrote, then
-the one before, and inputs last. So every mark finds its decisions, and every decision its inputs. The changelogs go along because
-only the workers' marks say which of the last decisions were in flight, and the copy says which workers were at work.
+the one before, and inputs last. So every mark finds its decisions, and every decision its inputs. The changelogs are copied, too,
+because only the workers' marks show which of the last decisions were in flight; the copy notes which workers were running.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from streams.topics import TOPICS, changelog_topic
 
 
 def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], worker: str) -> Mapping[str, int]:
-    """Copy everything that `to` does not hold yet; returns how many records of each topic were copied.
+    """Copy everything that `to` does not have yet; returns how many records of each topic were copied.
 
-    `worker` is the name of the worker group, whose changelogs go along where there are any. Topics that an older version did
-    not have are left out.
+    `worker` is the name of the worker group, whose changelogs are copied if there are any. Topics that an older version did not
+    have are left out.
     """
     wires = copied_topics(context, stages, worker)
     parts = workers_at_work.at_work(context, worker, stages)
@@ -28,7 +28,7 @@ def export(context: LogContext, to: RecordImporter, *, stages: Sequence[Stage], 
 
 
 def copied_topics(context: LogContext, stages: Sequence[Stage], worker: str) -> list[str]:
-    """The topics (wire names) that the log has of a whole copy, in the order in which their ends must be looked at."""
+    """The topics (wire names) of a whole copy that the log has, in the order in which their ends must be read."""
     changelogs = [changelog_topic(worker, stage.name) for stage in stages]
     written = [context.topics.wire(name) for stage in reversed(stages) for name in ("dead-letters", *stage.writes)]
     rest = [context.topics.wire(topic.name) for topic in TOPICS]

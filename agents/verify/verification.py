@@ -2,16 +2,16 @@
 
 A decision that today's version of its type published is compared byte for byte, one of an older version field by field, after
 lifting (see `record_comparison`). The published side is read first, into one digest for each decision; then the inputs are
-replayed, and what was published meanwhile is read. So the replayed inputs reach whatever was published at first, and memory
-holds digests and one stretch of the log, never the values.
+replayed, and what was published meanwhile is read. So the replayed inputs reach everything that was published at first, and
+memory only holds digests and one stretch of the log, never the values.
 
-Every turn whose ticks are complete must be published in full, to the very end of the log. Only a worker that is at work can
-excuse a decision that is not there: one of a turn after that of its newest mark may be in flight and counts as waiting. Its marks
-are looked at again when all was replayed, so what it was at then must be there by now. The marks also carry digests of what the
-worker had read, so a changed input is found even where it changed no decision.
+Every turn whose ticks are complete must be published in full, to the very end of the log. Only a running worker can excuse a
+missing decision: if it is of a turn after the worker's newest mark, it may be in flight and counts as waiting. The marks are read
+again at the end of the replay, by when those decisions must be there. The marks also have digests of what the worker had read, so
+a changed input is found even if it changed no decision.
 
 Where retention deleted the beginning of an input, a partition is verified from a given start or not at all, because its state is
-unknown. An output that was compacted beyond its lag looks as if decisions were missing.
+unknown. In an output that was compacted beyond its lag, decisions seem to be missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,9 +64,9 @@ def verify(
 
 
 def _lacking(context: LogContext, stage: Stage) -> list[str]:
-    """The topics (wire names) that the log does not have of those that a stage reads, and the first that it writes.
+    """The missing topics (wire names) among those that a stage reads and the first one that it writes.
 
-    Others that it writes may have come later; what is recomputed for them is missing then.
+    Other outputs may be newer than the log; records recomputed for them then count as missing.
     """
     return [wire for name in (*stage.reads, stage.writes[0]) if not has_topic(context.log, wire := context.topics.wire(name))]
 
@@ -99,11 +99,11 @@ class _StageVerification:
     unpublished: dict[int, list[_Unpublished]] = field(default_factory=dict)
     """For each partition the recomputed records that may still be in flight."""
     inputs: dict[int, InputComparison] = field(default_factory=dict)
-    """For each partition that a worker has marked, whether it read what stands in the log now."""
+    """For each partition with a worker's mark, whether the worker read what is in the log now."""
     census: FieldCensus = field(default_factory=FieldCensus)
 
     def run(self) -> None:
-        """Read what was published, replay, compare, and look at what is left over."""
+        """Read what was published, replay, compare, and examine what is left over."""
         first, *more = self.stage.writes
         there = [first, *(name for name in more if has_topic(self.context.log, self.context.topics.wire(name)))]
         self.published = published_records.read(self.context, (*there, DEAD_LETTERS))
@@ -207,7 +207,7 @@ class _StageVerification:
         )
 
     def _settle(self, task: Task) -> None:
-        """At the end: what follows the newest mark of a worker at work may be in flight; nothing else may."""
+        """At the end: only records after the newest mark of a running worker may be in flight."""
         part = (self.stage.name, task.partition)
         mark = self.committed.get(part)
         live = mark is not None and mark.at_work
@@ -270,7 +270,7 @@ class _StageVerification:
             self._add(DiscrepancyKind.DIFFERENT, 0, says, count)
 
     def _report_unexplained(self, reachable: Sequence[int]) -> None:
-        """What was published and nobody recomputed: this stage's, or nobody's that we know."""
+        """Report published records that were not recomputed and are this stage's, or of an unknown source."""
         for topic, key, entry in self.published.all():
             partition = self._publisher(entry)
             if partition is not None and self.foreign.covers(partition, None if topic == self._dead_letters else entry.at):
@@ -293,7 +293,7 @@ class _StageVerification:
         return task.partition if mine else None
 
     def _not_asked(self, topic: str, partition: int | None, entry: PublishedRecord, reachable: Sequence[int]) -> bool:
-        """Whether a record that no turn gives is expected: another's dead letter, or of a turn before the start."""
+        """Whether a record that was not recomputed is expected: another stage's dead letter, or of a turn before the start."""
         if partition is None:
             return topic == self._dead_letters
         start = self.starts.get((self.stage.name, partition))

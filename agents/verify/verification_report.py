@@ -50,15 +50,15 @@ class VerificationReport:
     forgotten: int = 0
     digested: int = 0
     undigested: list[str] = field(default_factory=list)
-    """A sentence for each input of which nobody can say whether it is as the worker read it."""
+    """A sentence for each input that cannot be compared with what the worker read."""
     foreign: list[str] = field(default_factory=list)
-    """A sentence for each partition of a stage of which turns were decided by rules that this program does not have."""
+    """A sentence for each partition of a stage with turns that were decided by rules that this program does not have."""
     absent: list[str] = field(default_factory=list)
     """A sentence for each stage that the log is older than: nothing of it is compared."""
     live: list[Part] = field(default_factory=list)
-    """Partitions with turns after the newest mark that a worker is at work on: what is not published of them may be in flight."""
+    """Partitions with turns after the newest mark and a running worker: their missing decisions may be in flight."""
     dead: list[Part] = field(default_factory=list)
-    """Partitions with turns after the newest mark that nobody is at work on: all of them must be published."""
+    """Partitions with turns after the newest mark and no running worker: all their decisions must be published."""
     newest: dict[Part, int] = field(default_factory=dict)
     counts: dict[DiscrepancyKind, int] = field(default_factory=dict)
     discrepancies: list[Discrepancy] = field(default_factory=list)

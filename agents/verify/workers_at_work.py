@@ -1,7 +1,7 @@
-"""Whether workers are at work on a log: only they can have decisions in flight that are not in the log yet.
+"""Whether workers are running on a log: only then can decisions be in flight that are not in the log yet.
 
-A broker says who is in the workers' group, and which partitions each holds. On a log without a broker nobody is at work. But a
-copy of a log says on which partitions workers were when it was made, and that holds while the copy ends where it ended then.
+A broker says who is in the workers' group, and which partitions each holds. Without a broker no worker is running. But a copy of
+a log notes on which partitions workers were running when it was made, which is valid while the copy ends where it ended then.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _KEY = b"copied"
 
 
 def at_work(context: LogContext, worker: str, stages: Sequence[Stage]) -> frozenset[Part]:
-    """The partitions that a worker of this name is at work on, or was when this copy was made. Raises LogUnavailable."""
+    """The partitions on which a worker of this name is running, or was when this copy was made. Raises LogUnavailable."""
     held_by: Callable[[str], Iterable[tuple[str, int]] | None] | None = getattr(context.log, "held_by", None)
     if held_by is not None:
         return _held(context, stages, held_by(worker))
@@ -41,7 +41,7 @@ def at_work(context: LogContext, worker: str, stages: Sequence[Stage]) -> frozen
 
 
 def _held(context: LogContext, stages: Sequence[Stage], held: Iterable[tuple[str, int]] | None) -> frozenset[Part]:
-    """Those of which a worker holds all inputs, and so takes turns; any may be while the inputs are shared out anew."""
+    """The partitions whose inputs are all held, so that a worker takes their turns; during a rebalance, all partitions."""
     parts = [(stage, p) for stage in stages for p in range(context.topics.partitions)]
     if held is None:
         return frozenset((stage.name, p) for stage, p in parts)
@@ -52,7 +52,7 @@ def _held(context: LogContext, stages: Sequence[Stage], held: Iterable[tuple[str
 
 
 def note_in_copy(to: RecordImporter, parts: Iterable[Part], wires: Mapping[str, int]) -> None:
-    """Write into a copy on which partitions workers were at work. `wires`: what was copied, and how many partitions each has."""
+    """Note in a copy on which partitions workers were running. `wires`: what was copied, and how many partitions each has."""
     parts = sorted(parts)
     if not parts and not _noted(to):
         return
@@ -63,7 +63,7 @@ def note_in_copy(to: RecordImporter, parts: Iterable[Part], wires: Mapping[str, 
 
 
 def _noted(to: RecordImporter) -> bool:
-    """Whether a copy that goes on has notes of before."""
+    """Whether an existing copy has notes already."""
     try:
         return to.end(NOTES, 0) > 0
     except BadInput:

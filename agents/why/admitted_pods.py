@@ -1,8 +1,7 @@
 """Which admission gave a pod its requests.
 
-A pod that a ReplicaSet makes has no name yet when the webhook is asked, only a beginning. The API server adds five characters of
-an alphabet of its own. So an outcome of admission names the beginning and `%`, and of several the one nearest to the creation of
-the pod is its own.
+A pod of a ReplicaSet has only a name prefix when the webhook sees it; the API server then adds five characters of an alphabet of
+its own. So an outcome of admission has the prefix and `%`, and the one nearest to the pod's creation is the pod's own.
 """
 
 import re
@@ -18,13 +17,13 @@ _KEPT = 58
 
 
 def beginning(asked: str) -> str:
-    """What the outcome of the admission of this pod (`namespace/name`, name or uid) holds as it is."""
+    """The text that the admission outcome of this pod (`namespace/name`, name or uid) contains."""
     name = asked.rpartition("/")[2]
     return name[:-5] if _ADDED.fullmatch(name[-5:]) else name
 
 
 def is_admission_of(outcome: ActionFinished, asked: str) -> bool:
-    """Whether an outcome is of the admission of this pod, or of one whose name began alike."""
+    """Whether an outcome is of the admission of this pod, or of one with the same name prefix."""
     pod = outcome.subject
     if outcome.action is not Action.PATCH:
         return False
@@ -37,7 +36,7 @@ def is_admission_of(outcome: ActionFinished, asked: str) -> bool:
 
 
 def nearest(admissions: Iterable[ActionFinished], created: datetime | None) -> ActionFinished | None:
-    """The admission nearest to the pod's creation; the newest one where that is not known."""
+    """The admission nearest to the pod's creation; the newest one if that is unknown."""
     if created is None:
         return max(admissions, key=lambda each: each.at, default=None)
     return min(admissions, key=lambda each: abs(each.at - created), default=None)

@@ -1,8 +1,7 @@
-"""A decision's `because` in words that a stranger can follow: one line for each entry, every amount with its unit.
+"""A decision's `because` in plain words: one line for each entry, every amount with its unit.
 
-Entries that the stages write today become sentences; any other entry is written out as it is. Of the settings only the margin
-is shown, because the sum needs no other; `in_full` shows all of them. `because` is for people alone: nothing here decides
-anything.
+Entries that the stages write today become sentences; any other entry is written out as it is. The only setting shown is the
+margin, because the sum needs no other; `in_full` shows all of them. `because` is for people alone: nothing here decides anything.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What an event is called in an explanation, and which of its numbers count there.
+"""The name of an event in an explanation, and the numbers that matter there.
 
-Of a scrape only the rows of the workload in question count. Numbers are shortened for reading; `exact_amounts` has every digit.
+Only a scrape's rows of the workload in question count. Numbers are shortened for reading; `exact_amounts` has every digit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def what(event: Event) -> str:
 
 
 def awaits_outcome(event: Event | None) -> bool:
-    """Whether a consumer is to carry it out: nobody carries out a recommendation, a refusal or a fact."""
+    """Whether a consumer should carry it out, unlike a recommendation, a refusal or a fact."""
     return isinstance(event, _CARRIED_OUT)
 
 

@@ -1,11 +1,10 @@
-"""Explains a decision: follows `cause` from it back to what it rests on, and finds what became of it.
+"""Explains a decision: follows `cause` back to what it rests on, and finds its outcomes.
 
-Everything comes from the log: each part of an explanation is a record with its place and the numbers that a person needs to
-redo the sum. Where retention or a bad record cuts the chain, the explanation says so. It looks at no state and recomputes
-nothing.
+Everything comes from the log: each part of an explanation is a record with its place and the numbers that a person needs to redo
+the sum. Where retention or a bad record cuts the chain, the explanation says so. It uses no state and recomputes nothing.
 
-A log may hold millions of records, and decoding one costs more than reading it. So a search begins at the turn that an id
-names, looks at headers or raw bytes first, and decodes only what it is about.
+A log may hold millions of records, and decoding one costs more than reading it. So a search begins at the turn that an id names,
+checks headers or raw bytes first, and only decodes matching records.
 """
 
 import re
@@ -88,9 +87,9 @@ def explain(context: LogContext, asked: str) -> Explanation:
     Or the newest recommendation of a workload (`namespace/name`, its kind between them or not), or the record at a place
     (`topic:partition:offset`).
 
-    A pod about which nothing was decided yet is explained by its admission: what gave it the requests that it has.
+    A pod without any decision yet is explained by its admission, which gave it its requests.
 
-    Raises BadInput when the log holds nothing about it, and when it has no topics at all.
+    Raises BadInput if the log has nothing about it, or no topics at all.
     """
     if not any(has_topic(context.log, context.topics.wire(topic.name)) for topic in TOPICS):
         raise BadInput(
@@ -206,7 +205,7 @@ class _Search:
         return None
 
     def _by_pod(self, asked: str) -> Record | None:
-        """Of all updates of the pod, the one of the newest turn; the last one in the log if there are several."""
+        """The pod's update with the newest turn; the last one in the log if there are several."""
         newest: tuple[datetime, Record] | None = None
         for record in self._mentioning(_name_in_json(asked), "pod-updates"):
             event = self.codec.decode_or_none(record)
@@ -219,7 +218,7 @@ class _Search:
         return newest[1] if newest else None
 
     def _by_admission(self, asked: str) -> Explanation | None:
-        """The recommendation that a pod was created with, and of its many outcomes the one about this pod."""
+        """The recommendation that a pod was created with, and the outcome about this pod among its many outcomes."""
         events = {
             event.id: (event, record.place)
             for record in self._mentioning(admitted_pods.beginning(asked), "outcomes")
@@ -267,7 +266,7 @@ class _Search:
         return self._by_id(decision) if decision else None
 
     def _outcomes(self, decision: str) -> Iterator[ExplainedRecord]:
-        """What consumers answered, each id once. Outcomes have the log's time, so none is much older than its decision."""
+        """The consumers' outcomes, each id once. Outcomes have the log's time, so none is much older than its decision."""
         seen = set()
         turn = _turn(decision)
         for record in self._mentioning(decision, "outcomes", since=None if turn is None else turn - _CLOCKS_APART):
@@ -354,12 +353,12 @@ class _Search:
                 yield record
 
     def _lost(self, names: Iterable[str]) -> str:
-        """Retention may be why nothing was found."""
+        """A sentence on what retention has removed, which may be why nothing was found."""
         return truncated_topics.sentence(truncated_topics.late_starts(self.log, self.topics, names))
 
 
 def _name_in_json(asked: str) -> str:
-    """How the name, or the uid, of what is asked for ends a text of an event."""
+    """The end of a JSON text that names this object, by name or uid."""
     return f'{asked.rpartition("/")[2]}"'
 
 

@@ -1,4 +1,4 @@
-"""An explanation as plain text, a line a record: the decision, what it rests on as a tree, and what became of it."""
+"""An explanation as plain text, a line for each record: the decision, what it rests on as a tree, and its outcomes."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from agents.why.explanation import ExplainedRecord, Explanation
 
 
 def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
-    """The explanation as plain text: the decision, what it rests on as a tree, and what became of it.
+    """The explanation as plain text: the decision, what it rests on as a tree, and its outcomes.
 
     `full` writes every number as the record has it, in cores and bytes, and bounds; otherwise sentences with units.
     """

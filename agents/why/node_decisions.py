@@ -20,7 +20,7 @@ DECISIONS, PLACEMENTS = "node-updates", "scheduling-changes"
 def about_node(asked: str, mentioning: Mentioning, decode: Decode) -> Record | None:
     """The newest decision about a node (its name, its uid or its instance) or a node group.
 
-    Of a group that nothing was decided about itself, the newest about one of its nodes.
+    For a group without a decision of its own, the newest one about one of its nodes.
     """
 
     def fits(event: Event | None) -> bool:
@@ -43,7 +43,7 @@ def about_node(asked: str, mentioning: Mentioning, decode: Decode) -> Record | N
 def about_waiting_pod(asked: str, mentioning: Mentioning, decode: Decode) -> Record | None:
     """The newest decision about a pod that waits for a node: growth for it, or why none of its shape is helped.
 
-    None for a pod that does not wait. What is said of other pods of its shape is said of it.
+    None for a pod that does not wait. Decisions about other pods of its shape count.
     """
     placed = _placement(asked, mentioning, decode)
     if placed is None or not placed.unschedulable:

@@ -1,4 +1,4 @@
-"""The numbers of events about nodes, groups and scheduling that count in an explanation."""
+"""The numbers of events about nodes, groups and scheduling that matter in an explanation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ Numbers = dict[str, object]
 
 
 def amounts(found: Mapping[str, Any]) -> Numbers:
-    """What a node offers or pods ask for, with units: CPU is in milli-cores, memory in bytes, all else is counted."""
+    """What a node offers or pods request, with units: CPU is in millicores, memory in bytes, all else is a count."""
     return {name: _UNITS[name](number) if name in _UNITS else number for name, number in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""The numbers of events about replicas, load and its forecasts that count in an explanation."""
+"""The numbers of events about replicas, load and forecasts that matter in an explanation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -42,7 +42,7 @@ def _forecast(event: LoadForecast) -> Numbers:
 
 
 def _metric(metric: MetricForecast) -> Numbers:
-    """Lowest and highest of what is to come, how it is known, and how far off it was before."""
+    """The lowest and highest forecast value, the model, and its past error."""
     if not metric.values:
         return {"none": metric.message or metric.reason}
     error = {} if metric.error is None else {"error": metric.error}

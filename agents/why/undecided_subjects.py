@@ -1,4 +1,4 @@
-"""What the log knows of a pod, a VPA or a workload about which nothing was decided, and which command says more."""
+"""What the log has about a pod, a VPA or a workload without a decision, and which command tells more."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 
 def names_of(workload: Workload) -> tuple[str, ...]:
-    """What people call a workload, from its key to its name alone."""
+    """The names of a workload, from its key to its name alone."""
     namespaced = f"{workload.namespace}/{workload.name}"
     return workload.key, f"{workload.namespace}/{workload.kind}/{workload.name}", namespaced, workload.name
 
 
 def sentence(asked: str, mentioning: Mentioning, decode: Decode, *, lost: str = "") -> str | None:
-    """What is known of a pod, a VPA or a workload of this name (as `why` takes it); None where no fact names one.
+    """A sentence about a pod, VPA or workload of this name (as `why` takes it); None if no fact names one.
 
-    `lost` says which recommendations the log no longer has; empty where it has them all.
+    `lost` says which recommendations the log no longer has; empty if it has them all.
     """
     about = (_pod, _vpa, partial(_workload, lost=lost))
     return next((found for each in about if (found := each(asked, mentioning, decode)) is not None), None)

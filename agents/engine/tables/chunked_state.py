@@ -15,7 +15,7 @@ _HASHED = 256
 
 
 def _traits(event: Event) -> str:
-    """What of an event only those know who see it: its time, ids that nobody can guess, and the pods of a scrape, in no order."""
+    """The parts of an event that outsiders cannot guess: its time, ids, and the pods of a scrape, in no order."""
     pods = " ".join(sorted(set(event.pods))) if isinstance(event, MetricsScraped) else getattr(event, "pod", "")
     return f"{type(event).__name__} {event.at.isoformat()} {getattr(event, 'id', '')} {getattr(event, 'uid', '')} {pods}"
 
@@ -47,10 +47,10 @@ class StatePart(Protocol):
 
 
 class BucketKey:
-    """The key by which the object tables of a state scatter names over their buckets. Empty until the first records came.
+    """The hash key by which a state's object tables scatter names over their buckets. Empty until the first records come.
 
-    It follows from the first records that the state ever took in, so a replay has the same one. A tenant sees few of them, and
-    cannot choose names that would all go to one bucket. It decides where things are kept, and nothing else.
+    It follows from the first records that the state ever took in, so a replay has the same one. A tenant sees few of these
+    records, so it cannot choose names that all fall into one bucket. The key only decides where things are kept.
     """
 
     name = "bucket-key"
@@ -71,7 +71,7 @@ class BucketKey:
         return True
 
     def chunks(self) -> Iterable[str]:
-        """One, once there is a key."""
+        """One chunk, once there is a key."""
         return [self.name] if self.value else []
 
     def take_dirty(self) -> set[str]:
@@ -100,7 +100,7 @@ class PartedState:
         self._parts: dict[str, StatePart] = {part.name: part for part in (*parts, self._bucket_key)}
 
     def rebuild(self, build: Callable[[], None]) -> None:
-        """Make the state anew by `build`, and put back what it held; every chunk counts as changed."""
+        """Rebuild the state with `build`, and restore its content; every chunk counts as changed."""
         chunks = [(chunk, self.dump(chunk)) for chunk in sorted(self.chunks())]
         build()
         for chunk, data in chunks:
@@ -108,7 +108,7 @@ class PartedState:
         self.touch_all()
 
     def scatter(self, turn: Turn) -> None:
-        """Choose buckets by a key that nobody could foresee, from the first records on."""
+        """Choose buckets by an unpredictable key, from the first records on."""
         if self._bucket_key.begin(turn):
             self._hand_out_key()
 

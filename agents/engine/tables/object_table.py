@@ -1,8 +1,8 @@
 """A table of plain objects in buckets: a change makes one small chunk dirty, not the whole table.
 
-A key's bucket follows from a hash of its text that is keyed by something a tenant does not know, so nobody can choose names that
-all go to one bucket, and equal tables of one log dump equal chunks whatever their history. A key stays in the bucket where it
-was put. It refuses nothing and orders nothing but its dumps: a reader that needs an order sorts the keys.
+A key's bucket follows from a hash of its text with a key that tenants do not know, so nobody can choose names that all fall into
+one bucket, and equal tables of one log dump equal chunks whatever their history. A key stays in the bucket where it was put. It
+refuses nothing and orders nothing but its dumps: a reader that needs an order sorts the keys.
 """
 
 import types
@@ -32,7 +32,7 @@ class ObjectTable(Generic[V]):
         self._used: set[int] = set()
 
     def scatter_by(self, hash_key: bytes) -> None:
-        """Choose the buckets of names that are new from now on by this key, of at most 64 bytes."""
+        """Choose the buckets of new names by this key from now on; it has at most 64 bytes."""
         self._hash_key = hash_key
 
     def get(self, key: str) -> V | None:

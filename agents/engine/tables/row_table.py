@@ -1,4 +1,4 @@
-"""Columns of numbers with one named row for each thing: what numpy can fold, in chunks of 256 rows that a checkpoint can write.
+"""Columns of numbers with one named row for each thing: arrays for numpy, in chunks of 256 rows for checkpoints.
 
 A new name takes the lowest free row, so the place of a row follows from the names alone and a loaded table goes on exactly as
 the dumped one. Names and numbers are different chunks: names change when a thing comes or goes, numbers with each sample.
@@ -189,7 +189,7 @@ class RowTable:
         return self._free
 
     def reserve(self, rows: int) -> None:
-        """Have place for so many rows. Arrays grow by an eighth at least."""
+        """Make room for this many rows. Arrays grow by at least an eighth."""
         if rows <= self._room:
             return
         size, self._room = self._room, max(rows, self._room + self._room // 8)

@@ -1,4 +1,4 @@
-"""Rows of many numbers of which few are not zero, and those few lie together: each row has room for its own span alone.
+"""Rows of many numbers, few of them not zero and these close together: each row only has room for its own span.
 
 A histogram of 176 buckets seldom fills more than 40. A row gets room for 8 numbers, then 16, and so on, when a number outside
 its room is first asked for. Where the room lies never shows: equal numbers dump equal bytes, whatever the history.
@@ -22,7 +22,7 @@ _FEW = 64
 """Rows of which Python finds sooner than numpy what room they have."""
 
 _MOST_UNUSED = 0.25
-"""Share of the pool that may be spare before it is put together anew."""
+"""Share of the pool that may be spare before it is put together again."""
 
 
 class SparseRows:
@@ -42,7 +42,7 @@ class SparseRows:
         return len(self._room)
 
     def grow(self, rows: int) -> None:
-        """Have so many rows; new ones are all zero and have no room."""
+        """Grow to this many rows; new ones are all zero and have no room."""
         more = rows - len(self._room)
         self._origin = np.append(self._origin, np.zeros(more, np.int64))
         self._base = np.append(self._base, np.zeros(more, np.int16))
@@ -166,7 +166,7 @@ class SparseRows:
         self._unused -= len(again) * size
         new = count - len(again)
         end = self._end + new * size
-        if end + self.width > len(self.pool):  # a line that is read may reach a width beyond the last row's room
+        if end + self.width > len(self.pool):  # a line may extend by a width beyond the last row's room
             pool = np.zeros(max(end + self.width, len(self.pool) + len(self.pool) // 8, 4096))
             pool[: self._end] = self.pool[: self._end]
             self.pool = pool
@@ -180,7 +180,7 @@ class SparseRows:
         self._unused += cells.size
 
     def _compact(self) -> None:
-        """Put all rows side by side into a new pool, each with no more room than what it holds needs."""
+        """Move all rows side by side into a new pool, each with no more room than it needs."""
         old = SparseRows(self.width)
         old.pool, old._origin, old._base, old._room = self.pool, self._origin, self._base, self._room
         self.pool, self._end, self._unused = np.zeros(0), 0, 0

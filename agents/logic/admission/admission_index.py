@@ -1,4 +1,4 @@
-"""What admission knows of one cluster from the log: policies and LimitRanges, put together with what is recommended.
+"""Admission's view of one cluster from the log: policies and LimitRanges, combined with recommendations.
 
 Workloads under a policy of our own have no VPA object; they get one that exists only here, named as the policy's target, so that
 all pods go through the same steps. A VPA that another recommender serves is left to that one. Serves one thread.
@@ -140,7 +140,7 @@ class AdmissionIndex:
             del self._limit_ranges[event.namespace]
 
     def _vpa(self, held: PolicyRecord, workload: str, namespace: str) -> Vpa:
-        """Put together once for each policy and recommendation: a rollout asks for the same one hundreds of times."""
+        """Built once for each policy and recommendation, because a rollout asks for the same one hundreds of times."""
         recommended, left = self._recommended(workload), self._left(held, workload)
         key = (held.policy.target if held.policy.vpa is None else held.policy.vpa.key, workload)
         made = self._made.get(key)

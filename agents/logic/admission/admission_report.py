@@ -23,10 +23,10 @@ class ReviewStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """What was set for one container, and what stood there before; `caps` and `notes` are in the order in which they applied.
+    """What was set for one container, and its former values; `caps` and `notes` are in the order in which they applied.
 
-    `boost_base` is the CPU that a startup boost started from; None where there was none. Lists that are set hold only what the
-    patch says, which may be what stood there before.
+    `boost_base` is the CPU that a startup boost started from; None where there was none. Lists that are set only have what the
+    patch sets, even if it equals the former value.
     """
 
     index: int

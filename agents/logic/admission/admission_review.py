@@ -1,8 +1,8 @@
-"""An AdmissionReview in, an AdmissionReview out: a pure function of the review and of what is known of the cluster.
+"""An AdmissionReview in, an AdmissionReview out: a pure function of the review and of the known state of the cluster.
 
-A pod is never refused, whatever arrives: what cannot be read, is too long or is not ours to judge is let through with a warning.
-Only a VPA object that breaks the rules is denied. Nothing is remembered, so a dry run needs no other care than that the account
-says that it was one. Upstream's pkg/admission-controller/logic/server.go; what it answers with an HTTP error is let through here.
+A pod is never refused: a review that cannot be read, is too long or is not ours to judge is let through with a warning. Only a
+VPA object that breaks the rules is denied. No state is kept, so a dry run is only marked as one in the account. Upstream's
+pkg/admission-controller/logic/server.go; what it answers with an HTTP error is let through here.
 """
 
 import base64
@@ -63,7 +63,7 @@ def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: Ad
 
 
 def uid_of(review: bytes | str | Mapping[str, Any]) -> str:
-    """The uid of a review that cannot be read as a whole: an answer without it would not be taken for one."""
+    """The uid of a review that cannot be read as a whole: an answer without it would be invalid."""
     if isinstance(review, Mapping):
         asked = review.get("request")
         uid = asked.get("uid") if isinstance(asked, Mapping) else None
@@ -178,11 +178,11 @@ def _response(account: AdmissionAccount, warnings: Sequence[str] = (), status: M
 def _encoded(ops: Sequence[Op]) -> str:
     try:
         patch = orjson.dumps(ops)
-    except TypeError:  # half a character of the pod's, say
+    except TypeError:  # a lone surrogate of the pod's, for example
         patch = json.dumps(ops, separators=(",", ":")).encode()
     return base64.b64encode(patch).decode()
 
 
 def _plain(words: str) -> str:
-    """Words that any encoding can carry."""
+    """The text without lone surrogates, which no encoding can carry."""
     return words.encode(errors="replace").decode()

@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Fault(Enum):
-    """What is wrong: the machine's word and the reader's."""
+    """The kinds of faults, each with Kubernetes' code and text."""
 
     REQUIRED = ("FieldValueRequired", "Required value")
     INVALID = ("FieldValueInvalid", "Invalid value")
@@ -51,7 +51,7 @@ def invalid(path: str, value: float | str, detail: str) -> FieldError:
 
 
 def not_supported(path: str, value: str, supported: Sequence[str]) -> FieldError:
-    """A word is none of those that are known."""
+    """A value is none of the known ones."""
     return FieldError(Fault.NOT_SUPPORTED, path, f"supported values: {', '.join(map(_quoted, supported))}", _quoted(value))
 
 

@@ -1,6 +1,6 @@
-"""Reading parts of a manifest by type: what Kubernetes itself would refuse to decode is refused here, with the path of the field.
+"""Reading parts of a manifest by type: it refuses what Kubernetes itself would refuse to decode, with the path of the field.
 
-Null stands for a field that was not given, as everywhere in Kubernetes.
+Null means a field that was not given, as everywhere in Kubernetes.
 """
 
 from collections.abc import Callable, Mapping

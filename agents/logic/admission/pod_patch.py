@@ -33,14 +33,14 @@ _TWO_BYTES = 2 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be set for one container, and why."""
+    """The values to set for one container, and why."""
 
     requests: Resources
     limits: Resources
     caps: tuple[Cap, ...] = ()
     notes: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    """Resources that are recommended and left to HPAs."""
+    """Resources with a recommendation that are left to HPAs."""
     base: Quantity | None = None
 
 
@@ -165,8 +165,8 @@ def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange
 def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch | None:
     """The answer to a pod that was patched before and is as the patch left it; None for any other.
 
-    What a LimitRange allows depends on what the container had before, which the patch has overwritten: an amount that one bounded
-    is taken as it stands. A container that was boosted is taken for what its annotation says that it was.
+    What a LimitRange allows depends on the container's former amounts, which the patch has overwritten, so a bounded amount is
+    accepted as it is. For a boosted container the annotation has the former amounts.
     """
     if pod.annotations is None or pod.annotations.get(OBSERVED) != observed(pod):
         return None
@@ -193,7 +193,7 @@ def _unboosted(container: Container, annotations: Mapping[str, str]) -> Containe
 
 
 def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> bool:
-    """Whether the pod has all the annotations; what the updates were may be said otherwise."""
+    """Whether the pod has all the annotations; the description of the updates may differ."""
     for op in ops:
         path, value = str(op["path"]), op["value"]
         if path == f"{_ANNOTATIONS}/{UPDATES}":
@@ -207,7 +207,7 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
 
 
 def _stands(change: ContainerChange, container: Container, annotated: str, *, shared: bool) -> bool:
-    """Whether a container has all that is to be set. `annotated`: its part of the annotation; `shared`: the pod has a LimitRange.
+    """Whether a container has all wanted values. `annotated`: its part of the annotation; `shared`: the pod has a LimitRange.
 
     A zero that was set counts as nothing the next time, so nothing can be concluded from it.
     """

@@ -1,4 +1,4 @@
-"""Pods under review: the few fields that admission looks at."""
+"""Pods under review: the few fields that admission reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class AdmittedPod:
 
 
 def read(manifest: object, namespace: str = "") -> AdmittedPod:
-    """A manifest in a namespace. A pod that has yet to be named goes by the start of its name and `%`. Raises UnreadableError."""
+    """A manifest in a namespace. A pod without a name yet goes by its name prefix and `%`. Raises UnreadableError."""
     whole = json_fields.parts(manifest, ".")
     if "metadata" not in whole:
         raise UnreadableError("the pod has no metadata")
@@ -70,7 +70,7 @@ def _container(entry: Mapping[str, Any], path: str) -> Container:
 
 
 def _standing(containers: tuple[Container, ...], status: Mapping[str, Any]) -> tuple[Container, ...]:
-    """Of several of one name the first counts, in the spec and in the status, as upstream looks them up."""
+    """If several have the same name, the first counts, in the spec and in the status, as in upstream's look-up."""
     path = "status.containerStatuses"
     known: dict[str, Container] = {}
     for entry in json_fields.items(status.get("containerStatuses"), path):

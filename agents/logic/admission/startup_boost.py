@@ -1,7 +1,7 @@
 """More CPU for a container while it starts, beyond what is recommended: pkg/admission-controller/resource/pod/patch.
 
-The boost ignores the most allowed and which resources are controlled, as upstream does. What the container had before is kept in
-an annotation, from which the updater can put it back.
+The boost ignores the maximum allowed and the controlled resources, as upstream's does. An annotation keeps the container's former
+amounts, from which the updater can restore them.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""VPA objects as admission needs them: from a manifest under review, or from what the log says of one.
+"""VPA objects as admission needs them: from a manifest under review, or from the log.
 
-Words that only some programs understand stay text, so that whoever checks an object can name the one that is wrong.
+Enumerations stay text, so that a check can name an invalid value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from schemas.policies.vpa import TargetRef, VpaChanged
 
 @dataclass(frozen=True, slots=True)
 class CpuBoost:
-    """How much more CPU a starting container gets; type empty, or a field None, where it is not said."""
+    """How much more CPU a starting container gets; an empty type, or None in a field, means not set."""
 
     type: str = ""
     factor: float | None = None
@@ -83,13 +83,13 @@ class Vpa:
     recommenders: int = 0
     advice: tuple[Advice, ...] | None = None
     left: frozenset[str] = frozenset()
-    """Resources that HorizontalPodAutoscalers scale the target by; nothing is set of them but a startup boost."""
+    """Resources that HorizontalPodAutoscalers scale the target by; only a startup boost sets them."""
     patches: bool = True
-    """Whether new pods get anything; one that governs and patches nothing leaves them to no other."""
+    """Whether new pods are patched. A VPA that governs pods without patching them does not leave them to another VPA."""
 
     @property
     def mode(self) -> str:
-        """What it comes to when the mode is not said."""
+        """The mode; the default if it is not set."""
         declared = self.update.mode if self.update else None
         return declared or UpdateMode.RECREATE
 
@@ -115,7 +115,7 @@ class Vpa:
 
 
 def of_event(changed: VpaChanged, recommended: Sequence[ContainerRecommendation] | None) -> Vpa:
-    """What the log says of a VPA and of what is recommended for its target; None when nothing ever was."""
+    """A VPA in the log with the recommendation for its target, which is None if there never was one."""
     return Vpa(
         namespace=changed.namespace,
         name=changed.name,
@@ -245,7 +245,7 @@ def _advised(value: Mapping[str, Any], path: str) -> Advice:
 
 
 def _policy_of(entry: ContainerPolicy) -> ContainerPolicyManifest:
-    """Where the log does not tell "not said" from the default, the default stands."""
+    """Where the log does not distinguish "not set" from the default, it is the default."""
     return ContainerPolicyManifest(
         container=entry.container,
         mode=entry.mode,

@@ -1,7 +1,7 @@
-"""Which VPA governs a pod: of those that name the topmost controller of the pod and select it, the oldest.
+"""Which VPA governs a pod: the oldest of those that name the pod's topmost controller and select the pod.
 
-Upstream's pkg/admission-controller/resource/vpa/matcher.go and pkg/utils/vpa/api.go. How owners lead to the topmost controller,
-and what a target's selector is, others have found out; without either nothing governs.
+Upstream's pkg/admission-controller/resource/vpa/matcher.go and pkg/utils/vpa/api.go. The topmost controller and the targets'
+selectors are given; without either nothing governs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +16,13 @@ from schemas.policies.vertical import UpdateMode
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """The topmost controller, or the VPA, cannot be said. `why` is a clause: "its owners form a circle"."""
+    """The topmost controller, or the VPA, is unknown. `why` is a clause: "its owners form a circle"."""
 
     why: str
 
 
 class Lookup(Protocol):
-    """What is known of a cluster at the moment of a review."""
+    """The known state of a cluster at the moment of a review."""
 
     def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
         """The topmost well-known or scalable controller above (or at) an owner; None when no such controller is there."""
@@ -56,7 +56,7 @@ class Tables:
 
 
 def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | Unresolved | str:
-    """The VPA, or a clause that says why there is none; Unresolved where there may be one that cannot be found now."""
+    """The VPA, or a clause that says why there is none; Unresolved if there may be one that cannot be found now."""
     if pod.owner is None:
         return "no controller owns the pod"
     top = lookup.topmost(pod.namespace, pod.owner)
@@ -72,13 +72,13 @@ def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | Unresolved | str:
 
 
 def strongest(pod: AdmittedPod, candidates: Iterable[Vpa]) -> Vpa | None:
-    """Of those that select the pod and are to be applied the oldest, of equally old ones the first by name."""
+    """The oldest of those that select the pod and apply; among equally old ones the first by name."""
     fitting = [vpa for vpa in candidates if _applies(vpa) and _selects(vpa, pod)]
     return min(fitting, key=lambda vpa: (vpa.created, vpa.name), default=None)
 
 
 def _applies(vpa: Vpa) -> bool:
-    """Everything but mode Off; Off too if it asks for a boost."""
+    """True for every mode but Off, and for Off with a boost."""
     return vpa.mode != UpdateMode.OFF or vpa.boosts
 
 

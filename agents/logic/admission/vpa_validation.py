@@ -1,6 +1,6 @@
 """Completing and checking VPA objects: upstream's rules and messages, pkg/admission-controller/resource/vpa/validation.go.
 
-All errors of an object are found together. What an object had before, and a feature has since been switched off for, it may keep.
+It finds all errors of an object together. An object may keep fields of a feature that has been switched off since.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _RESOURCES = (CPU, MEMORY)
 
 @dataclass(frozen=True, slots=True)
 class CheckedVpa:
-    """What became of an object. With errors it is to be refused; else `ops` complete it."""
+    """The result for an object. With errors it must be refused; else `ops` complete it."""
 
     ops: tuple[Op, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class CheckedVpa:
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """What an object may use: what is switched on, and what it had before."""
+    """The features that an object may use: those that are switched on, and those that it had before."""
 
     boost: bool
     tuning: bool
@@ -133,7 +133,7 @@ def _policy(policy: ContainerPolicyManifest, path: str, allowed: _Allowed) -> It
 
 
 def _bounds(policy: ContainerPolicyManifest, path: str) -> Iterator[FieldError]:
-    """Resources in the order of their names, where upstream has none."""
+    """Resources in the order of their names, because upstream's order is random."""
     for name in sorted(policy.least):
         yield from _resolution(policy.least, name, f"{path}.minAllowed[{name}]")
         most = policy.most.get(name)
@@ -152,7 +152,7 @@ def _resolution(amounts: Resources, name: str, path: str) -> Iterator[FieldError
 
 
 def _at_least(path: str, value: float | None, least: str, allowed: _Allowed) -> Iterator[FieldError]:
-    """A setting of one VPA alone, which a gate guards."""
+    """A setting of a single VPA, which a feature gate guards."""
     if value is None:
         return
     if not allowed.tuning:

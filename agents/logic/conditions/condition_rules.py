@@ -1,4 +1,4 @@
-"""The rules by which a VPA object gets its conditions. Rules and words are upstream's (pkg/recommender/model, vpa.go).
+"""The rules by which a VPA object gets its conditions. Rules and texts are upstream's (pkg/recommender/model, vpa.go).
 
 A condition keeps the time of its last flip.
 """
@@ -19,11 +19,10 @@ NO_PODS_MESSAGE = "No pods match this VPA object"
 
 @dataclass(frozen=True, slots=True)
 class TargetKnowledge:
-    """What is known of a VPA's target.
+    """The known state of a VPA's target. `pods` is None while no source reports pods.
 
-    `pods` is None while no source vouches for pods. `containers` is what is recommended: empty for nothing, None while nobody can
-    know. `rival` is `namespace/name` of the VPA that governs the target instead of this one, if any. `crowded`: so many VPAs have
-    this target that nobody looks at this one.
+    `containers` is the recommendation: empty for none, None while it is unknown. `rival` is `namespace/name` of the VPA that
+    governs the target instead of this one, if any. `crowded`: so many VPAs have this target that this one is ignored.
     """
 
     pods: int | None = None
@@ -37,8 +36,8 @@ def conditions(
 ) -> tuple[DecidedCondition, ...]:
     """The conditions of a VPA in the order of their types. `before`: those that were decided last; `at`: now.
 
-    While nobody can know whether there are pods, what was decided last stays. A VPA whose target another one governs has no pods
-    of its own, and says that and not that none match: they do.
+    While it is unknown whether there are pods, the last conditions stay. A VPA whose target another one governs has no pods of
+    its own, and says that instead of claiming that none match.
     """
     now = at.replace(microsecond=0)
     governed = _crowded(vpa) if target.crowded else _rivalled(vpa, target.rival)
@@ -62,7 +61,7 @@ def conditions(
 def shown(vpa: VpaChanged, recommended: Sequence[ContainerRecommendation]) -> tuple[ContainerRecommendation, ...]:
     """The recommendation that a status shows, by container name, without containers that the VPA has switched off since.
 
-    When a VPA switches all of its containers off, no recommender decides anything about them any more.
+    When a VPA switches off all of its containers, the recommender decides nothing about them any more.
     """
     modes = {entry.container: entry.mode for entry in vpa.containers}
     found = [each for each in recommended if modes.get(each.container, modes.get("*")) is not ContainerMode.OFF]

@@ -1,7 +1,7 @@
 """The conditions stage: decides what the status of each VPA object should say, whenever that changes.
 
-It works on whole clusters, and a partition owns those whose name it is the partition of. VPA objects that another recommender
-serves are left alone. Whether an object can be served was judged by its source, which says so in `VpaChanged.unsupported`.
+It works on whole clusters; each belongs to the partition of its name. VPA objects that another recommender serves are left alone.
+The source has judged whether an object can be served, and says so in `VpaChanged.unsupported`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,7 +51,7 @@ class RecommenderRules(Protocol):
 
     @property
     def table(self) -> StatePart:
-        """Where they are kept."""
+        """The table that holds them."""
 
     def ingest(self, records: Iterable[Recorded]) -> None:
         """Take in the policies of a turn."""
@@ -67,7 +67,7 @@ class VpaRecord:
 
 @dataclass(frozen=True, slots=True)
 class LastConditions:
-    """What was decided last of a VPA object: the parts that make a new decision when they change."""
+    """The last decision about a VPA object: the parts whose change makes a new decision."""
 
     uid: str
     generation: int
@@ -91,7 +91,7 @@ class VpaConditions(PartedState):
         super().__init__(rules.table, self.vpas, self.decided, *self.targets.tables())
 
     def step(self, turn: Turn) -> Sequence[Decided]:
-        """Take a turn in; decide about every VPA object that this may concern."""
+        """Take a turn in; decide about every VPA object that it may concern."""
         self.scatter(turn)
         self._ingest_policies(turn)
         for recorded in turn.of("cluster-changes"):
@@ -137,7 +137,7 @@ class VpaConditions(PartedState):
                 self.targets.ingest_requests(event, number, recorded.place)
 
     def _ingest_batch(self, records: DeferredRecords) -> None:
-        """Take in recommendations that are built only if they are kept."""
+        """Take in recommendations, which are only built if they are kept."""
         number, heartbeat = records.batch.turn, self._settings.heartbeat
         kept = self.targets.hear_all(records.subjects, number, targeted=self._by_target, heartbeat=heartbeat)
         for position in kept:
@@ -146,7 +146,7 @@ class VpaConditions(PartedState):
                 self.targets.ingest_requests(event, number, records[position].place)
 
     def _replace(self, key: str, new: VpaRecord | None) -> None:
-        """Let the VPA object be as it is now. Other VPAs on its targets may govern them now, or no longer."""
+        """Replace the VPA object. Other VPAs on its targets may govern them now, or no longer."""
         targeted, old = self._by_target, self.vpas.get(key)
         if old is not None:
             targeted.remove(old.event)
@@ -212,7 +212,7 @@ class VpaConditions(PartedState):
         return Decided("vpa-conditions", event.key, event, cause)
 
     def _knowledge(self, vpa: VpaChanged) -> tuple[TargetKnowledge, DecidedRequests | None]:
-        """What is known of a VPA's target, and the recommendation behind it."""
+        """The known state of a VPA's target, and the recommendation behind it."""
         heartbeat = self._settings.heartbeat
         if self._is_crowded_out(vpa):
             return TargetKnowledge(0, (), crowded=True), None
@@ -224,7 +224,7 @@ class VpaConditions(PartedState):
         return TargetKnowledge(pods, containers), self.targets.live_requests(vpa.target, heartbeat)
 
     def _is_crowded_out(self, vpa: VpaChanged) -> bool:
-        """Whether so many VPAs with its target come before it that it is not looked at."""
+        """Whether so many VPAs with its target come before it that it is ignored."""
         targeted = self._by_target
         return targeted.at(vpa.target, MOST_ON_ONE_TARGET) is not None and targeted.place(vpa) >= MOST_ON_ONE_TARGET
 

@@ -1,9 +1,9 @@
-"""What is known of the workloads that VPAs target: their pods, and what is recommended for them.
+"""The known state of workloads that VPAs target: their pods and recommendations.
 
-A recommender decides each recommendation again with every heartbeat, so one that it has stopped deciding is withdrawn. Until
-two whole heartbeats have been read, absence means unknown, not withdrawn. The newest turn of a recommender does not count yet,
-because its decisions may arrive in two turns of ours. That a workload has no pods is known only while a source vouches for
-pods; where no source ever reports, facts about pods are taken as they are.
+A recommender decides each recommendation again with every heartbeat, so one that it has stopped deciding is withdrawn. Until two
+whole heartbeats have been read, absence means unknown, not withdrawn. The newest turn of a recommender does not count yet,
+because its decisions may arrive in two turns of ours. That a workload has no pods is only known while a source reports pods; if
+no source ever reports, facts about pods are taken as they are.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class DecidingTurns:
     """The newest turn of which every decision has arrived; -1 for none."""
 
     def hear(self, turn: int) -> "DecidingTurns":
-        """It decided something in this turn too."""
+        """The recommender decided something in this turn, too."""
         if turn == self.newest:  # as most decisions are; then nothing changes
             return self
         heard = replace(self, first=min(self.first, turn))
@@ -71,7 +71,7 @@ class PodVisibility:
 class TargetIndex:
     """The workloads of the clusters of a partition. `partition_of` gives the partition of the recommender of a workload key.
 
-    `changed` collects the workloads of which something may be known otherwise since `take_changed`.
+    `changed` collects the workloads whose known state may have changed since `take_changed`.
     """
 
     def __init__(self, partition_of: Callable[[str], int]) -> None:
@@ -93,7 +93,7 @@ class TargetIndex:
         self._counts = None
 
     def take_changed(self) -> tuple[set[str], set[str]]:
-        """The workloads, and the clusters with all their workloads, of which something may be known otherwise now."""
+        """The workloads, and the clusters with all their workloads, whose known state may have changed."""
         changed, clusters = self._changed, self._all_of
         self._changed, self._all_of = set(), set()
         return changed, clusters
@@ -123,19 +123,19 @@ class TargetIndex:
             self._all_of.add(event.cluster)
 
     def hear(self, workload: str, turn: int, *, targeted: Container[str], heartbeat: Seconds) -> bool:
-        """Hear that a recommender decided about a workload; returns whether the decision is to be ingested.
+        """Note that a recommender decided about a workload; returns whether the decision has to be ingested.
 
-        That of a workload which no VPA targets only shows that the recommender is at work. Nothing is lost by that: it decides
-        again, within its interval, for a workload that gets a VPA. A recommendation is kept until the next heartbeat after its
-        last VPA went, because an object may be made anew.
+        One about a workload that no VPA targets only shows that the recommender is running. Nothing is lost by that, because it
+        decides again, within its interval, for a workload that gets a VPA. A recommendation is kept until the next heartbeat
+        after its last VPA went, because an object may be recreated.
         """
         self._hear(cluster_of(workload), self._partition_of(workload), turn, heartbeat, targeted)
         return workload in self.requests or workload in targeted
 
     def hear_all(self, workloads: Sequence[str], turn: int, *, targeted: Container[str], heartbeat: Seconds) -> list[int]:
-        """Hear that recommenders decided about workloads in one turn; returns which of the decisions are to be ingested.
+        """Note that recommenders decided about workloads in one turn; returns which of the decisions have to be ingested.
 
-        What is heard of one recommender again in one turn says nothing new.
+        Repeated decisions of one recommender in one turn add nothing.
         """
         heard: set[int] = set()
         kept = []
@@ -157,14 +157,14 @@ class TargetIndex:
             self._changed.add(workload)
 
     def live_requests(self, workload: str, heartbeat: Seconds) -> DecidedRequests | None:
-        """The newest recommendation of a workload, if its recommender still stands by it."""
+        """The newest recommendation of a workload, if its recommender still maintains it."""
         found = self.requests.get(workload)
         if found is None or self._silent(workload, found.turn, heartbeat):
             return None
         return found
 
     def containers(self, workload: str, heartbeat: Seconds) -> Sequence[ContainerRecommendation] | None:
-        """What is recommended for a workload: empty for nothing, None while nobody can know."""
+        """The recommendation for a workload: empty for none, None while it is unknown."""
         found = self.live_requests(workload, heartbeat)
         if found is not None:
             return found.containers
@@ -172,7 +172,7 @@ class TargetIndex:
         return () if heard is not None and self._silent(workload, heard.first, heartbeat) else None
 
     def count(self, workload: str, heartbeat: Seconds) -> int | None:
-        """How many pods a workload has; None while nobody can know."""
+        """How many pods a workload has; None while it is unknown."""
         found = self.live_requests(workload, heartbeat)
         if found is not None and found.pods is not None:
             return found.pods
@@ -195,12 +195,12 @@ class TargetIndex:
             del counts[workload]
 
     def _vouched(self, cluster: str) -> bool:
-        """Whether a pod that no source has reported is not there."""
+        """Whether a pod that no source has reported does not exist."""
         visible = [sight.pods for key, sight in self.sources.items() if cluster_of(key) == cluster]
         return not visible or any(visible)
 
     def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:
-        """A recommender decided something. With each of its heartbeats others may have become silent."""
+        """A recommender decided something. With each of its heartbeats some workloads may have become silent."""
         key = str(partition)
         known = self.heard.get(key)
         before = known or DecidingTurns(turn, turn)
@@ -222,7 +222,7 @@ class TargetIndex:
                 yield workload
 
     def _silent(self, workload: str, since: int, heartbeat: Seconds) -> bool:
-        """Whether the recommender of a workload has had its say again and again since this turn."""
+        """Whether the recommender of a workload has had several heartbeats since this turn."""
         heard = self.heard.get(str(self._partition_of(workload)))
         return heard is not None and _beat(heard.whole, heartbeat) - _beat(since, heartbeat) > _SILENT
 

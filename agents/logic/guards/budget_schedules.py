@@ -1,8 +1,7 @@
-"""Budgets that hold at certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
+"""Budgets for certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
 
-Each entry has a share of the pods, or of the nodes, when it begins (cron, in UTC unless it names a zone of its own), and for how
-long it holds. Of all that hold at a moment the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows
-nothing.
+Each entry has a share of the pods, or of the nodes, when it begins (cron, in UTC unless it names a zone), and for how long it
+holds. If several hold at a moment, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing.
 """
 
 import re

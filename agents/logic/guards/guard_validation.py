@@ -1,4 +1,4 @@
-"""Which control records and outcomes no stage may take in, and the sentence that says why. The shared guards rest on both."""
+"""Validates control records and outcomes, on which the shared guards rest."""
 
 from collections.abc import Iterator
 

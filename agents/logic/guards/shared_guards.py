@@ -1,4 +1,4 @@
-"""What may hold back a plan about anything: a pause, a warm-up, old inputs, a cool-down, or a rate.
+"""Guards that apply to every kind of plan: pause, warm-up, old inputs, cool-down, and rate.
 
 A stage asks its guards in order; the first objection holds. None of them has a memory of its own. Lengths of time are in seconds,
 moments are turn numbers (milliseconds since the epoch).

@@ -1,7 +1,7 @@
-"""How many rules between pods are looked at: in a namespace, and in one decision.
+"""Bounds on rules between pods: in a namespace, and in one decision.
 
-A rule between pods asks about other pods, so a tenant with thousands of them makes everybody's decisions slow. What is beyond the
-bounds is refused with a sentence or waits for the next look; pods without such rules never do.
+A rule between pods concerns other pods, so a tenant with thousands of them makes all decisions slow. Rules beyond the bounds are
+refused with a sentence, or their pods wait for the next look; pods without such rules never do.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ MOST_STEPS = 30_000
 
 
 def rules(shape: PodShapeSeen) -> int:
-    """What the rules between pods of a shape count: one each, and `BROAD` where one may mean any pod."""
+    """The cost of a shape's rules between pods: one each, and `BROAD` if one may mean any pod."""
     terms = (*shape.affinity, *shape.anti_affinity)
     narrow = [one.namespace_selector is None and _is_narrow(one.selector, len(one.namespaces)) for one in terms]
     narrow += [_is_narrow(one.selector, 1) for one in shape.spread]
@@ -37,7 +37,7 @@ def _is_narrow(query: LabelQuery | None, namespaces: int) -> bool:
 
 
 def objection(shape: PodShapeSeen, others: int) -> str:
-    """Why the rules of a shape are not looked at, empty if they are. `others` are those of its namespace's other shapes."""
+    """Why the rules of a shape are refused; empty if they are not. `others` are those of its namespace's other shapes."""
     mine = rules(shape)
     if not mine or mine + others <= MOST_RULES:
         return ""
@@ -53,7 +53,7 @@ def without_rules(shape: PodShapeSeen) -> PodShapeSeen:
 
 
 def steps(nature: PodNature) -> int:
-    """How many rules are gone through to place one such pod."""
+    """How many rules are examined to place one such pod."""
     body = nature.shape
     return len(body.affinity) + len(body.anti_affinity) + len(body.spread)
 
@@ -72,5 +72,5 @@ def within(pods: Sequence[SchedulablePod]) -> Sequence[SchedulablePod]:
 
 
 def total(pods: Iterable[SchedulablePod]) -> int:
-    """How many rules are gone through to place all of these."""
+    """How many rules are examined to place all of these."""
     return sum(steps(pod.nature) for pod in pods)

@@ -1,7 +1,7 @@
 """What a decision leaves for the next one, as a value that a checkpoint can hold.
 
-Before each decision the autoscaler is made anew from it, and afterwards it is taken out again: so a state that was written and
-read decides like one that never stopped.
+The autoscaler is rebuilt from it before each decision, and saved to it afterwards, so a state that was written and read decides
+like one that never stopped.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class CarriedState:
     """Timers and books of one cluster; times in seconds since the epoch.
 
     `since`: when an instance without a node was first seen; `unneeded`: since when a node is not needed; `failed`: until when a
-    failed simulation of its removal is believed. `interval` is None before the second look.
+    failed simulation of its removal counts. `interval` is None before the second look.
     """
 
     grown: float
@@ -74,5 +74,5 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
 
 
 def _unneeded(name: str, since: float) -> UnneededNode:
-    """A node of which only the timer is known: the next look finds out everything else."""
+    """A node with only its timer; the next look finds everything else."""
     return UnneededNode(ScaleDownNode(-1, name, "", ()), since, DrainedNode(), risky=False)

@@ -1,7 +1,7 @@
-"""What the cloud and the cluster together say of each group: which nodes are ready, which are missing, and what was asked for.
+"""The state of each group from cloud and cluster: which nodes are ready, which are missing, and what was requested.
 
-Fed with one look at the world at a time (`update`), it keeps what needs a memory: since when an instance has no node, which
-scale-ups run until when, and which groups are backed off. Source: ClusterStateRegistry in clusterstate/clusterstate.go.
+It takes one snapshot at a time (`update`) and keeps what needs memory: since when an instance has no node, which scale-ups run
+until when, and which groups are backed off. Source: ClusterStateRegistry in clusterstate/clusterstate.go.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -154,7 +154,7 @@ class ClusterStateRegistry:
     # What is seen
 
     def update(self, look: RegistrySnapshot, now: float) -> list[FailedScaleUp]:
-        """Take one look at the world in; the answer is what failed by then."""
+        """Take a snapshot in; returns the scale-ups that have failed."""
         errors: dict[str, dict[str, ScaleUpFailure]] = {}
         for one in look.unregistered:
             if one.error is not None:

@@ -1,4 +1,4 @@
-"""The picture of one cluster that a decision is made from, put together from what the scaler knows."""
+"""The view of one cluster for a decision, built from the scaler's state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class ClusterView:
     unregistered: Mapping[str, NodeInstanceSeen]
     ready: int
     shared: frozenset[str] = frozenset()
-    """Nodes whose instance another node has, or may have as well: none of them is anybody's to remove."""
+    """Nodes whose instance another node has, or may have as well; none of them may be removed."""
     priorities: KnownPriorities | None = None
     planned: Mapping[str, Place] = field(default_factory=dict)
     """For each pod that is planned and does not exist, by namespace and name: where its plan stands."""
@@ -97,7 +97,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings) -> ClusterV
 
 
 def _shared(claims: Mapping[str, NodeInstanceSeen], nodes: Mapping[str, KnownNode]) -> frozenset[str]:
-    """Of nodes that claim one instance all but the only one that is ready: the others are left from before, or somebody errs."""
+    """Nodes that claim the same instance, except the only ready one; the others are leftovers or errors."""
     claimants: dict[str, list[str]] = {}
     for name, one in claims.items():
         claimants.setdefault(one.instance, []).append(name)
@@ -178,7 +178,7 @@ def _groups(
 
 
 def capacity_key(instance_type: str, zone: str) -> str:
-    """What stands in the books of failures for a type of instance in a zone; no group's name has such a form."""
+    """The key of failures for an instance type in a zone; no group's name has this form."""
     return f"{instance_type} in {zone}"
 
 
@@ -201,7 +201,7 @@ def _template(
 
 
 def priorities_of(known: KnownPriorities | None) -> Priorities | str:
-    """The priorities of groups, or the sentence why there are none: then every option passes, as upstream has it."""
+    """The priorities of groups, or a sentence on why there are none; then every option passes, as in upstream."""
     if known is None:
         return "no ConfigMap of priorities was seen"
     if known.fact.unsupported:

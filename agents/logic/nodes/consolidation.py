@@ -1,8 +1,8 @@
 """Which nodes a cheaper one could replace: several at once, if all of their pods that fit nowhere else fit on one new node.
 
-It only finds; what was found for long enough is started elsewhere, and drained once the new node is ready. A node whose pods
-fit on nodes that are there is left to scale-down. Source: Karpenter's multi-node and single-node consolidation (K6 of the
-issue), with one target group at a time instead of instance types.
+It only finds them; a replacement that was possible for long enough is started elsewhere, and the nodes are drained once the new
+node is ready. A node whose pods fit on existing nodes is left to scale-down. Source: Karpenter's multi-node and single-node
+consolidation (K6 of the issue), with one target group at a time instead of instance types.
 """
 
 from collections import Counter
@@ -30,9 +30,9 @@ TINY = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationRequest:
-    """What is asked for. `prices`: of a node of each group; `targets`: groups that may replace nodes of others.
+    """What to search for. `prices`: of a node of each group; `targets`: groups that may replace nodes of others.
 
-    `resting`: nodes that are left alone, such as were placed or tried a while ago; `first`: a node to begin with.
+    `resting`: nodes that are left alone because they are new or were tried lately; `first`: a node to begin with.
     """
 
     prices: Mapping[str, float]
@@ -68,13 +68,13 @@ class Consolidation:
 
 
 def about(asked: ConsolidationRequest, name: str) -> ConsolidationRequest:
-    """The same request, beginning with a node, of which it does not matter that it was tried in vain a while ago."""
+    """The same request, beginning with a node, even if that was tried in vain lately."""
     resting = {one: why for one, why in asked.resting.items() if one != name or why is not StayReason.RECENT}
     return replace(asked, resting=resting, first=name)
 
 
 def worth(before: float, after: float, savings: float) -> bool:
-    """Whether such a price is saved as must be, and anything at all."""
+    """Whether enough is saved, and anything at all."""
     return before - after > TINY and before - after >= savings * before - TINY
 
 
@@ -186,7 +186,7 @@ class _Search:
         return chosen, reached
 
     def open(self, one: ScaleDownNode) -> bool:
-        """Whether a node is no part of what was found before."""
+        """Whether a node is not part of an earlier finding."""
         return one.name not in self.used and one.row not in self.reached
 
     def _point(self) -> tuple[object, list[int]]:
@@ -209,10 +209,10 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     asked: ConsolidationRequest,
     closed: Collection[Row] = (),
 ) -> Consolidation:
-    """Look for cheaper nodes, beginning with the nodes of which the dearest part is idle. The cluster is left as it was.
+    """Look for cheaper nodes, beginning with the nodes whose idle part costs most. The cluster is left as it was.
 
-    `closed`: rows that take no pods and are no candidates. Candidates are the nodes that scale-down would let go if they were
-    not used; one that is unneeded already goes without a successor.
+    `closed`: rows that take no pods and are no candidates. Candidates are the nodes that scale-down would remove if they were
+    unused; one that is unneeded already goes without a successor.
     """
     used = np.nan_to_num(unneeded_nodes.usage(cluster), nan=1.0, posinf=1.0)
     able: list[ScaleDownNode] = []
@@ -243,7 +243,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
 def _unfit(
     one: ScaleDownNode, groups: Mapping[str, GroupSize], asked: ConsolidationRequest, down: ScaleDown
 ) -> StayReason | None:
-    """Why a node is not looked at, as far as the node itself and its group tell."""
+    """Why a node is not considered, by the node itself and its group."""
     size = groups.get(one.group)
     if size is None:
         return StayReason.NOT_AUTOSCALED

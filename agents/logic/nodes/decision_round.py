@@ -1,6 +1,6 @@
-"""One look at a cluster: its picture, and everything that the rules make of it, before a plan is opened or anything is said.
+"""One look at a cluster: its view, and all results of the rules, before any plan or refusal is made.
 
-The stage decides by it, and `why-not` asks it again and throws it away, so both go by the same.
+The stage decides by it, and `why-not` makes another one and discards it, so both agree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from schemas.decisions.node_updates import RemovalReason
 
 @dataclass(frozen=True, slots=True)
 class DecisionRound:
-    """What was found. `wanted`: nodes that are to be replaced; `request`: what the rules were asked to replace."""
+    """The findings. `wanted`: nodes that should be replaced; `request`: the replacements that the rules were asked for."""
 
     context: PlanContext
     found: NodeDecisions
@@ -38,8 +38,9 @@ class DecisionRound:
     def going(self) -> Iterator[tuple[UnneededNode, str | None]]:
         """The nodes that nobody needs, in order, each with the budget's objection.
 
-        Whoever lets one go counts it in the headcount before the next one is asked for. A node that is not ready is away already:
-        no share holds it, else the only broken node of a small cluster would stay because of itself; hours without removals do.
+        A caller that lets one go counts it in the headcount before it takes the next one. A node that is not ready is away
+        already, so no share holds it back, else the only broken node of a small cluster would block itself; hours without
+        removals do.
         """
         for one in (*self.found.delete.empty, *self.found.delete.drain):
             if one.node.name in self.context.view.instance_of:

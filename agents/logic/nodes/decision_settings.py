@@ -1,6 +1,6 @@
-"""What the scaler's settings mean to the parts of its decision.
+"""Converts the scaler's settings for the parts of its decision.
 
-It imports all of these parts, and so it stands apart from the settings, which every command reads.
+It imports all of these parts, so it is separate from the settings, which every command reads.
 """
 
 from agents.logic.nodes import similar_groups

@@ -1,6 +1,6 @@
 """Whether the pods of a node may be moved: for each pod a verdict, and a reason when it blocks.
 
-The rules are upstream's, in its order; the first that has something to say decides (simulator/drainability/rules).
+The rules are upstream's, in its order; the first that applies decides (simulator/drainability/rules).
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ class PodDrain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrainVerdict:
-    """A pod's outcome, with the reason if it blocks. `protected`: disruption budgets are asked as well."""
+    """A pod's outcome, with the reason if it blocks. `protected`: disruption budgets apply as well."""
 
     outcome: PodDrain
     reason: Blocking | None = None
@@ -76,7 +76,7 @@ class DrainSettings:
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget: whom it protects, and how many of them may go now."""
+    """A PodDisruptionBudget: which pods it protects, and how many of them may go now."""
 
     name: str
     namespace: str
@@ -85,7 +85,7 @@ class DisruptionBudget:
 
 
 class DisruptionBudgets:
-    """All budgets, found by namespace and labels; what a simulation uses up is kept apart from what is allowed."""
+    """All budgets, found by namespace and labels; a simulation's use is counted separately from what is allowed."""
 
     def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
         counts = Counter(one.namespace for one in budgets)
@@ -141,14 +141,14 @@ class KnownControllers:
 
 @dataclass(frozen=True, slots=True)
 class DrainContext:
-    """What the rules may know besides the pod."""
+    """The rules' input besides the pod."""
 
     now: float
     settings: DrainSettings
     workloads: KnownControllers
     budgets: DisruptionBudgets
     known: dict[PodNature, DrainVerdict] = field(default_factory=dict)
-    """Verdicts on pods that run, by their nature, as far as budgets have no say in them."""
+    """Cached verdicts on running pods, by their nature, before budgets are applied."""
 
 
 @dataclass(slots=True)
@@ -177,10 +177,10 @@ class DrainedNode:
 
 
 def of_node(pods: Iterable[SchedulablePod], scene: DrainContext) -> DrainedNode:
-    """Judge the pods of a node in their order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
+    """Judge the pods of a node in order, up to the first that blocks. Source: GetPodsToMove in simulator/drain.go.
 
-    Disruption budgets are asked again for all that would move: an annotation that lets a pod pass the rules does not let it pass
-    them.
+    Disruption budgets are checked again for all pods that would move, because an annotation lets a pod pass the rules but not the
+    budgets.
     """
     found = DrainedNode()
     for nature, alike in groupby(pods, NATURE):
@@ -219,7 +219,7 @@ def of_pod(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
 
 
 def _usual(nature: PodNature, phases: set[str], deleted: set[float | None]) -> bool:
-    """Whether such pods differ in nothing that the rules look at: they run, they stay, and their age does not matter."""
+    """Whether the rules treat all such pods alike: they run, they stay, and their age does not matter."""
     return deleted == {None} and phases.isdisjoint(FINISHED) and nature.shape.namespace != SYSTEM
 
 
@@ -240,7 +240,7 @@ def _verdict(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
 
 
 def _controller(nature: PodNature, scene: DrainContext) -> Blocking | None:
-    """The controller must exist, and have replicas enough; of kinds that are not known nothing is asked."""
+    """The controller must exist, and have replicas enough; unknown kinds are not checked."""
     mine = controller(nature.owners)
     if not scene.settings.skip_custom_controllers or mine is None or mine.group is None or not _looked_up(nature, mine):
         return None
@@ -264,7 +264,7 @@ def _finished(pod: SchedulablePod) -> bool:
 
 
 def _replicated(nature: PodNature, scene: DrainContext) -> bool:
-    """Whether somebody makes the pod anew elsewhere."""
+    """Whether a controller recreates the pod elsewhere."""
     mine = controller(nature.owners)
     known = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
     return mine is not None and (not scene.settings.skip_custom_controllers or mine.kind in known)
@@ -286,6 +286,6 @@ def _protection(pod: SchedulablePod, scene: DrainContext) -> DrainVerdict:
 
 
 def _stores(nature: PodNature) -> bool:
-    """Whether a pod keeps something on its node that its annotation does not give up."""
+    """Whether a pod has local data that its annotation does not give up."""
     given_up = nature.annotations.get(SAFE_VOLUMES, "").split(",")
     return any(name not in given_up for name in nature.local)

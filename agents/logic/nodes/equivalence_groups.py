@@ -1,4 +1,4 @@
-"""Pods that are alike, put together, so that one of them speaks for all."""
+"""Groups equal pods, so that one of them represents all."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def equivalence(pods: Sequence[SchedulablePod]) -> list[list[int]]:
 def by_shape(shapes: Counts) -> list[tuple[ShapeId, Counts]]:
     """Each shape with the places of its pods, in the order in which they first appear.
 
-    What upstream keeps apart by controller can be counted together where only the shape matters.
+    Pods that upstream separates by controller are counted together where only the shape matters.
     """
     order = np.argsort(shapes, kind="stable")
     found, starts = np.unique(shapes[order], return_index=True)

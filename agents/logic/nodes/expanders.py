@@ -1,6 +1,6 @@
-"""Which group should grow when several could: filters keep the best options one after the other, and chance decides the rest.
+"""Which group should grow when several could: filters keep the best options, and chance decides among the rest.
 
-Chance is a number that the caller gives, so that the choice can be made again.
+Chance is a number from the caller, so that the choice can be repeated.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ FREE_PODS = 0.01
 
 
 class ExpanderError(ValueError):
-    """A chain of expanders that makes no sense; the message is upstream's."""
+    """An invalid chain of expanders; the message is upstream's."""
 
 
 class Expander(StrEnum):
@@ -66,7 +66,7 @@ class Prices:
     gib: float
 
     def of_pods(self, cpu: int, memory: int) -> float:
-        """What such requests are worth; CPU in thousandths, memory in bytes."""
+        """The price of such requests; CPU in thousandths, memory in bytes."""
         return cpu / 1000 * self.core + memory / GIB * self.gib
 
 
@@ -82,7 +82,7 @@ class ExpanderContext:
 
 @dataclass(slots=True)
 class ExpanderChoice:
-    """What was chosen, out of which options that were equally good, and what deserves an event (reason and group)."""
+    """The choice, the options that were equally good, and the events to record (reason and group)."""
 
     best: ExpanderOption | None = None
     equals: tuple[ExpanderOption, ...] = ()
@@ -150,8 +150,8 @@ def draw(seed: int, count: int) -> int:
 def waste(option: ExpanderOption) -> float:
     """The share of the new nodes' CPU plus that of their memory that the pods leave idle.
 
-    Source: leastwaste.BestOptions in expander/waste; it goes by capacity, and its answer for no nodes is what floating point
-    makes of a division by zero.
+    Source: leastwaste.BestOptions in expander/waste; it uses capacity, and its result for no nodes is that of a floating-point
+    division by zero.
     """
     cpu, memory = option.template.capacity.get(CPU, 0), option.template.capacity.get(MEMORY, 0)
     return _idle(cpu * option.nodes, option.cpu) + _idle(memory * option.nodes, option.memory)
@@ -199,7 +199,7 @@ def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[Ex
 
 
 def price_score(option: ExpanderOption, prices: Prices, cluster_nodes: int) -> float:
-    """What the nodes cost for what the pods are worth, times how badly such a node suits a cluster of that size."""
+    """The nodes' cost over the pods' price, times how badly such a node suits a cluster of that size."""
     stable = prices.of_pods(STABLE_CPU, STABLE_MEMORY)
     worth = prices.of_pods(option.cpu, option.memory) or FREE_PODS
     spent = (prices.nodes[option.group] * option.nodes + stable) / (worth + stable)

@@ -1,7 +1,7 @@
-"""Facts of the log as the values that node scaling reckons with: nodes, natures of pods, budgets, templates.
+"""Converts facts into the values that node scaling computes with: nodes, natures of pods, budgets, templates.
 
-The facts keep Kubernetes' own words, so the one reader of such words (`placement_rules`) reads them, and what it refuses becomes
-a shape that no node takes.
+The facts keep Kubernetes' own terms, so `placement_rules` reads them, and a rule that it refuses becomes a shape that no node
+takes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ ATTACHABLE = "attachable-volumes-"
 
 
 def node(fact: NodeDetailsChanged) -> SchedulingNode:
-    """A node as it stands."""
+    """A node as it is."""
     return SchedulingNode(
         name=fact.node,
         labels=pairs(dict(fact.labels)),
@@ -57,7 +57,7 @@ def node(fact: NodeDetailsChanged) -> SchedulingNode:
 
 
 def like(fact: NodeDetailsChanged, passing: TransientTaints) -> SchedulingNode:
-    """A new node of the group that a node belongs to: as that one, without what only it has."""
+    """A new node of a node's group: like that node, without its individual parts."""
     made = node(fact)
     taints = tuple(taint for taint in made.taints if not passing.passes(taint.key))
     labels = tuple(pair for pair in made.labels if pair[0] != HOSTNAME)
@@ -130,7 +130,7 @@ def _shape(fact: PodShapeSeen) -> PodShape:
 
 
 def _few_demands(fact: PodShapeSeen) -> None:
-    """Raises Unreadable for more demands on the labels of nodes than are looked at: reading them takes as long as they are."""
+    """Raises Unreadable for too many requirements on node labels, because reading them takes proportionally long."""
     terms = [*(fact.node_terms or ()), *(term for volume in fact.volumes for term in volume.terms)]
     demands = [one for term in terms for one in (*term.expressions, *term.fields)]
     values = sum(len(one.values) for one in demands)
@@ -194,7 +194,7 @@ def _demands(demands: Sequence[LabelDemand]) -> list[Json]:
 
 
 def budget(fact: PodDisruptionBudgetChanged) -> DisruptionBudget:
-    """A disruption budget. One whose selector cannot be read protects nobody, as its controller would have it."""
+    """A disruption budget. One whose selector cannot be read protects no pods, as for its controller."""
     try:
         chosen = placement_rules.selector(_query(fact.selector))
     except Unreadable:

@@ -1,4 +1,4 @@
-"""What of a node group's settings contradicts itself or cannot be read, in sentences. The group goes on without it."""
+"""Sentences about a node group's settings that contradict each other or cannot be read. The group goes on without them."""
 
 from collections.abc import Iterator
 

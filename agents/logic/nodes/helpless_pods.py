@@ -1,4 +1,4 @@
-"""Why no group helps waiting pods: of each nature of them one, and what keeps it off a new node of each group."""
+"""Why no group can take waiting pods: one pod of each nature, and what keeps it off a new node of each group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """One decision about all groups, from one look at the cluster: repair, grow, shrink, in upstream's order.
 
-It asks nobody: the world comes in as a value, and decisions go out; whether they worked comes back by `grew`, `failed_to_grow`,
+It makes no requests: the cluster comes in as a value, and decisions go out; their results come back by `grew`, `failed_to_grow`,
 `started` and `failed_to_start`. Source: RunOnce in core/static_autoscaler.go.
 """
 
@@ -67,7 +67,7 @@ class NodeAutoscalerSettings:
 
 
 class NodeAutoscaler:
-    """What must be remembered from one decision to the next."""
+    """The state from one decision to the next."""
 
     def __init__(self, settings: NodeAutoscalerSettings, start: float) -> None:
         self.settings = settings
@@ -256,7 +256,7 @@ class NodeAutoscaler:
         asked: ReplacementRequest,
         now: float,
     ) -> Replacements:
-        """What becomes of nodes that are to be replaced; nodes that their pods are to move to are no candidates any more."""
+        """Decide about nodes that should be replaced; nodes that their pods should move to are no candidates any more."""
         place = {name: number for number, name in enumerate(asked.names)}
         wanted = sorted((one for one in nodes if one.name in place and one.deleting is None), key=lambda one: place[one.name])
         offers = {
@@ -291,7 +291,7 @@ class NodeAutoscaler:
         found: NodeDecisions,
         now: float,
     ) -> Consolidation:
-        """Nodes that a cheaper one could replace, of those that nothing else is about to become of."""
+        """Nodes that a cheaper one could replace, among those that no other decision concerns."""
         request = asked.cheaper or ConsolidationRequest({}, (), 1.0, 1)
         grown = {one.group for one in found.grow}
         skipped = scaleup.not_growing(cluster, self._groups(world, now), self.settings.scale_up)
@@ -338,7 +338,7 @@ class NodeAutoscaler:
 
 
 def _real(pods: list[SchedulablePod], world: NodeDecisionInputs) -> list[SchedulablePod]:
-    """The pods that exist: nobody waits in one that is planned."""
+    """The pods that exist, without planned ones."""
     planned = {pod.key for pod in world.planned}
     return [pod for pod in pods if pod.key not in planned]
 

@@ -1,4 +1,4 @@
-"""What a decision about all groups is made from, and what it comes to: values that the autoscaler takes and gives."""
+"""The inputs and results of a decision about all groups, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,4 +84,4 @@ class NodeDecisions:
     helpless: list[HelplessPods] = field(default_factory=list)
     halted: str = ""
     postponed: int = 0
-    """Waiting pods that were not looked at, because together they have too many rules between pods."""
+    """Waiting pods that were not considered, because together they have too many rules between pods."""

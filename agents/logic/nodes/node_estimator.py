@@ -1,8 +1,7 @@
 """How many new nodes of a group would take how many of the pending pods: bin packing by group of alike pods, largest first.
 
-The rules are upstream's (binpackingEstimator in estimator/binpacking_estimator.go at 33c3f97), among them some that look odd:
-only the newest node is looked at once new ones are added, and a node that exists counts as new if the fallback for spread puts a
-pod on it.
+The rules are upstream's (binpackingEstimator in estimator/binpacking_estimator.go at 33c3f97), including some odd ones: once
+nodes are added only the newest one is considered, and an existing node counts as new if the fallback for spread puts a pod on it.
 """
 
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class EstimatorLimits:
-    """What limits an estimate (see `limit`), and whether the last group is reckoned rather than simulated."""
+    """What limits an estimate (see `limit`), and whether the last group is computed rather than simulated."""
 
     thresholds: tuple[int, ...] = ()
     fast_path: bool = False
@@ -162,7 +161,7 @@ class _Packing:
         return number * each
 
     def pack_shortly(self, shape: ShapeId, pods: int) -> int:
-        """Place pods of one shape on one new node, and reckon how many more of it the others need."""
+        """Place pods of one shape on one new node, and compute how many more such nodes the others need."""
         done = self._on_added(shape, pods)
         if done == pods or not self._new():
             return done
@@ -225,7 +224,7 @@ class _Packing:
         return 1
 
     def _add(self, shape: ShapeId) -> bool:
-        """A new node for a pod that fits on none; whether there is any point in going on with pods of this shape."""
+        """Add a node for a pod that fits on none; False if it is useless to go on with pods of this shape."""
         last = self.cluster.size - 1
         if (last >= self.first and last not in self.used) or not self._new():
             return False

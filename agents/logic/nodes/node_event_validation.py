@@ -1,4 +1,4 @@
-"""Which facts of node scaling no stage may take in, and the sentence that says why."""
+"""Validates facts of node scaling, with a sentence for each fault."""
 
 from collections.abc import Iterator
 

@@ -22,9 +22,9 @@ from agents.logic.nodes.unneeded_nodes import (
 
 @dataclass(frozen=True, slots=True)
 class ReplacementRequest:
-    """The nodes that are to be replaced, in this order, such as leave the cluster at once, and how many more drains may begin.
+    """The nodes to replace, in this order, those that leave the cluster at once, and how many more drains may begin.
 
-    `started`: those for which a group grew already; `held`: the nodes that came for them, which scale-down lets alone. `cheaper`:
+    `started`: those for which a group grew already; `held`: the nodes that came for them, which scale-down ignores. `cheaper`:
     what is asked about nodes that a cheaper one could replace, if anything.
     """
 
@@ -53,7 +53,7 @@ class Replacements:
         return {row for one in self.go for row, _pods in one.moves}
 
     def give_way(self, chosen: ScaleDownChoice) -> None:
-        """Let what scale-down chose go first: nodes that it chose too, and such as share a node with the pods that it moves."""
+        """Give precedence to scale-down: drop nodes that it chose too, and those whose pods go to the same nodes."""
         names = {one.node.name for one in (*chosen.empty, *chosen.drain)}
         taken = {row for one in chosen.drain for row, _pods in one.moves}
         later = [one for one in self.go if one.node.row in taken or taken & {row for row, _pods in one.moves}]
@@ -112,7 +112,7 @@ class _Search:
         self.found = Replacements()
 
     def look(self, one: ScaleDownNode) -> None:
-        """Find out what becomes of a node."""
+        """Decide about a node."""
         found = self.found
         if len(found.go) >= max(self.room, 1) or one.row in found.targets or one.group in found.start:
             found.kept[one.name] = StayingNode(StayReason.NO_TURN)
@@ -176,7 +176,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     """Look at these nodes in their order, one at a time of each group that must grow. The cluster is left as it was.
 
     No pod moves to a node that leaves or goes, and no node goes that pods moved to. A group grows only if the drain that it
-    grows for could begin now; for want of room only while each of its ready nodes that take pods and stay carries something:
+    grows for could begin now; for lack of room only while each of its ready nodes that take pods and stay carries something:
     an empty one does not help, and neither need the next one. Without `room` one node is still looked for, so that what its
     pods wait for is kept. No group grows for a node that is `started`: one did.
     """

@@ -1,4 +1,4 @@
-"""How much of a node its pods ask for: the measure by which a node is found underused."""
+"""How much of a node its pods request: the measure of an underused node."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from schemas.pod_requests import CPU, MEMORY
 
 
 class UtilizationError(ValueError):
-    """A node whose utilisation cannot be told, because it offers none of a resource."""
+    """A node without a utilisation, because it offers none of a resource."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Plans are made once: while one is open, nothing further is planned for its group or node; in shadow only what is news."""
+"""Plans are made once: while one is open, nothing further is planned for its group or node; in shadow only changes are."""
 
 from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
@@ -20,10 +20,10 @@ def acting(state: ScalerState, cluster: str) -> bool:
 
 
 def is_new(state: ScalerState, cluster: str, key: str, said: SaidLast, about: str = "") -> bool:
-    """Whether a plan is to be made: always while plans are carried out, else only if it is another one than the last.
+    """Whether to make a plan: always while plans are carried out, else only if it differs from the last one.
 
-    `about`: what the last one is remembered by, where it is not the plan's key. A group whose growth was carried out may grow
-    again before its source has seen that: it counts as being as large as that plan made it.
+    `about`: the key of the last one, if that is not the plan's. A group whose growth was carried out may grow again before its
+    source has seen that: it counts as being as large as that plan made it.
     """
     plan = state.plans.get(key)
     if plan is not None and not (plan.done and key.split("/", 2)[1] == "group"):
@@ -49,7 +49,7 @@ def removal(
     numbers: Because | None = None,
     *places: Place,
 ) -> Decided:
-    """Open a plan for a node that goes; `numbers` are told besides those of the node, `places` beside those of node and group."""
+    """Open a plan for a node that goes; `numbers` are added to those of the node, `places` to those of node and group."""
     name = one.node.name
     uids = state.ready_index().uids(f"{context.cluster}/{name}")
     plan = scaling_plans.removal(context, one, uids, reason, numbers or {})

@@ -1,6 +1,6 @@
-"""Which nodes are to be replaced although they are needed: broken ones, such as the cloud advises to leave, old and drifted ones.
+"""Which needed nodes should be replaced: broken ones, those that the cloud advises to leave, old and drifted ones.
 
-It only says which. Whether one may go now is decided as for any other node that is drained.
+It only names them. Whether one may go now is decided as for any other node that is drained.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ def find(view: ClusterView, settings: ScalerSettings, now: float, notice_of: Not
 
 
 def interrupted(view: ClusterView, notice_of: NoticeOf, settings: ScalerSettings) -> Iterator[tuple[str, KnownNotice]]:
-    """The nodes whose instances the cloud takes within minutes, each with the notice."""
+    """The nodes whose instances the cloud will take away within minutes, each with the notice."""
     return _noticed(view, notice_of, settings, at_once=True)
 
 
@@ -65,7 +65,7 @@ def _noticed(
 def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:
     """Whether a new instance of the group would be started from another version of a launch template than this one was.
 
-    A version that is no number, such as `$Latest`, is none to compare.
+    A version that is no number, such as `$Latest`, cannot be compared.
     """
     versions = group.launch_version, instance.launch_version
     return versions[0] != versions[1] and all(one.rpartition(":")[2].isdecimal() and ":" in one for one in versions)

@@ -1,4 +1,4 @@
-"""Which pending pods count: not the expendable, not the very young, not those for which there is room already."""
+"""Which pending pods count: no expendable ones, no very young ones, and none for which there is room already."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class SortedPendingPods:
 def place(cluster: ScheduledCluster, pods: Sequence[SchedulablePod], settings: PendingSettings) -> SortedPendingPods:
     """Place the pods for which there is room, the most important first; the others need new nodes.
 
-    Expendable pods are left out and take no room; pods of DaemonSets are never said to need a node.
+    Expendable pods are left out and take no room; pods of DaemonSets never need a new node.
     """
     natures = set(map(NATURE, pods))
     unworthy = {nature for nature in natures if expendable(nature, settings)}

@@ -1,4 +1,4 @@
-"""Pods by where they are: the lists that a decision reads, kept up to date pod by pod and derived from the tables alone."""
+"""Pods by where they are: lists for decisions, updated pod by pod and derived from the tables alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +78,7 @@ class PlacedPodIndex:
                 del self._rules[where]
 
     def shape_gone(self, key: str) -> None:
-        """Nobody cites a shape any more."""
+        """No pod cites the shape any more."""
         self._count_rules(key, -1)
         gone = self._seen.pop(key, None)
         if gone is not None and gone.owner is not None:
@@ -105,7 +105,7 @@ class PlacedPodIndex:
         return sorted(self._of_controller.get(controller, ()))
 
     def nature(self, key: str, pinned: str = "", *, terminating: bool = False) -> PodNature:
-        """What the pods of a shape share; those of one node, and those that are on their way out, are a kind of their own."""
+        """The nature of the pods of a shape; those of one node, and those that are leaving, have their own."""
         variant = (key, pinned, terminating)
         found = self._natures.get(variant)
         if found is None:
@@ -122,7 +122,7 @@ class PlacedPodIndex:
         return self._shape_ids[id(pod.nature)]
 
     def shape(self, key: str) -> PodShapeSeen:
-        """A shape as it was told."""
+        """A shape as it was published."""
         return self._seen[key]
 
     def daemons(self, cluster: str) -> list[PodNature]:
@@ -137,7 +137,7 @@ class PlacedPodIndex:
     # Pods
 
     def put(self, key: str, pod: PlacedPod) -> None:
-        """A pod is where it is."""
+        """Add or replace a pod."""
         self.remove(key)
         nature = self.nature(pod.shape, "" if pod.node else pod.pinned, terminating=pod.deleted is not None)
         made = SchedulablePod(pod.name, nature, pod.phase.value, pod.created, pod.deleted)

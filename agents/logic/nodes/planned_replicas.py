@@ -1,8 +1,8 @@
-"""Replicas that are planned and have no pods yet, as pods that wait, so that nodes are there when the pods come.
+"""Planned replicas without pods yet, as waiting pods, so that nodes are there when the pods come.
 
 Such a pod is a copy of the newest kind of pod that the workload has; a workload without pods shows none to copy. A plan counts
-until it runs out: by then its pods are there, or nobody makes them. The idea is upstream's (enable-proactive-scaleup,
-processors/podinjection), which goes by what controllers want already.
+until it expires: by then its pods exist, or will not be made. The idea is upstream's (enable-proactive-scaleup,
+processors/podinjection), which uses the replicas that controllers already want.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None
 
 
 def _wanted(plan: ReplicasPlanned) -> int:
-    """What the plan leads to: what will be asked for soon, and where only the pace of scaling holds it back, all of it."""
+    """The number that the plan leads to: the upcoming replicas, or, if only the rate of scaling limits them, all of them."""
     later = 0 if plan.upcoming is None else plan.upcoming.replicas
     if plan.carried_out_by is ScalingMode.HPA and plan.stabilized is not None:
         later = max(later, plan.stabilized)
@@ -92,7 +92,7 @@ def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
 
 
 def _controllers(state: ScalerState, planned: Mapping[str, PlannedReplicas]) -> Mapping[str, Sequence[str]]:
-    """For each workload that is planned for, what makes its pods: itself, and what it controls, such as ReplicaSets."""
+    """For each workload with a plan, the controllers of its pods: itself, and those that it controls, such as ReplicaSets."""
     found = {key: [key] for key in planned}
     for key, fact in state.controllers.items():
         if fact.owner is not None:

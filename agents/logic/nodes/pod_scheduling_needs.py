@@ -1,4 +1,4 @@
-"""A pod as node scaling sees it: where it may run (its shape), who made it, and what must be known before it is moved."""
+"""A pod for node scaling: where it may run (its shape), its owner, and what matters before it is moved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ LINGERING = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PodOwner:
-    """An owner reference. `controller`: it is the one that makes the pod anew."""
+    """An owner reference. `controller`: it is the one that recreates the pod."""
 
     kind: str
     name: str
@@ -32,7 +32,7 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodNature:
-    """What pods of one controller share, told once and cited by each of them; two natures are equal only if they are one object.
+    """What pods of one controller share; two natures are equal only if they are one object.
 
     `local` names volumes that live on the node; `grace` is in seconds, None if the pod does not say.
     """
@@ -94,7 +94,7 @@ def is_daemon(nature: PodNature) -> bool:
 
 
 def lingers(pod: SchedulablePod, now: float) -> bool:
-    """Whether a pod should long be gone. Source: IsPodLongTerminating in utils/drain/drain.go."""
+    """Whether a pod should have gone long ago. Source: IsPodLongTerminating in utils/drain/drain.go."""
     if pod.deleted is None:
         return False
     grace = pod.nature.grace

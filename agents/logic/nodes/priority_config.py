@@ -1,8 +1,7 @@
 """The priority expander's configuration: which groups go first, by patterns on their names.
 
-The patterns come from a ConfigMap and are matched against the names of groups, so they must be ones that Go's engine takes, and
-ones that cannot keep Python's engine busy for ever: a repetition of something that already repeats, or offers a choice, is
-refused.
+The patterns come from a ConfigMap and are matched against the names of groups, so they must be valid for Go's engine, and must
+not keep Python's engine busy for ever: a repetition of a part that repeats or has alternatives is refused.
 """
 
 import re
@@ -75,7 +74,7 @@ def _text(item: object) -> str:
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A pattern that both engines take and that is matched in bearable time; raises PrioritiesError."""
+    """A pattern that both engines accept and that matches in reasonable time; raises PrioritiesError."""
     if len(text) > LONGEST_PATTERN:
         raise PrioritiesError(f"a pattern of {len(text)} characters is refused; {LONGEST_PATTERN} are the most")
     plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text, flags=re.DOTALL)
@@ -91,7 +90,7 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def _choices(plain: str) -> int:
-    """In how many ways a text can go through the groups that choose."""
+    """In how many ways a text can pass through the groups with alternatives."""
     ways, open_groups = 1, [0]
     for letter in plain:
         if letter == "(":

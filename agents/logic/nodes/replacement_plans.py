@@ -19,18 +19,18 @@ from schemas.decisions.node_updates import RemovalReason, ScaleUpPlanned
 
 @dataclass(frozen=True, slots=True)
 class ReplacementPlanner:
-    """One look at a cluster, and what it leaves of the room for drains."""
+    """One look at a cluster, and the remaining room for drains."""
 
     state: ScalerState
     look: DecisionRound
 
     @property
     def context(self) -> PlanContext:
-        """The picture that the look was taken of."""
+        """The context of the look."""
         return self.look.context
 
     def plans(self) -> Iterator[Decided]:
-        """Nodes that can go go; groups grow for such as cannot; and at most one cheaper node is started."""
+        """Plans for nodes that can go, for groups that must grow before a node can go, and for at most one cheaper node."""
         room = self.look.room()
         yield from self._removals(room)
         yield from self._same_group(room)
@@ -52,7 +52,7 @@ class ReplacementPlanner:
                 yield open_plans.removal(self.state, self.context, one, reason, numbers, *places)
 
     def _same_group(self, room: DrainLimits) -> Iterator[Decided]:
-        """Growth for nodes that are outdated, broken or to be left."""
+        """Growth for nodes that are outdated, broken or to be given up."""
         context, cluster = self.context, self.context.cluster
         for group, name in self.look.found.outdated.start.items():
             reason = self.look.wanted[name]
@@ -108,7 +108,7 @@ class ReplacementPlanner:
         return (self.state.consolidation.get(self.context.cluster) or NO_TIMERS).since
 
     def _about(self, name: str) -> str:
-        """What a growth for a node is remembered by, as long as the node is there."""
+        """The key of a growth for a node, valid as long as the node exists."""
         return f"{self.context.cluster}/{GROWTH}/{name}"
 
     def _started(self, room: DrainLimits, plan: ScaleUpPlanned, record: StartedReplacement) -> Decided:

@@ -1,8 +1,8 @@
 """Which groups grow, by how many nodes, for which pending pods; and why the others do not.
 
-Upstream's order (core/scaleup/orchestrator): leave out groups that may not grow, see which shapes a new node of each other group
-would take, estimate, choose, cap, balance. Beyond upstream, the decision can go on with the pods that are left until no group
-takes any.
+Upstream's order (core/scaleup/orchestrator): leave out groups that may not grow, find which shapes a new node of each other group
+would take, estimate, choose, cap, balance. Unlike upstream, the decision can go on with the remaining pods until no group takes
+any.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ TOO_MANY = "too many different templates in one decision"
 
 @dataclass(frozen=True, slots=True)
 class ScaleUpGroup:
-    """A group as a scale-up sees it. `template` is None if nobody knows how its node would look."""
+    """A group for a scale-up. `template` is None if it is unknown how its node would look."""
 
     name: str
     target: int
@@ -81,7 +81,7 @@ class ScaleUp:
     increases: list[GroupIncrease] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     awaiting: list[int] = field(default_factory=list)
-    """Pods that another group would take: they are looked at again."""
+    """Pods that another group would take, to be considered again."""
     remaining: list[int] = field(default_factory=list)
     """Pods that no group takes."""
     choices: list[expanders.ExpanderChoice] = field(default_factory=list)
@@ -94,7 +94,7 @@ class ScaleUp:
 
 
 class _Round:
-    """What is left of a decision after the groups that were chosen so far."""
+    """The rest of a decision after the groups that were chosen so far."""
 
     def __init__(self, cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> None:
         self.cluster = cluster
@@ -104,7 +104,7 @@ class _Round:
         self.kinds: dict[str, TemplateKind] = {}
 
     def sort(self, shapes: Iterable[ShapeId]) -> None:
-        """Find out of which kind each group is, as far as these pods can tell."""
+        """Find the kind of each group, as far as these pods can distinguish groups."""
         keys = similar_node_groups.telling(self.cluster, shapes, [one.template for one in self.groups.values()])
         templates = ((name, one.template) for name, one in self.groups.items())
         self.kinds = {name: similar_node_groups.of(template, keys) for name, template in templates if template is not None}
@@ -116,7 +116,7 @@ class _Round:
         return {name: sum(node.capacity.get(name, 0) for node in self.cluster.nodes) for name in limited}
 
     def affordable(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
-        """How many nodes the limits on resources leave (None: any number), and which resources do not let one in."""
+        """How many nodes the limits on resources allow (None: any number), and which resources allow none."""
         least, short = None, []
         node = group.template.node if group.template is not None else None
         for name, most in self.settings.limits.resources.items():
@@ -189,7 +189,7 @@ def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: 
 
 
 def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[ScaleUpGroup]:
-    """The groups that may grow; the others are noted with their reason."""
+    """The groups that may grow; the others are recorded with their reason."""
     able = []
     for group in work.groups.values():
         reason = work.skip(group, capacity)
@@ -287,7 +287,7 @@ def _options(
 
 @dataclass(frozen=True, slots=True)
 class _Estimated:
-    """What new nodes of one kind of group come to: how many, how many pods of each shape, and what these ask for."""
+    """The estimate for new nodes of one kind of group: how many, how many pods of each shape, and their requests."""
 
     nodes: int
     counts: list[int]
@@ -345,7 +345,7 @@ def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], found
 
 
 def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, taken: Counts) -> None:
-    """Take the new nodes as there, with the pods that they are for, before the next group is chosen."""
+    """Add the new nodes with their pods before the next group is chosen."""
     template = work.groups[best.group].template
     start = work.cluster.size
     for _node in range(nodes if work.settings.several else 0):

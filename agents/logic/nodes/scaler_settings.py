@@ -124,7 +124,7 @@ class ScalerSettings:
     backoff_forgotten: Seconds = Seconds(10800.0)
     """After this quiet time failures are forgotten."""
     capacity_memory: bool = True
-    """Whether a failure for want of capacity backs off all groups of the same type and zone. Not upstream's."""
+    """Whether a failure for lack of capacity backs off all groups of the same type and zone. Not upstream's."""
     enforce_minimum: bool = False
     """Whether a group below its minimum is let grow to it."""
     budget: Fraction = Fraction(0.1)

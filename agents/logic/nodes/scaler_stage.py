@@ -1,8 +1,8 @@
-"""The scaler: facts of nodes, pods and node groups in; plans to grow a group or to remove a node out, and why not.
+"""The scaler: facts about nodes, pods and node groups in; plans to grow a group or remove a node, and refusals out.
 
-It decides when a turn brings something to decide on: when waiting pods stopped coming for a moment, when something that they
-waited for happened, and once in each interval, because timers run. It never lowers a group's size as such. Until somebody vouches
-for the facts it stays silent. It touches neither the cluster nor its cloud.
+It decides when there is a reason: when no further waiting pods came for a moment, when something that they waited for happened,
+and once in each interval, because timers run. It never lowers a group's size as such. It decides nothing until sources report
+that they see the cluster. It touches neither the cluster nor its cloud.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -107,15 +107,15 @@ class Scaler(PartedState):
             self.rebuild(partial(self._build, settings))
 
     def _urgent(self, known: Attention, now: float) -> bool:
-        """Whether news has come and gathered for long enough."""
+        """Whether news has come, and has been collected for long enough."""
         if known.first is None or self.settings.profile == ScalerProfile.UPSTREAM:
             return False
         return now - known.last >= self.settings.batch_idle or now - known.first >= self.settings.batch_most
 
-    # What became of plans
+    # Results of plans
 
     def _expire(self, now: float) -> None:
-        """Forget plans that nobody carried out in time, and such as were carried out and never showed."""
+        """Forget plans that were not carried out in time, and those whose result never showed."""
         for key, plan in list(self.clusters.plans.items()):
             if now > plan.expires + (SEEN_LATE if plan.done else 0.0):
                 self.clusters.plans.remove(key)
@@ -142,9 +142,9 @@ class Scaler(PartedState):
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
-        """A plan was not carried out. What failed, and what no further try would mend, holds the next one back for a while.
+        """A plan was not carried out. A failure, or a refusal that a retry would not mend, delays the next plan for a while.
 
-        Any other refusal says that the world is another one than the facts had it, which the next facts tell.
+        Any other refusal means that the facts were outdated, which the next facts will mend.
         """
         _cluster, kind, name = key.split("/", 2)
         if kind == SOFT:
@@ -157,7 +157,7 @@ class Scaler(PartedState):
                 detail = outcome.detail.value or "failed"
                 auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
             return
-        auto.state.since.pop(name, None)  # an instance that has no node gets its time anew
+        auto.state.since.pop(name, None)  # the timer of an instance without a node starts again
         if held:
             auto.scale_down.failed[name] = now + auto.settings.scale_down.recheck
         if failed:
@@ -222,7 +222,7 @@ class Scaler(PartedState):
             yield open_plans.growth(state, context, plan, *places)
 
     def _priorities_place(self, context: PlanContext) -> tuple[Place, ...]:
-        """Where the priorities of groups stand, if they had a say."""
+        """The place of the groups' priorities, if they were used."""
         known = context.view.priorities
         asked = Expander.PRIORITY in self._core.scale_up.expanders
         return () if known is None or not asked else (known.place,)
@@ -248,9 +248,9 @@ class Scaler(PartedState):
                 context.headcount.acting += one.node.ready
 
     def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
-        """Plans for nodes whose instances the cloud takes: they are emptied while there is time.
+        """Plans for nodes whose instances the cloud takes away: they are drained while there is time.
 
-        No budget holds them, because they go in any case, but they count in it. Their pods count as waiting from then on, so
+        No budget holds them back, because they go in any case, but they count in it. Their pods count as waiting from then on, so
         groups grow for them.
         """
         state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
@@ -266,7 +266,7 @@ class Scaler(PartedState):
             yield open_plans.planned(state, context, key, plan, notice.place, place, draining=True)
 
     def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
-        """Plans for nodes that the scheduler should rather not use, and for such as it may use again."""
+        """Plans for nodes that the scheduler should avoid, and for those that it may use again."""
         state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
         for name, tainted in (*((name, False) for name in found.untaint), *((name, True) for name in found.taint)):
             key, known = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
@@ -277,7 +277,7 @@ class Scaler(PartedState):
                 yield context.decided(plan, known.place)
 
     def _refusals(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler, *, look: bool) -> list[ScaleRefused]:
-        """Everything that is left alone, and why."""
+        """Everything that is not changed, and why."""
         said: list[ScaleRefused] = []
         if look:
             said += self._misconfigured(context)
@@ -312,7 +312,7 @@ class Scaler(PartedState):
                 yield scaling_plans.refusal(context, subject, Objection(MISCONFIGURED, fault), {})
 
     def _staying(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> list[ScaleRefused]:
-        """The nodes whose reason to stay is another one than the last that was said; the first of them, in the order of names."""
+        """The nodes whose reason to stay has changed since the last refusal; the first of them, in the order of names."""
         stay = {**auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
         fresh: list[ScaleRefused] = []
         for name in sorted(stay):
@@ -327,7 +327,7 @@ class Scaler(PartedState):
     def _say(
         self, context: PlanContext, refusals: Sequence[ScaleRefused], *, look: bool, places: tuple[Place, ...]
     ) -> Iterator[Decided]:
-        """Refusals that are news. What is refused no longer is forgotten once in each look."""
+        """New refusals. Refusals that no longer hold are forgotten once in each look."""
         said, held = self.clusters.said, set[str]()
         for event in refusals:
             kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
@@ -341,7 +341,7 @@ class Scaler(PartedState):
             self._forget(context, held)
 
     def _place(self, context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
-        """Where the fact stands that a refusal is about."""
+        """The place of the fact that a refusal is about."""
         priorities = context.view.priorities
         if event.code == expanders.INVALID:
             return () if priorities is None else (priorities.place,)
@@ -351,9 +351,9 @@ class Scaler(PartedState):
         return () if known is None else (known.place,)
 
     def _forget(self, context: PlanContext, held: set[str]) -> None:
-        """Forget what was said about things that are gone, and about pods and groups once no pod waits.
+        """Forget refusals about things that are gone, and about pods and groups once no pod waits.
 
-        What holds still is `held`, and a pause as long as it lasts, also while there is nothing that it would hold back.
+        `held` are those that still hold; a pause stays as long as it lasts, even if it holds nothing back.
         """
         cluster, state = context.cluster, self.clusters
         waiting = bool(context.view.inputs.waiting)

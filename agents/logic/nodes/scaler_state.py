@@ -1,7 +1,7 @@
-"""What the scaler knows of clusters: their nodes, pods, groups and budgets, and what became of its own plans.
+"""The scaler's state of clusters: their nodes, pods, groups and budgets, and the results of its own plans.
 
-Of each thing it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints; what
-is derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`.
+It keeps the newest of each. The values are frozen and live in tables, whose names and fields stand in checkpoints; what is
+derived from them for speed is `PlacedPodIndex`. A key is `cluster/name`.
 """
 
 from collections.abc import Callable
@@ -160,7 +160,7 @@ class ScalerState:
                 self._outcome(recorded.event, now)
 
     def call(self, cluster: str, now: float) -> None:
-        """Something happened to a cluster that waiting pods may have waited for."""
+        """Something happened in a cluster that waiting pods may have waited for."""
         known = self.attention.get(cluster) or NO_ATTENTION
         self.attention.upsert(cluster, replace(known, first=now if known.first is None else known.first, last=now))
 
@@ -169,7 +169,7 @@ class ScalerState:
             self.reports.upsert(f"{event.cluster}/{event.source}", event)
 
     def blind(self, cluster: str, now: float) -> str | None:
-        """Why what is known of a cluster cannot be trusted; None if every topic that is needed has a source that is at work."""
+        """Why the facts about a cluster cannot be trusted; None if every needed topic has a running source."""
         for topic in NEEDED:
             seen = [
                 now - times.to_seconds(one.at) <= SILENT * one.period
@@ -208,19 +208,19 @@ class ScalerState:
                 pass
 
     def _is_news(self, event: NodeGroupSeen, known: NodeGroupSeen) -> bool:
-        """Whether a group is other than it was, but for a size that a plan of ours asked for: no waiting pod waits for that."""
+        """Whether a group has changed, apart from a size that our plan set, for which no waiting pod waits."""
         plan = self.plans.get(f"{event.cluster}/group/{event.group}")
         size = known.desired if plan is not None and event.desired == plan.after else event.desired
         return replace(event, at=known.at, desired=size) != known
 
     def _not_coming(self, cluster: str, group: str, why: str) -> None:
-        """No node comes for the nodes that a group grew for, as far as none came yet."""
+        """The growth failed, so no node comes for the nodes that it was for, unless one came already."""
         for key, one in list(self.replacements.items()):
             if key.startswith(f"{cluster}/") and one.group == group and not one.node:
                 self.replacements.upsert(key, replace(one, failed=why))
 
     def _notice(self, event: InstanceInterruptionNoticed, place: Place, now: float) -> None:
-        """An instance that nobody knows is nobody's business; a weaker notice takes nothing back that was announced."""
+        """Record a notice. One about an unknown instance is ignored, and a weaker one does not replace an earlier one."""
         key = f"{event.cluster}/{event.instance}"
         known = self.notices.get(key)
         weaker = known is not None and BY_WEIGHT.index(event.kind) < BY_WEIGHT.index(known.fact.kind)
@@ -274,7 +274,7 @@ class ScalerState:
                 self._object(event, now)
 
     def _shape(self, key: str, event: PodShapeSeen) -> None:
-        """A shape that was refused is looked at again when it is told again."""
+        """A refused shape is judged again when it is published again."""
         if key in self.shapes and key not in self.refused:
             return
         objection = affinity_limits.objection(event, self.index.rules(event.cluster, event.namespace))
@@ -313,7 +313,7 @@ class ScalerState:
                 pass
 
     def _pod(self, event: PodPlacementChanged, place: Place, now: float) -> None:
-        """A pod that cites a shape nobody told of is passed over: its source tells both again soon."""
+        """A pod that cites an unknown shape is ignored; its source publishes both again soon."""
         key, shape = f"{event.cluster}/{event.pod.uid}", f"{event.cluster}/{event.shape}"
         if shape not in self.shapes:
             return
@@ -347,7 +347,7 @@ class ScalerState:
             self._release(pod.shape)
 
     def _release(self, shape: str) -> None:
-        """A shape goes with the last pod that cites it; its source tells it again when a new one comes."""
+        """A shape goes with the last pod that cites it; its source publishes it again when a new one comes."""
         if not self.index.cited(shape):
             self.shapes.remove(shape)
             self.refused.remove(shape)

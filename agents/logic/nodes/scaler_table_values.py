@@ -1,4 +1,4 @@
-"""What the scaler's tables hold: frozen values whose fields stand in checkpoints, so that a new field needs a default."""
+"""The values in the scaler's tables: frozen, with fields that are in checkpoints, so that a new field needs a default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ READY = "Ready"
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The newest fact about a node, and its place in the log. Seconds: since when it is not ready, and is known at all."""
+    """The newest fact about a node, and its place in the log. Seconds: since when it is not ready, and since when it is known."""
 
     fact: NodeDetailsChanged
     place: Place
@@ -22,7 +22,7 @@ class KnownNode:
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet says that it is ready."""
+        """Whether its kubelet reports that it is ready."""
         return self.fact.conditions.get(READY) == "True"
 
 
@@ -44,7 +44,7 @@ class KnownPriorities:
 
 @dataclass(frozen=True, slots=True)
 class KnownNotice:
-    """What the cloud announced last of an instance, and its place in the log."""
+    """The cloud's last notice about an instance, and its place in the log."""
 
     fact: InstanceInterruptionNoticed
     place: Place
@@ -56,7 +56,7 @@ class OpenNodePlan:
 
     `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
 
-    `done`: it was carried out, and the facts do not show it yet.
+    `done`: it was carried out, but the facts do not show it yet.
     """
 
     id: str
@@ -70,7 +70,7 @@ class OpenNodePlan:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReplicas:
-    """How many replicas a workload is to have, from when until when that counts, in seconds, and where it stands in the log."""
+    """How many replicas a workload should have, from when until when that counts, in seconds, and its place in the log."""
 
     replicas: int
     since: float
@@ -80,14 +80,14 @@ class PlannedReplicas:
 
 @dataclass(frozen=True, slots=True)
 class RefusedShape:
-    """A shape that no node is to be made for, and why: its namespace has too many rules between pods."""
+    """A shape that gets no new node, and why: its namespace has too many rules between pods."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaidLast:
-    """What was said last about something: said again only when it changes."""
+    """The last refusal about something, which is only repeated when it changes."""
 
     code: str
     reason: str
@@ -95,7 +95,7 @@ class SaidLast:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """What calls for a decision about a cluster. Seconds: the first and last news that is not decided on, and the last look."""
+    """What calls for a decision about a cluster. Seconds: the first and last undecided news, and the last look."""
 
     first: float | None = None
     last: float = 0.0

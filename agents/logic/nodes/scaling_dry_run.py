@@ -1,4 +1,4 @@
-"""What the scaler would say now of one node, or one pod that waits: its decision, made again from its state and thrown away."""
+"""Explains why a node stays or a pod waits now: makes the scaler's decision again from its state, and discards it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class ScalingObstacle:
 class PendingNodeChange:
     """A group that grows or a node that goes: its name, from how many nodes to how many, why, and what it waits for.
 
-    `open`: it was planned already and nobody said what became of it. `pods` counts those that a group grows for.
+    `open`: it is planned already and has no outcome yet. `pods` counts those that a group grows for.
     """
 
     name: str
@@ -54,14 +54,14 @@ class PendingNodeChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutlook:
-    """What would become of a cluster's nodes now, and what holds all of it back, as sentences."""
+    """The pending changes of a cluster's nodes, and sentences on what holds all of them back."""
 
     changes: tuple[PendingNodeChange, ...]
     held: tuple[str, ...]
 
 
 def pending(scaler: Scaler, cluster: str, turn: int) -> NodeOutlook | None:
-    """What would be planned for groups and nodes at this turn, and what is planned already; None for a cluster without groups."""
+    """The plans for groups and nodes that would be made at this turn, and those that exist; None for a cluster without groups."""
     state = scaler.clusters
     if turn < 0 or not any(key.startswith(f"{cluster}/") for key in state.groups):
         return None
@@ -91,7 +91,7 @@ def _open(key: str, plan: OpenNodePlan, look: DecisionRound) -> PendingNodeChang
 
 
 def node_stays(scaler: Scaler, cluster: str, name: str, turn: int) -> list[ScalingObstacle] | None:
-    """Why a node stays at this turn, most general first; empty if it would go, None if nobody knows the node."""
+    """Why a node stays at this turn, most general reason first; empty if it would go, None for an unknown node."""
     state = scaler.clusters
     if f"{cluster}/{name}" not in state.nodes:
         return None
@@ -132,7 +132,7 @@ def _let_go(look: DecisionRound) -> dict[str, str | None]:
 
 
 def _of_outdated(look: DecisionRound, name: str) -> Iterator[ScalingObstacle]:
-    """Why a node is not replaced yet although it is to be."""
+    """Why a node that should be replaced is not replaced yet."""
     found, why = look.found.outdated, look.wanted[name]
     stay = found.kept.get(name)
     if stay is not None:
@@ -169,7 +169,7 @@ def _of_needed(state: ScalerState, look: DecisionRound, name: str) -> Iterator[S
 
 
 def _patience(look: DecisionRound, name: str) -> Mapping[str, object]:
-    """For how long a node was not needed, and for how long it must not be; nothing for one that is needed."""
+    """How long a node was unneeded, and how long it must be; nothing for one that is needed."""
     unneeded = look.auto.scale_down.unneeded.get(name)
     if unneeded is None:
         return {}
@@ -256,7 +256,7 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
 
 
 def _of_groups(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObstacle]:
-    """Groups whose growth is under way, and such as may not grow."""
+    """Groups whose growth is under way, and those that may not grow."""
     for name, plan in sorted(state.plans.items()):
         if name.startswith(f"{look.context.cluster}/group/") and not plan.done:
             reason = f"group '{plan.group}' is to have {plan.after} nodes, which is not carried out yet"
@@ -283,6 +283,6 @@ def _general(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObstacl
 
 
 def _look(scaler: Scaler, cluster: str, turn: int, name: str = "") -> DecisionRound:
-    """The decision of this turn, of which nothing is kept; `name` is the node that is asked about."""
+    """The decision of this turn, without keeping anything; `name` is the node in question."""
     context = decision_round.picture(scaler.clusters, Turn(turn, {}), scaler.partition, cluster, scaler.settings)
     return decision_round.take(scaler.clusters, context, explain=MOST_NATURES, first=name)

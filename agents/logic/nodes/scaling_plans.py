@@ -136,7 +136,7 @@ def replacement(context: PlanContext, group: str, name: str, reason: RemovalReas
 
 
 def cheaper(context: PlanContext, option: CheaperNode, since: Mapping[str, float]) -> ScaleUpPlanned:
-    """A group that grows by one, so that nodes of others can go later which cost more; `since`: when that was so first."""
+    """A group that grows by one, so that costlier nodes of other groups can go later; `since`: when that became possible."""
     because: dict[str, object] = {
         "replaces": list(option.names),
         "reason": str(RemovalReason.CONSOLIDATED),
@@ -150,7 +150,7 @@ def cheaper(context: PlanContext, option: CheaperNode, since: Mapping[str, float
 
 
 def replaced(record: StartedReplacement) -> Because:
-    """What a removal says of the node that came first."""
+    """A removal's entries about the node that came first."""
     prices = {"price before": round(record.before, 6), "price after": round(record.after, 6)} if record.before else {}
     return {"replaced by": record.node, "growth": record.plan, **prices}
 
@@ -179,9 +179,9 @@ def removal(
     why: RemovalReason | None = None,
     numbers: Because | None = None,
 ) -> NodeRemovalPlanned:
-    """A node that goes, because it is not needed or, where `why` says so, although it is; `numbers` are told, too.
+    """A node that goes, because it is not needed or, if `why` says so, although it is; `numbers` are added.
 
-    `uids` are those of the pods that it has now: such as a simulation put there are not evicted.
+    `uids` are those of the pods that it has now: pods that only a simulation put there are not evicted.
     """
     reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
     evict, daemons = _names(one.drained.move, uids), _names(one.drained.daemons, uids)
@@ -193,7 +193,10 @@ def removal(
 def interruption(
     context: PlanContext, name: str, notice: InstanceInterruptionNoticed, uids: Mapping[str, str]
 ) -> NodeRemovalPlanned:
-    """A node whose instance the cloud takes. Every pod that does not belong to the node is evicted: it would die with it."""
+    """A node whose instance the cloud takes away.
+
+    Every pod that does not belong to the node is evicted, because it would die with it.
+    """
     pods = [pod for pod in context.view.seen[name].pods if not is_mirror(pod.nature.annotations)]
     evict = _names([pod for pod in pods if not is_daemon(pod.nature)], uids)
     daemons = _names([pod for pod in pods if is_daemon(pod.nature)], uids)
@@ -335,7 +338,7 @@ def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:
 
 
 def released(context: PlanContext, record: StartedReplacement, why: str) -> ScaleRefused:
-    """A replacement that is given up: what came of it is a node like any other from now on."""
+    """A replacement that is given up: the node that came for it is like any other from now on."""
     subject = Subject.of_node_group(context.cluster, record.group)
     if record.node in context.view.nodes:
         subject = Subject.of_node(context.cluster, record.node, context.view.nodes[record.node].fact.uid)

@@ -1,4 +1,4 @@
-"""Whether two groups are alike enough to grow together: same hardware, same labels but for where they are."""
+"""Whether two groups are similar enough to grow together: same hardware, same labels except for their location."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

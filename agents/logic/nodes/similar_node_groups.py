@@ -1,4 +1,4 @@
-"""Which groups one simulation speaks for, and which are alike enough to grow together: thousands of groups are of few kinds."""
+"""Which groups one simulation represents, and which are similar enough to grow together: thousands of groups are of few kinds."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -39,8 +39,7 @@ def of(template: GroupTemplate, keys: Collection[str]) -> TemplateKind:
 class SimilarNodeGroups:
     """Groups that can share each other's growth: alike, and able to run all that the other would.
 
-    What cannot be told apart is compared once. `takes`: the shapes that a new node of each group takes; groups of one kind share
-    one set.
+    Equal kinds are compared once. `takes`: the shapes that a new node of each group takes; groups of one kind share one set.
     """
 
     def __init__(self, groups: Sequence[tuple[str, Template]], takes: Mapping[str, set[ShapeId]], rules: SimilarityRules) -> None:

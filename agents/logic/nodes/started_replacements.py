@@ -1,8 +1,8 @@
-"""Replacements under way: which node came for those that are to go, whether these may be drained now, and when that is given up.
+"""Replacements under way: which node came, whether the nodes that it replaces may be drained now, and when to give up.
 
-A group that grew so that a node can go is remembered until that node has gone. So no second replacement is started for it, a
-restart included, and the node that came is not scaled down while a disruption budget blocks the drain that it came for. Both hold
-for a bounded time only. Nothing is drained here.
+A group that grew so that a node can go is remembered until that node has gone. So no second replacement is started for it, even
+after a restart, and the new node is not scaled down while a disruption budget blocks the drain. Both hold for a bounded time
+only. Nothing is drained here.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ Records = Mapping[str, StartedReplacement]
 
 @dataclass(slots=True)
 class FollowedReplacements:
-    """What became of replacements: such as go on, such as are done, and such as are given up, with the reason."""
+    """The state of replacements: those that go on, those that are done, and those that are given up, with the reason."""
 
     going_on: dict[str, StartedReplacement] = field(default_factory=dict)
     done: list[StartedReplacement] = field(default_factory=list)
@@ -141,7 +141,7 @@ def _drained(records: Records, view: ClusterView) -> dict[str, RemovalReason]:
 def asked(
     state: ScalerState, cluster: str, view: ClusterView, settings: ScalerSettings, now: float
 ) -> tuple[dict[str, RemovalReason], ReplacementRequest]:
-    """Which nodes a look is to replace, each with the reason, and what it is asked for altogether."""
+    """Which nodes a look should replace, each with the reason, and its whole request."""
     records, timers = of_cluster(state, cluster), state.consolidation.get(cluster) or NO_TIMERS
     outdated = outdated_nodes.find(view, settings, now, state.notices.get)
     wanted = {**outdated, **{name: why for name, why in _drained(records, view).items() if name not in outdated}}
@@ -176,7 +176,7 @@ def _cheaper(timers: ConsolidationTimers, view: ClusterView, settings: ScalerSet
 def next_timers(
     timers: ConsolidationTimers, found: NodeDecisions, view: ClusterView, settings: ScalerSettings, now: float
 ) -> ConsolidationTimers:
-    """The timers after a look: what was found goes on, what was tried in vain is not tried again for a while."""
+    """The timers after a look: findings go on, and failed tries are not repeated for a while."""
     names = {name for one in found.cheaper.found for name in one.names}
     tried = {**timers.tried, **dict.fromkeys(found.cheaper.tried, now + settings.recheck)}
     return ConsolidationTimers(

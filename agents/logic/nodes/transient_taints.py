@@ -1,6 +1,6 @@
-"""Taints that say something of one node at one moment and nothing of its group, and what makes a node that is ready not usable.
+"""Taints that describe one node at one moment and not its group, and what makes a ready node unusable.
 
-A new node of a group is looked for without such taints, because it would not have them for long. A start-up taint also says that
+A new node of a group is simulated without such taints, because it would not have them for long. A start-up taint also says that
 its node is not ready yet; a status taint does not. Source: utils/taints/taints.go and utils/kubernetes/ready.go.
 """
 
@@ -35,7 +35,7 @@ _STATUS = ("status-taint.cluster-autoscaler.kubernetes.io/",)
 
 @dataclass(frozen=True, slots=True)
 class TransientTaints:
-    """The keys that settings name, beside those that every cluster has."""
+    """The configured keys, in addition to those that every cluster has."""
 
     startup: frozenset[str] = frozenset()
     status: frozenset[str] = frozenset()

@@ -1,8 +1,7 @@
 """Which nodes are not needed, since when, and which of them go now; for every other node the reason why it stays.
 
-A look (`look`) simulates the removal of candidates one after the other, each against what the ones before it left. Timers run in
-event time. What is chosen (`choose`) keeps to minima, timers and budgets. Source: core/scaledown (eligibility, planner,
-unneeded).
+`look` simulates the removal of candidates one after the other, each on the result of those before it. Timers run in event time.
+`choose` respects minima, timers and budgets. Source: core/scaledown (eligibility, planner, unneeded).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,7 +62,7 @@ class StayReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StayingNode:
-    """A node that stays: why, and the pod that is to blame if one is."""
+    """A node that stays: why, and the pod that keeps it, if any."""
 
     reason: StayReason
     pod: str = ""
@@ -97,7 +96,7 @@ class GroupSize:
 
 @dataclass(frozen=True, slots=True)
 class ScaleDownSettings:
-    """Upstream's flags. `recheck`: seconds for which a failed simulation is believed; `minima`: what must stay of a resource."""
+    """Upstream's flags. `recheck`: seconds for which a failed simulation counts; `minima`: how much of a resource must stay."""
 
     unready_too: bool = True
     ignore_mirrors: bool = False
@@ -133,7 +132,7 @@ class ScaleDownChoice:
 
 
 class ScaleDown:
-    """Unneeded nodes with their timers, and nodes whose simulation failed a short while ago."""
+    """Unneeded nodes with their timers, and nodes whose simulation failed lately."""
 
     def __init__(self, settings: ScaleDownSettings) -> None:
         self.settings = settings
@@ -144,11 +143,11 @@ class ScaleDown:
         self.looked: float | None = None
 
     def forget(self) -> None:
-        """Start all timers anew: what was seen is no longer to be trusted."""
+        """Restart all timers, because earlier observations can no longer be trusted."""
         self.unneeded.clear()
 
     def keep(self, rows: Collection[Row], nodes: Iterable[ScaleDownNode]) -> None:
-        """Take nodes for needed: pods of nodes that are replaced are to move to them."""
+        """Mark nodes as needed, because pods of replaced nodes will move to them."""
         for one in nodes:
             if one.row in rows and self.unneeded.pop(one.name, None) is not None:
                 self.stays[one.name] = StayingNode(StayReason.REPLACES)
@@ -195,7 +194,7 @@ class ScaleDown:
     def _unfit(
         self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
     ) -> StayingNode | None:
-        """Why a node is not looked at. Source: core/scaledown/eligibility."""
+        """Why a node is not considered. Source: core/scaledown/eligibility."""
         group = groups.get(one.group)
         if group is not None and group.target <= group.least:
             return StayingNode(StayReason.MIN_SIZE)
@@ -214,7 +213,7 @@ class ScaleDown:
     def _used(
         self, cluster: ScheduledCluster, one: ScaleDownNode, options: GroupOptions, usage: Counts, now: float
     ) -> StayingNode | None:
-        """Whether too much of a node is asked for. Where no pod is left out, the columns know it already."""
+        """Whether too much of a node is requested. If no pod is left out, the columns have the answer."""
         ignored = node_utilization.IgnoredPods(options.ignore_daemonsets, self.settings.ignore_mirrors)
         threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
         special = one.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, one.pods)) <= {None}
@@ -259,7 +258,7 @@ class ScaleDown:
         return found
 
     def movable(self, cluster: ScheduledCluster, one: ScaleDownNode, scene: DrainContext) -> UnneededNode | StayingNode:
-        """What is to be moved off a node that is needed, and where to; or why it cannot be. The cluster keeps the moves."""
+        """What has to move off a needed node, and where to; or why it cannot. The cluster keeps the moves."""
         drained = draining.of_node(one.pods, scene)
         if drained.blocker is not None:
             return StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason)
@@ -307,7 +306,7 @@ class ScaleDown:
     def choose(
         self, groups: Mapping[str, GroupSize], running: RunningDeletions, cluster: ScheduledCluster, now: float
     ) -> ScaleDownChoice:
-        """The nodes that go now, empty ones first, then such as can be drained without using a disruption budget up."""
+        """The nodes that go now, empty ones first, then those that can be drained without using up a disruption budget."""
         found = ScaleDownChoice()
         ranked = sorted(self.unneeded.values(), key=lambda one: (not one.empty, one.risky))
         left = {name: group.target - group.least - group.deleting for name, group in groups.items()}

@@ -1,4 +1,4 @@
-"""When startup boosts end: so that they are ended in that turn, whenever the updater looks at all pods the next time."""
+"""When startup boosts end, so that they are ended in that very turn, independent of the updater's interval."""
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +8,7 @@ EndsOf = Callable[[str], Sequence[int]]
 
 
 class BoostEnds:
-    """The turns in which boosts end, the first one first. They follow from the state, and are found anew after a restart.
+    """The turns in which boosts end, the first one first. They follow from the state, and are found again after a restart.
 
     Whether a pod is due in a turn rests on the state before and on the facts of that turn alone, so a restart changes nothing.
     """
@@ -22,11 +22,11 @@ class BoostEnds:
         self._seen.add(uid)
 
     def forget(self) -> None:
-        """Policies have changed, or all of the state."""
+        """Policies, or the whole state, have changed."""
         self._ends = None
 
     def due(self, after: int, now: int, uids: Iterable[str], ends_of: EndsOf) -> set[str]:
-        """The pods of which a boost ended after the turn `after`, until `now`, or is known only now to have ended.
+        """The pods with a boost that ended after the turn `after`, until `now`, or is only now known to have ended.
 
         `uids` are all pods; it is called once in each turn.
         """

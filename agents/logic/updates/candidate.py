@@ -1,4 +1,4 @@
-"""Pods that should be changed: which, why, how urgently, and in which way. Whether they may be changed now is for the guards."""
+"""Pods that should be changed: which, why, how urgently, and in which way. The guards decide whether they may be changed now."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from schemas.policies.vertical import ContainerMode, UpdateMode
 
 @dataclass(frozen=True, slots=True)
 class PodSituation:
-    """All that is known of one pod in turn `now`."""
+    """Everything known about one pod in turn `now`."""
 
     now: int
     workload: str
@@ -30,7 +30,7 @@ class PodSituation:
     settings: UpdateSettings
     """Those for this workload."""
     unboosts: tuple[str, ...] = ()
-    """The containers whose startup boost has ended; then `advice` is about nothing else."""
+    """The containers whose startup boost has ended; then `advice` is only about these."""
     scaled: frozenset[str] = frozenset()
     """The resources by which HPAs scale the workload."""
 
@@ -68,7 +68,7 @@ class Candidate:
         return (*situation.priority.rank, situation.workload, pod.name, pod.uid)
 
     def alike(self, other: "Candidate") -> bool:
-        """Whether no guard can tell the two pods apart, which are of one workload and of one moment."""
+        """Whether no guard can distinguish the two pods, which belong to one workload, at one moment."""
         one, two = self.situation, other.situation
         mine, its = one.pod.fact, two.pod.fact
         return (
@@ -126,7 +126,7 @@ def _kills(situation: PodSituation) -> Iterator[RecentOomKill]:
 
 
 def _counts(situation: PodSituation) -> Callable[[str], bool]:
-    """Whether admission saw a container, and its policy is not Off. One of which nobody knows the name counts."""
+    """Whether admission saw a container, and its policy is not Off. A container of unknown name counts."""
     seen, policy = update_priority.observed(situation.pod.fact.observed), situation.policy
 
     def counts(container: str) -> bool:
@@ -161,7 +161,7 @@ def disrupts(candidate: Candidate) -> bool:
 
 
 def stuck(situation: PodSituation) -> bool:
-    """Whether a resize that was begun will not come about."""
+    """Whether a resize that was begun will not succeed."""
     since, resize = situation.history.resizing, situation.pod.fact.resize
     if resize is ResizeState.NONE:
         return situation.history.resize_failed
@@ -170,7 +170,7 @@ def stuck(situation: PodSituation) -> bool:
 
 
 def infeasible(situation: PodSituation) -> bool:
-    """Whether the pod's node could not hold what was asked for, and now no less of anything is asked for."""
+    """Whether the pod's node could not hold the last request, and the new one is not lower in any resource."""
     tried = situation.history.infeasible
     wanted = {c.container: c.target for c in situation.recommended.containers}
     return bool(tried) and not any(_asks_less(wanted[name], amounts) for name, amounts in tried.items() if name in wanted)

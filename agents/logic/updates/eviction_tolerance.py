@@ -29,8 +29,8 @@ class DisruptionRules:
     """Upstream's flags and constants. `min_replicas` is the VPA's where it names one.
 
     A resize that the kubelet defers for longer than `deferred_for`, or that is under way for longer than `resizing_for`, may be
-    given up for an eviction. `strict`: nobody knows how many pods the controllers of other kinds want, so nothing but a
-    PodDisruptionBudget protects theirs, as upstream has it; without it they want as many as they have.
+    given up for an eviction. `strict`: as upstream, the wanted number of pods counts as unknown for controllers of other kinds,
+    so only a PodDisruptionBudget protects their pods; without it they want as many as they have.
     """
 
     min_replicas: int = 2
@@ -55,11 +55,11 @@ class DisruptionRules:
 
 @dataclass(slots=True)
 class ReplicaCounts:
-    """The pods of one controller, named as `kind/name`; an empty name is that of no controller, or of one nobody told of.
+    """The pods of one controller, named as `kind/name`; an empty name means no or an unknown controller.
 
-    `told` is what the controller wants, None where nobody said. Of its `members`, which have not ended and are not being deleted,
-    those are `live` that have a node, and those `running` that are not pending; of `begun` a change was begun that stops a
-    container; `boosted`: one of them has a startup boost.
+    `told` is what the controller wants, None if unknown. `members` have not ended and are not being deleted; `live` ones have a
+    node, `running` ones are not pending, and for `begun` ones a change was begun that stops a container. `boosted`: one of them
+    has a startup boost.
     """
 
     controller: str
@@ -71,9 +71,9 @@ class ReplicaCounts:
     boosted: bool = False
 
     def configured(self, *, strict: bool) -> int | None:
-        """How many pods the controller should have; None if it wants none, so that they are to be left alone.
+        """How many pods the controller should have; None if it wants none, so that they must be left alone.
 
-        A Job is as large as it is. So is what nobody told of; `strict` as in `DisruptionRules`.
+        For a Job and for an unknown controller it is the present number; `strict` as in `DisruptionRules`.
         """
         kind = self.controller.partition("/")[0]
         if kind == "Job":
@@ -97,7 +97,7 @@ class ReplicaGroup:
 
     @property
     def undisturbed(self) -> int:
-        """The pods that run and of which no change was begun."""
+        """The running pods without a change that was begun."""
         return self.running - self.begun
 
     @property
@@ -109,7 +109,7 @@ class ReplicaGroup:
 
 
 def is_there(pod: PodChanged) -> bool:
-    """Whether a pod has not ended and is not being deleted. One that is has a successor, or needs none."""
+    """Whether a pod has not ended and is not being deleted. A pod that is being deleted has a successor, or needs none."""
     return pod.phase not in _ENDED and not pod.leaving
 
 

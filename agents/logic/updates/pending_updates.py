@@ -1,8 +1,8 @@
-"""What would become of pods if plans were carried out from now on: the updater's own guards, asked without deciding anything.
+"""What would happen to pods if plans were carried out from now on, by the updater's own guards, without deciding anything.
 
-The updater decides for one interval. Here people ask for all that is ahead: a pod that only waits for its turn, for a budget or
-the end of a cool-down, will be changed, and a pod that another guard holds back will not. While the cluster's mode is not apply,
-plans that nobody carried out hold nothing back.
+The updater decides for one interval, but people want to know everything that is ahead: a pod that only waits for its turn, for a
+budget or the end of a cool-down, will be changed, and a pod that another guard holds back will not. While the cluster's mode is
+not apply, plans that were not carried out hold nothing back.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ WAITING = frozenset({*_TIMES, "webhook", "phase", "resizing", "tolerance", *_BUD
 
 @dataclass(frozen=True, slots=True)
 class PodOutlook:
-    """A pod that should be changed, what the guards knew of its cluster, and all that is objected, in the order of the guards."""
+    """A pod that should be changed, the guards' knowledge of its cluster, and all their objections, in order."""
 
     candidate: Candidate
     cluster: ClusterSituation
@@ -40,7 +40,7 @@ class PodOutlook:
 
     @property
     def waits(self) -> Objection | None:
-        """What a pod waits for that will be changed, but not now."""
+        """What a pod waits for that will be changed later."""
         return self.objections[0] if self.objections and self.refused is None else None
 
 
@@ -60,7 +60,7 @@ def _judged(found: ClusterCandidates) -> Iterator[PodOutlook]:
 
 
 class NoChange(StrEnum):
-    """Why a pod is none that should be changed, as in: 4 pods ..."""
+    """Why a pod need not be changed, as in: 4 pods ..."""
 
     UNKNOWN = "are not known"
     ENDED = "have ended"
@@ -84,7 +84,7 @@ def counted(why: NoChange, count: int) -> str:
 
 
 def no_change(updater: Updater, uid: str) -> NoChange:
-    """Why a pod is none that should be changed, if `outlook` does not have it."""
+    """Why a pod need not be changed, if `outlook` does not have it."""
     return _not_wanted(updater, uid)[0]
 
 

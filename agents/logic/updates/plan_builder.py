@@ -79,7 +79,7 @@ def decided(event: ResizePlanned | EvictionPlanned | UpdateRefused, candidate: C
 
 
 def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[tuple[int, Seconds]]:
-    """What a plan may rest on only while it is fresh: its turn, and for how long. The guards ask the same."""
+    """The inputs that a plan may only rest on while they are fresh: their turns, and for how long. The guards use the same."""
     settings, recommended = cluster.settings, candidate.situation.recommended
     yield recommended.turn, settings.recommendation_within
     yield cluster.facts_seen, settings.facts_within
@@ -114,9 +114,9 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
 
 
 def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str, object]:
-    """By what the plan multiplies the pod's utilisation that HPAs of the workload scale by: what it requested over what it will.
+    """The factor by which the plan changes the utilisation that the workload's HPAs scale by: old requests over new ones.
 
-    Nothing of a resource that stays as it is, or that some container does not request.
+    Resources that stay the same, or that some container does not request, are left out.
     """
     moved: dict[str, float] = {}
     for resource in sorted(situation.scaled):

@@ -1,6 +1,6 @@
-"""What a recommendation comes to for a pod: capped as upstream caps it, without what HPAs scale by, and with limits that follow.
+"""A recommendation applied to a pod: capped as upstream caps it, without what HPAs scale by, and with limits that follow.
 
-Most pods of a workload request the same, so it is worked out once for each shape of pod. What is remembered here is not state.
+Most pods of a workload request the same, so it is computed once for each shape of pod. The cache is not state.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -129,7 +129,7 @@ class WorkloadAdvice:
 
 @dataclass(slots=True)
 class AdviceCache:
-    """Remembers what recommendations come to while neither they nor the pods change, which is nearly always."""
+    """Caches advice while neither recommendations nor pods change, which is nearly always."""
 
     _workloads: dict[str, WorkloadAdvice] = field(default_factory=dict)
     _shapes: dict[str, tuple[PodRecord, AlikePods]] = field(default_factory=dict)
@@ -191,7 +191,7 @@ def _rule(entry: ContainerPolicy) -> ContainerRule:
 
 
 def _recommendation(advice: Advice) -> ContainerRecommendation:
-    """Where upstream's arithmetic of pod LimitRanges comes to less than nothing, it is nothing."""
+    """Amounts below zero in upstream's arithmetic of pod LimitRanges become zero."""
     lists = (advice.lower, advice.target, advice.upper, advice.uncapped)
     amounts = (resource_lists.to_amounts(each or {}) for each in lists)
     positive = (replace(each, memory=Bytes(0)) if (each.memory or 0) < 0 else each for each in amounts)

@@ -1,8 +1,8 @@
-"""PodDisruptionBudgets as planning knows them: whom each selects, and whether one more pod of a workload may be evicted.
+"""PodDisruptionBudgets for planning: which pods each selects, and whether one more pod of a workload may be evicted.
 
-The API server decides in the end, by each pod's own labels. Here a workload has the labels of the pod of it that was seen last,
-without those that differ from pod to pod, which no budget selects by. So a plan that would be refused is not made, and
-whoever asks learns the budget's name.
+The API server decides in the end, by each pod's own labels. Here a workload has the labels of its last seen pod, without those
+that differ from pod to pod, which no budget selects by. So a plan that would be refused is not made, and the refusal names the
+budget.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ class PodDisruptionBudgets:
             self._by_namespace = None
 
     def note_labels(self, workload: str, labels: Mapping[str, str]) -> None:
-        """A pod of a workload was seen with these."""
+        """A pod of a workload was seen with these labels."""
         shared = WorkloadLabels({name: value for name, value in labels.items() if name not in _OF_ONE_POD})
         if self.labels.get(workload) != shared:
             self.labels.upsert(workload, shared)

@@ -1,7 +1,7 @@
-"""Workloads of which nothing has to be looked at: no pod needs a change before some turn, unless something of it changes.
+"""Workloads that need not be examined: no pod needs a change before some turn, unless the workload changes.
 
-In a cluster that is as it should be nearly all workloads are quiet, and an interval costs what changed. What is remembered here
-is not state: it follows from the state, and begins empty after a restart.
+In a settled cluster nearly all workloads are quiet, and the cost of an interval depends on what changed. This is not state: it
+follows from the state, and starts empty after a restart.
 """
 
 import sys
@@ -23,7 +23,7 @@ class QuietWorkloads:
         self._pods: dict[str, tuple[int, int]] = {}
 
     def follow(self, changed: ChangedWorkloads) -> None:
-        """Forget what is remembered of what changed since the last call."""
+        """Forget the workloads that changed since the last call."""
         if changed.all:
             self._until.clear()
         for workload in changed.keys:

@@ -1,9 +1,9 @@
 """Startup boosts of running pods: until when each lasts, and what its container requests without it.
 
-Admission gives a starting container more CPU and keeps what it would have had in an annotation. When its pod was ready for long
-enough, the CPU is lowered in place, once; whatever comes of that, nobody is evicted for it. Upstream's
-pkg/updater/logic and pkg/updater/restriction of the startup boost; it removes the annotation afterwards, we remember
-that it was done, so nobody needs the right to change pods.
+Admission gives a starting container more CPU and notes the normal amounts in an annotation. When its pod has been ready for long
+enough, the CPU is lowered in place, once; even if that fails, no pod is evicted for it. Upstream's pkg/updater/logic and
+pkg/updater/restriction of the startup boost; upstream removes the annotation afterwards; we remember that it was done, so no
+right to change pods is needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMod
 
 @dataclass(frozen=True, slots=True)
 class BoostedPod:
-    """A pod with boosts that nobody has ended: those that are `over`, and the first turn in which another may be, if any."""
+    """A pod with boosts that are still set: those that are `over`, and the first turn in which another may be, if any."""
 
     over: tuple[BoostedContainer, ...]
     next: int | None
@@ -43,7 +43,7 @@ def boosted(fact: PodChanged, history: PodHistory, policy: PolicyRecord, now: in
 
 
 def ends(fact: PodChanged, history: PodHistory, policy: PolicyRecord) -> Sequence[int]:
-    """The turns in which the boosts of a pod end that nobody has ended; none while it is not ready."""
+    """The turns in which a pod's boosts that are still set end; none while it is not ready."""
     if fact.ready_since is None or policy.policy.foreign:
         return ()
     ready = times.to_ms(fact.ready_since)
@@ -53,7 +53,7 @@ def ends(fact: PodChanged, history: PodHistory, policy: PolicyRecord) -> Sequenc
 def without_boosts(
     over: Sequence[BoostedContainer], pod: PodRecord, policy: PolicyRecord, advice: PodAdvice | None, now: int
 ) -> PodAdvice | None:
-    """What a pod should request without these boosts: the CPU that is recommended, else what it would have had.
+    """What a pod should request without these boosts: the recommended CPU, else the normal one.
 
     None where that lowers nothing. It never becomes stale: the boost has ended, however old the recommendation.
     `advice` is None where nothing is recommended; it lacks CPU where that is left to an HPA.

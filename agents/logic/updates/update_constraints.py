@@ -1,4 +1,4 @@
-"""What else the updater goes by: replicas, HPAs, disruption budgets, LimitRanges, and the webhook's Lease."""
+"""Further constraints on updates: replicas, HPAs, disruption budgets, LimitRanges, and the webhook's Lease."""
 
 from dataclasses import dataclass, replace
 
@@ -26,7 +26,7 @@ class HpaRecord:
 
 @dataclass(frozen=True, slots=True)
 class WebhookState:
-    """Whether a webhook is at work; `reason` says why not."""
+    """Whether a webhook is running; `reason` says why not."""
 
     alive: bool
     reason: str
@@ -54,9 +54,9 @@ class UpdateConstraints:
         self.budgets.loaded()
 
     def ingest(self, event: Event) -> None:
-        """Take a fact in; others are passed over.
+        """Take in a fact; others are ignored.
 
-        None of them can make a pod need a change that needed none: an HPA only takes a resource out of what a pod is judged by.
+        None of them can make a change necessary: an HPA only removes a resource from the comparison.
         """
         match event:
             case ReplicaControllerChanged():
@@ -80,7 +80,7 @@ class UpdateConstraints:
             case LimitRangeChanged():
                 known = self.limit_ranges.get(event.key)
                 if known is not None and replace(known, at=event.at) == event:
-                    return False  # stated again
+                    return False  # published again
                 self.limit_ranges.upsert(event.key, event)
             case LimitRangeRemoved():
                 self.limit_ranges.remove(event.key)
@@ -119,12 +119,12 @@ class UpdateConstraints:
         return self._scaled.get(workload, frozenset())
 
     def configured(self, workload: str, controller: str) -> ConfiguredReplicas | None:
-        """How many pods a direct controller (kind/name) of a workload's pods wants; None if nobody told of it."""
+        """How many pods a direct controller (kind/name) of a workload's pods wants; None if unknown."""
         cluster, namespace, *_ = workload.split("/")
         return self.controllers.get(f"{cluster}/{namespace}/{controller}")
 
     def webhook_away(self, cluster: str) -> str | None:
-        """Why no webhook is at work, as far as anybody looked; None if one is, or nobody looked."""
+        """Why no webhook is running; None if one is, or if nothing watches for it."""
         found = self.webhooks.get(cluster)
         return None if found is None or found.alive else found.reason
 

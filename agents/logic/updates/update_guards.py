@@ -1,4 +1,4 @@
-"""The guards of the updater: each looks at a pod that should be changed and may say why it is left alone now."""
+"""The guards of the updater: each examines a pod that should be changed and may object, with the reason."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ class ClusterSituation:
 
     `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
     `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
-    `evicted`: the last eviction of the workload; `groups`: its pods by direct controller; `webhook_away`: why no webhook is at
-    work, None if one is or nobody looked; `disruption_budgets`: those that select the workload's pods, and
+    `evicted`: the last eviction of the workload; `groups`: its pods by direct controller; `webhook_away`: why no webhook is
+    running, None if one is or nothing watches for it; `disruption_budgets`: those that select the workload's pods, and
     `evicting`: for how many evictions that each of them selects a plan is open, by its key.
     """
 
@@ -165,7 +165,7 @@ def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM  # whose updater does nothing at all without one
+    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM  # upstream's updater does nothing at all without one
     if cluster.webhook_away is None or candidate.situation.unboosts or not (candidate.action is Action.EVICT or upstream):
         return None
     return f"no webhook is at work that would change the pod's successor: {cluster.webhook_away}"
@@ -216,10 +216,10 @@ def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 
 def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.situation.recommended.reverted is not None:
-        return None  # somebody asked for it because of what was planned a short time ago
+        return None  # the revert was requested because of what was planned a short time ago
     history = candidate.situation.history
     if set(candidate.situation.unboosts) - set(history.tried):
-        return None  # that a boost has ended does not wait for anything else that was planned
+        return None  # the end of a boost does not wait for other plans
     acted = history.acted
     return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
@@ -259,7 +259,7 @@ def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _restarts(candidate: Candidate, cluster: ClusterSituation) -> bool:
-    """Whether the change stops a container. In upstream's eyes any resize policy that may do so is enough."""
+    """Whether the change stops a container. For upstream any resize policy that may do so is enough."""
     if cluster.settings.profile != UpdaterProfile.UPSTREAM:
         return disrupts(candidate)
     return candidate.action is Action.EVICT or any(c.restarts_on for c in candidate.situation.pod.fact.containers)

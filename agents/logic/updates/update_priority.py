@@ -45,7 +45,7 @@ class UpdatePriority:
 
 @dataclass(frozen=True, slots=True)
 class RecentOomKill:
-    """The last end of a container for want of memory: how long it had run, and how long ago it ended."""
+    """The last OOM kill of a container: how long it had run, and how long ago that was."""
 
     container: str
     ran: timedelta
@@ -62,7 +62,7 @@ class UpdateThresholds:
 
 
 def observed(annotation: str | None) -> frozenset[str] | None:
-    """The containers that admission saw; None if that is not said, or said in a form that nobody writes."""
+    """The containers that admission saw; None if that is not noted, or in an unknown form."""
     if annotation is None:
         return None
     names = annotation.split(", ") if annotation else []
@@ -70,7 +70,7 @@ def observed(annotation: str | None) -> frozenset[str] | None:
 
 
 def priority(containers: Iterable[Container], advice: Sequence[Advice], seen: Collection[str] | None = None) -> UpdatePriority:
-    """Of the containers that have advice, and that admission saw."""
+    """The priority, over the containers that have advice and that admission saw."""
     outside = scale_up = False
     requested: dict[str, int] = {}
     recommended: dict[str, int] = {}

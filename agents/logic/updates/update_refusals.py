@@ -1,8 +1,8 @@
-"""Refusals: which guard holds back pods of a workload, and how many. Each is decided once, not again in each interval.
+"""Refusals: which guard holds back pods of a workload, and how many. Each is decided once, not in each interval.
 
-It is decided anew when the guard comes back after it was gone for an hour, and when it holds back at least twice as many pods as
-was said. So a roll-out of thousands of pods is told in a few records, and neither guards that take turns nor a number that wavers
-is told again and again.
+It is decided again when the guard comes back after it was gone for an hour, and when it holds back at least twice as many pods as
+before. So a roll-out of thousands of pods makes a few records, and neither alternating guards nor a fluctuating number makes
+more.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ _FORGOTTEN = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A guard that holds back `pods` pods of a workload, with the most urgent of them and what was objected to it."""
+    """A guard that holds back `pods` pods of a workload, with the most urgent of them and its objection."""
 
     candidate: Candidate
     situation: ClusterSituation
@@ -32,7 +32,7 @@ class Refusal:
 
 
 class IntervalRefusals:
-    """All refusals of one interval. `table` is what was said before."""
+    """All refusals of one interval. `table` has the earlier ones."""
 
     def __init__(self, table: ObjectTable[RefusedPods]) -> None:
         self._table = table
@@ -50,7 +50,7 @@ class IntervalRefusals:
         self._pods[workload, guard] += 1
 
     def news(self, now: int) -> Iterator[Refusal]:
-        """The refusals to be decided in turn `now`, and the table is as they say."""
+        """The refusals to decide in turn `now`; updates the table accordingly."""
         for workload in [*self._found, *(key for key in list(self._table) if key not in self._found)]:
             found = {
                 guard: replace(each, pods=self._pods[workload, guard]) for guard, each in self._found.get(workload, {}).items()
@@ -65,7 +65,7 @@ class IntervalRefusals:
 
 
 def _told(before: RefusedPods, found: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
-    """What will have been said of a workload, and what of it is said now."""
+    """The new entry of a workload, and its refusals to decide now."""
     gone = {name: before.gone.get(name, now) for name in before.guards if name not in found}
     guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
     news = [refusal for name, refusal in found.items() if refusal.pods >= _TELLING * guards.get(name, 0)]

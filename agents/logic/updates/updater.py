@@ -69,7 +69,10 @@ class ClusterCandidates:
     evicting: Counter[str]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
-        """Each pod, what the guards knew of its cluster, and the first objection. A pod without one counts for those after it."""
+        """Each pod, what the guards knew of its cluster, and the first objection.
+
+        A pod without an objection counts for those after it.
+        """
         situation, before = self.situation, ""
         held: Candidate | None = None
         objection: Objection | None = None
@@ -148,7 +151,7 @@ class Updater(PartedState):
         return () if policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
 
     def _end_boosts(self, turn: Turn, due: Collection[str]) -> list[Decided]:
-        """Lower pods whose startup boost ends between two intervals. What a guard holds back waits for the next one."""
+        """Lower pods whose startup boost ends between two intervals. Pods that a guard holds back wait for the next interval."""
         start = self._interval_start(turn.number)
         return [each for cluster in self.candidates(due=due, since=start) for each in self._plan(turn, cluster, None)]
 
@@ -205,7 +208,7 @@ class Updater(PartedState):
     def candidates(
         self, *, fresh: bool = False, due: Collection[str] | None = None, since: int | None = None
     ) -> Iterator[ClusterCandidates]:
-        """The pods to change now of each cluster that has some; `fresh` as if nothing had been planned for any of them yet.
+        """The pods to change now, of each cluster that has some; with `fresh` as if nothing had been planned for them yet.
 
         With `due` only those of these pods whose startup boost has ended; plans made in the interval that began with the turn
         `since` count for the rate.
@@ -273,7 +276,7 @@ class Updater(PartedState):
         )
 
     def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals | None) -> Iterator[Decided]:
-        """Plan for the pods that no guard holds back; those that one does go to the refusals."""
+        """Plan for the pods that no guard holds back; the others go to the refusals."""
         for each, situation, objection in cluster.judged():
             if objection is None:
                 plan = plan_builder.plan(each, situation, turn, self.partition)
@@ -317,8 +320,8 @@ class Updater(PartedState):
     def _count_plans(self, counts: Mapping[str, Headcount], now: int) -> OpenPlans:
         """Count the pods with an open plan that stops a container: those that run, and those that go because of it.
 
-        As upstream has it, a resize that stops none counts only in the interval in which it is planned: however long the kubelet
-        defers it, its pod serves, and others need not wait.
+        As in upstream, a resize that stops no container only counts in the interval in which it is planned: however long the
+        kubelet defers it, its pod serves, and others need not wait.
         """
         found = OpenPlans()
         for uid, history in self.clusters.histories.items():
@@ -327,7 +330,7 @@ class Updater(PartedState):
                 continue
             workload = pod.fact.workload.key
             counts[workload].acting += 1
-            if not pod.fact.leaving:  # a pod that leaves is none of its group any more
+            if not pod.fact.leaving:  # a pod that leaves no longer belongs to its group
                 found.groups[workload, pod.fact.controller] += 1
             if history.to_evict:
                 found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))

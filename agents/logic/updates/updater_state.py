@@ -1,6 +1,6 @@
-"""What the updater knows of clusters: pods, recommendations, policies, control records, and what became of its own plans.
+"""The updater's state of clusters: pods, recommendations, policies, control records, and the results of its own plans.
 
-Of each it keeps what is newest. The values are frozen and live in tables, whose names and fields stand in checkpoints.
+It keeps the newest of each. The values are frozen and live in tables, whose names and fields stand in checkpoints.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,14 +45,14 @@ class NewestRecommendation:
     oom_uid: str = ""
     oom_container: str = ""
     reverted: RevertRequested | None = None
-    """The revert that stands in its stead."""
+    """The revert that replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadEviction:
     """The last pod of a workload that was evicted for us, in turn `at`: what it requested, and what the next new pod was like.
 
-    `fault` says what is wrong with that one, empty while none has come or nothing is wrong; `judged` when that was found.
+    `fault` says what is wrong with that one, empty while none has come or it is right; `judged` when that was found.
     """
 
     at: int
@@ -96,11 +96,11 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True)
 class PodHistory:
-    """What the updater did about a pod, and what came of it. Times are turn numbers.
+    """What the updater did about a pod, and the result. Times are turn numbers.
 
     `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
-    pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those of which the last plan
-    was to end it.
+    pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those whose boost the last
+    plan was to end.
     """
 
     plan: OpenPlan | None = None
@@ -156,13 +156,13 @@ class LastPodFact:
 
 @dataclass(slots=True)
 class ChangedWorkloads:
-    """The workloads of which something changed since somebody asked: `keys`, or `all` by a policy that names many."""
+    """The workloads that changed since the last query: `keys`, or `all` by a policy that names many."""
 
     keys: set[str] = field(default_factory=set)
     all: bool = True
 
     def clear(self) -> None:
-        """Somebody has asked."""
+        """The changes were read."""
         self.keys.clear()
         self.all = False
 
@@ -237,7 +237,7 @@ class UpdaterState:
                 self._ingest_outcome(recorded.event, turn.number)
 
     def forget_recommendations(self, before: int) -> None:
-        """Forget those of workloads without a pod that are older than this turn: they would be too old to act on."""
+        """Forget recommendations of workloads without a pod that are older than this turn, because they are too old to act on."""
         deferred, pods = self._deferred, self.pods_of
         for workload in [key for key in deferred if key not in pods]:
             self.recommendation(workload)
@@ -246,7 +246,7 @@ class UpdaterState:
             self.recommended.remove(key)
 
     def wanted(self, workload: str, now: int) -> NewestRecommendation | None:
-        """What the pods of a workload should request: as it was before if that was asked for, else as is recommended."""
+        """What the pods of a workload should request: the former amounts during a revert, else the recommended ones."""
         revert = self.reverts.get(workload)
         return self.recommendation(workload) if revert is None else revert.recommendation(now)
 
@@ -301,7 +301,7 @@ class UpdaterState:
     def judge_successors(self, advised: Callable[[PodRecord], Mapping[str, ContainerRecommendation] | None], now: int) -> None:
         """The first new pod after an eviction shows whether anything gives new pods other requests.
 
-        `advised` is what admission would give a pod, by container; None where that is nothing.
+        `advised` is what admission would give a pod, by container; None if that is nothing.
         """
         for pod in self._successors:
             targets, evicted = advised(pod), self.evictions.get(pod.fact.workload.key)

@@ -1,4 +1,4 @@
-"""The pods of one workload that should be changed now: by what is recommended, or because their startup boost has ended."""
+"""The pods of one workload that should be changed now: because of a recommendation, or because their startup boost has ended."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from schemas.decisions.recommendations import ContainerRecommendation
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """A workload in turn `now`. `advice`: what is recommended, None where nothing is. `history` gives that of a pod."""
+    """A workload in turn `now`. `advice`: the recommendation, None if there is none. `history` returns a pod's history."""
 
     now: int
     key: str
@@ -27,7 +27,7 @@ class _Workload:
 
 @dataclass(slots=True)
 class CandidateSearch:
-    """Looks through workloads, and remembers which of them are quiet."""
+    """Searches workloads, and caches which of them are quiet."""
 
     clusters: UpdaterState
     advice: AdviceCache = field(default_factory=AdviceCache)
@@ -115,7 +115,7 @@ class CandidateSearch:
         return self.clusters.constraints.scaled_by(workload.key)
 
     def _unreverted(self, workload: _Workload, pod: PodRecord) -> PodAdvice | None:
-        """What is recommended for a pod, without what HPAs scale by; None while it was put back as it was."""
+        """The recommendation for a pod, without what HPAs scale by; None during a revert."""
         advice = workload.advice
         if advice is None or advice.recommended.reverted is not None:
             return None

@@ -1,8 +1,8 @@
 """The usage of many containers: an aggregate of histograms for all that is counted as one, and each container's own marks.
 
-An aggregate is what VPA folds together; a container is one instance in one pod, with its last sample times and its memory
-window. Scrapes are folded whole. What is absent (NaN) is absent and not zero. Which aggregate a container belongs to, and
-whether it counts at all, is told from outside.
+An aggregate is what VPA folds together; a container is one instance in one pod, with its last sample times and its memory window.
+Scrapes are folded whole. What is absent (NaN) is absent and not zero. The caller decides which aggregate a container belongs to,
+and whether it counts at all.
 """
 
 from collections.abc import Callable, Collection
@@ -58,7 +58,7 @@ class OomBump:
 
 
 class ContainerUsage:
-    """Aggregates and containers. `aggregate_of` gives the aggregate of (workload, pod, container); None if it is not to count."""
+    """Aggregates and containers. `aggregate_of` returns the aggregate of (workload, pod, container), or None."""
 
     def __init__(self, settings: UsageSettings, aggregate_of: Callable[[str, str, str], RowKey | None]) -> None:
         self.settings, self._aggregate_of = settings, aggregate_of
@@ -89,7 +89,7 @@ class ContainerUsage:
             self.aggregates["offset"][layer.aggregates] = offset
 
     def fold(self, layer: ScrapeLayer, cores: Floats, memory: Floats, at: Floats) -> None:
-        """Fold one sample of each resource for containers of which none stands twice."""
+        """Fold one sample of each resource for distinct containers."""
         self._cpu(layer, cores, at)
         self.peaks.add(layer.containers, layer.aggregates, memory, at, apart=layer.apart)
         self.aggregates["changed"][layer.aggregates] = self.turn
@@ -108,7 +108,7 @@ class ContainerUsage:
         self._seen(aggregates, at, apart=layer.apart)
 
     def _seen(self, aggregates: Indices, at: Floats, *, apart: bool) -> None:
-        """First and last time and the count; CPU samples alone move them, and confidence rests on them."""
+        """Update first and last time and the count, which confidence rests on; only CPU samples change them."""
         first, last = self.aggregates.floats("first"), self.aggregates.floats("last")
         if apart:
             before = first[aggregates]
@@ -122,7 +122,7 @@ class ContainerUsage:
         np.add.at(self.aggregates["count"], aggregates, 1)
 
     def kill(self, key: RowKey, requested: float, at: float, bump: OomBump | None = None) -> bool:
-        """Fold an OOM kill of (workload, pod, container); False if it does not count or is too old to say anything.
+        """Fold an OOM kill of (workload, pod, container); False if it does not count or is too old.
 
         needed = max(used + minimum, int(used * ratio)) where used is the larger of the request and the window's usage peak.
         """
@@ -143,7 +143,7 @@ class ContainerUsage:
         return True
 
     def see(self, workload: str, pod: str, container: str) -> int:
-        """The row of a container, made when new, linked to the aggregate it belongs to now; -1 if it is not to count."""
+        """The row of a container, created if new, linked to its present aggregate; -1 if it does not count."""
         key = (workload, pod, container)
         row = self.containers.find(key)
         if row is not None and self.containers["aggregate"][row] >= 0:
@@ -169,7 +169,7 @@ class ContainerUsage:
         return row
 
     def unlink(self, rows: Indices) -> None:
-        """These containers' aggregates are to be looked up again."""
+        """Look up these containers' aggregates again."""
         self.containers["aggregate"][rows] = -1
         self.containers.touch(rows)
         self.containers.freed += rows.tolist()
@@ -190,7 +190,7 @@ class ContainerUsage:
 
 
 def aggregate_columns(settings: UsageSettings) -> dict[str, ColumnSpec]:
-    """What is known of each aggregate. `window` and `expires` are settings that an aggregate may have of its own."""
+    """The columns of each aggregate. An aggregate may have its own `window` and `expires`."""
     cpu, memory = cpu_buckets(settings.growth), memory_buckets(settings.growth)
     return {
         **Histograms.columns("cpu", cpu, settings.cpu_half_life),

@@ -1,7 +1,7 @@
 """Which usage is too old to count. Upstream's rules: see `_expired` and `_useless`.
 
-Containers of pods that no source ever told of cannot be seen to go, so they go when they have had no sample for long enough.
-Keys of aggregates are (workload, container, labels).
+Containers of pods that no source reported cannot be seen to go, so they go when they have had no sample for long enough. Keys of
+aggregates are (workload, container, labels).
 """
 
 from collections.abc import Callable, Collection
@@ -20,9 +20,9 @@ Contributive = Callable[[], Collection[RowKey]]
 def expire(usage: ContainerUsage, at: float, contributive: Contributive, known: Callable[[str, str], bool]) -> list[RowKey]:
     """Drop aggregates that have expired, or that never had a sample and have no pod; what was dropped, sorted.
 
-    `contributive` finds the aggregates of pods that run or whose controller lives; it looks at every pod, so it is asked only if
-    some aggregate had no sample. `known`: was this pod (workload, name) told of?
-    A seed stays for as long as its container has other usage: upstream, too, holds it beside the live one.
+    `contributive` finds the aggregates of pods that run or whose controller lives; it examines every pod, so it is only called if
+    some aggregate had no sample. `known`: was this pod (workload, name) reported? A seed stays as long as its container has other
+    usage, as in upstream, which also keeps it beside the live one.
     """
     _forget_containers(usage, at, known)
     rows = usage.aggregates.used()
@@ -38,7 +38,7 @@ def expire(usage: ContainerUsage, at: float, contributive: Contributive, known: 
 
 
 def _expired(usage: ContainerUsage, rows: Indices, at: float) -> NDArray[np.bool_]:
-    """The last CPU sample, or for want of any the making of the aggregate, lies `expires` back."""
+    """The last CPU sample, or without one the creation of the aggregate, is `expires` ago."""
     columns = usage.aggregates
     last, created = columns.floats("last")[rows], columns.floats("created")[rows]
     return np.asarray(at - np.where(last == NEVER, created, last) >= columns.floats("expires")[rows])

@@ -1,8 +1,8 @@
 """Decaying histograms, many at once: one row of a table for each, all sums in the order the samples are given.
 
 A sample weighs w * 2^((at - reference) / half life), so old samples lose weight without being touched. When a sample lies more
-than 100 half lives after a row's reference, the row is scaled to a new one. Rules and order of operations are upstream's; that
-rows may have half lives of their own is not.
+than 100 half lives after a row's reference, the row is scaled to a new one. Rules and order of operations are upstream's, except
+that rows may have their own half lives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,11 +84,11 @@ class Histograms:
 
     @property
     def changed(self) -> NDArray[np.bool_]:
-        """Whether a row may weigh something else than when this was last set to False; also where it is new, or was loaded."""
+        """Whether a row's weights may have changed since this was set to False; also True if it is new or was loaded."""
         return self.rows.marks(f"{self.name}_changed")
 
     def add(self, rows: Indices, values: Floats, weight: float, at: Floats | float, *, apart: bool = False) -> None:
-        """Add one sample to each row, in order. `apart`: no row stands twice, which numpy adds sooner."""
+        """Add one sample to each row, in order. `apart`: no row occurs twice, which is faster."""
         far = self._far(rows, at)
         if np.count_nonzero(far):  # several times as fast as any()
             if not apart and isinstance(at, np.ndarray) and (at != at[0]).any() and len(now := layers(rows)) > 1:
@@ -111,7 +111,7 @@ class Histograms:
         self._widen(rows, buckets, heavier)
 
     def subtract(self, rows: Indices, values: Floats, weight: float, at: Floats | float) -> None:
-        """Take one sample from each row; no row twice. What is left below epsilon becomes nothing."""
+        """Take one sample from each row; no row twice. What is left below epsilon becomes zero."""
         self._catch_up(rows, at, self._far(rows, at))
         decayed = weight * np.exp2((at - self.reference[rows]) / self.half_life[rows])
         cells = self.weights.cells(rows, self.scale.find(values))
@@ -194,7 +194,7 @@ class Histograms:
         return found
 
     def live_for(self, rows: Indices, half_lives: Floats, at: float) -> None:
-        """Let weights of these rows halve in other times from `at` on; what they weigh then stays; no row twice."""
+        """Change the half lives of these rows from `at` on; their weights at that moment stay; no row twice."""
         other = half_lives != self.half_life[rows]
         rows, half_lives = rows[other], half_lives[other]
         if not len(rows):
@@ -293,7 +293,7 @@ def _reached(block: Floats, wanted: Sequence[Floats]) -> list[NDArray[np.integer
 
 
 def _sums(terms: Floats) -> Floats:
-    """The sums over the first axis, added one after the other, as one row: `sum` would add in pairs."""
+    """The sums over the first axis, added one after the other, because `sum` would add in pairs."""
     return np.asarray(np.add.accumulate(terms, axis=0)[-1:])
 
 

@@ -1,7 +1,7 @@
 """Memory counts as one peak for each container and window; a higher use in the same window replaces the lower one.
 
-A container's first sample opens its window, so windows are not aligned between containers. An OOM kill is a sample above what
-the container had, which the plain usage numbers can never show.
+A container's first sample opens its window, so windows are not aligned between containers. An OOM kill counts as a sample above
+the container's limit, which plain usage can never show.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ class MemoryPeaks:
     def add(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, apart: bool = False) -> None:
         """One sample of usage for each row; no row twice. Absent, negative and late amounts are dropped.
 
-        `apart`: no aggregate stands twice either.
+        `apart`: no aggregate occurs twice either.
         """
         last = self.containers.floats("last_memory")
         with np.errstate(invalid="ignore"):

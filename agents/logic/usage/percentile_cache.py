@@ -1,4 +1,4 @@
-"""Percentiles of histograms that few samples move, such as memory's daily peaks: a row is looked through when it has changed."""
+"""Percentiles of histograms that few samples change, such as memory's daily peaks: a row is only searched when it has changed."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from agents.logic.usage.histograms import Histograms
 class PercentileCache:
     """Finds `count` percentiles of rows of `histograms`, of which it alone takes the marks of what changed.
 
-    It finds what `Histograms.percentiles` would: that depends on a row's weights, total and shares, and on nothing else.
+    The result equals that of `Histograms.percentiles`, which depends only on a row's weights, total and shares.
     """
 
     def __init__(self, histograms: Histograms, count: int = 3) -> None:

@@ -1,7 +1,8 @@
-"""The pods that a source has told of: what they are labelled, what runs in them, and so which aggregate a container is of.
+"""The pods that a source has reported: their labels and containers, and so which aggregate a container belongs to.
 
-Init containers are known by name only, and their usage never counts. A pod is known by workload and name, as upstream knows it
-by namespace and name, so a successor of the same name goes on with its containers' windows unless its end was seen before.
+Init containers are known by name only, and their usage never counts. A pod is known by workload and name, as upstream knows it by
+namespace and name, so a successor of the same name goes on with its containers' windows, unless the end of the former one was
+seen.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +42,7 @@ OVER = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class IndexedPod:
-    """What counts of a pod. `labels` is the text of all its labels."""
+    """The parts of a pod that count. `labels` is the text of all its labels."""
 
     uid: str
     labels: str
@@ -60,11 +61,11 @@ class PodIndex:
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def get(self, workload: str, pod: str) -> IndexedPod | None:
-        """A pod; None if no source told of it."""
+        """A pod; None if no source reported it."""
         return self.table.get(f"{workload}/{pod}")
 
     def take(self, event: PodChanged) -> tuple[IndexedPod | None, IndexedPod]:
-        """A pod as it was known, and as it is known now."""
+        """The former and the present version of a pod."""
         workload, name = intern(event.workload.key), event.pod.name
         old = self.get(workload, name)
         new = IndexedPod(
@@ -108,7 +109,7 @@ class PodIndex:
             yield workload, name, pod
 
     def loaded(self) -> None:
-        """The table was loaded: what follows from it is to be made again."""
+        """The table was loaded, so what follows from it is built again."""
         self._of = None
 
     def _keys(self) -> dict[str, dict[str, None]]:

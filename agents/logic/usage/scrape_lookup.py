@@ -1,7 +1,7 @@
 """Finds the rows of a whole scrape at once: equal name columns are the same tuple objects, so identity is enough.
 
-A found scrape lists its rows in key order, so that sums do not depend on the order of a scrape. It forgets a scrape when one
-of its rows was given back or linked anew, and everything when too much is held.
+A found scrape lists its rows in key order, so that sums do not depend on the order of a scrape. It forgets a scrape when one of
+its rows was freed or relinked, and everything when it holds too much.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ _FREED = 100_000
 
 @dataclass(slots=True)
 class ScrapeLayer:
-    """A part of a scrape in which no container stands twice. `order`: positions in the scrape; None when all, as they stand.
+    """A part of a scrape in which no container occurs twice. `order`: positions in the scrape; None for all, in order.
 
-    `apart`: no aggregate stands twice either.
+    `apart`: no aggregate occurs twice either.
     """
 
     order: Indices | None
@@ -39,7 +39,10 @@ class ScrapeLayer:
 
 @dataclass(slots=True)
 class ScrapeRows:
-    """A scrape's rows; holds the name columns, so that their identity stays theirs. `passed_over`: some rows do not count."""
+    """A scrape's rows; holds the name columns, so that no other objects get their identity.
+
+    `passed_over`: some rows do not count.
+    """
 
     names: tuple[Names, Names, Names]
     layers: list[ScrapeLayer]
@@ -72,11 +75,11 @@ class ScrapeLookup:
         return found.layers
 
     def look_again(self) -> None:
-        """What was passed over may count now."""
+        """Ignored rows may count now."""
         self._again = True
 
     def _stands(self, found: ScrapeRows) -> bool:
-        """Whether none of its rows was given back since it was last looked at."""
+        """Whether none of its rows was freed since the last look-up."""
         freed = self._containers.freed
         if found.freed == len(freed):
             return True

@@ -1,6 +1,7 @@
-"""What is wrong with facts about pods and their usage: a sentence for each thing that must not be folded.
+"""What is wrong with facts about pods and their usage.
 
-A bad number in a histogram cannot be taken back. Late, odd or unknown is not bad: that is for the fold to judge.
+Each sentence names a thing that must not be folded, because a bad number in a histogram cannot be taken back. Late, odd or
+unknown usage is not refused here; the fold decides about it.
 """
 
 import math
@@ -22,7 +23,7 @@ MOST_AGE = 86_400.0
 
 
 def reasons(event: Event) -> Iterator[str]:
-    """Why an event must not be folded; nothing for an event that is good, or none of this capability."""
+    """Why an event must not be folded; nothing for a good event, or one of another capability."""
     match event:
         case MetricsScraped():
             yield from _scrape(event)

@@ -1,7 +1,7 @@
 """How many container names and label sets of one workload have histograms, so that no tenant makes a turn or the state large.
 
-A tenant gives pods any labels and containers any names. Names beyond the bound are left out. Usage under label sets beyond the
-bound is kept, but as that of pods without labels: it counts for the workload, whatever a VPA's selector says.
+A tenant can give pods any labels and containers any names. Names beyond the bound are left out. Usage under label sets beyond the
+bound counts as that of pods without labels, so it counts for the workload whatever a VPA's selector is.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from schemas.bounds import MOST_CONTAINERS, MOST_LABEL_SETS
 
 
 class KnownAggregates(Protocol):
-    """What was there of each workload when the turn began."""
+    """The aggregates of each workload at the beginning of the turn."""
 
     def containers(self, workload: str) -> Sequence[tuple[str, int]]:
         """Container names of a workload, and a number for each."""
@@ -23,7 +23,7 @@ class KnownAggregates(Protocol):
 
 
 class AggregateBounds:
-    """Says under which key a container's usage is kept. `exists`: whether an aggregate is there already."""
+    """Decides under which key a container's usage is kept. `exists`: whether an aggregate is there already."""
 
     def __init__(self, known: KnownAggregates, exists: Callable[[RowKey], bool]) -> None:
         self._known, self._exists = known, exists
@@ -31,7 +31,7 @@ class AggregateBounds:
         self._names: dict[str, set[str]] = {}
 
     def begin(self) -> None:
-        """A turn begins: what was new is known now."""
+        """A turn begins: new aggregates count as known now."""
         self._new.clear()
         self._names.clear()
 
@@ -55,7 +55,7 @@ class AggregateBounds:
         return key
 
     def reached(self, workload: str) -> str:
-        """What of a workload may be left out, with the bound; empty while nothing is."""
+        """A sentence on what may be left out of a workload, with the bound; empty while nothing is."""
         if self._known.label_sets(workload) < MOST_CONTAINERS:
             return ""
         if len(self._known.containers(workload)) >= MOST_CONTAINERS:

@@ -1,4 +1,4 @@
-"""What is known of container names: the usage of one aggregate, or of all that belong to the name, added up.
+"""The usage of container names: that of one aggregate, or the sum of all aggregates of a name.
 
 Upstream adds up all pods' label sets at each recommendation; most names have one, which is then read in place.
 """
@@ -64,7 +64,7 @@ def _read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats,
 
 @dataclass(frozen=True, slots=True)
 class AggregateSum:
-    """Aggregates that nobody keeps."""
+    """Temporary aggregates."""
 
     aggregates: RowTable
     cpu: Histograms

@@ -1,7 +1,7 @@
-"""What a recommender of upstream's kind would save: one checkpoint for each container name of a VPA's workload.
+"""The checkpoints that upstream's recommender would save: one for each container name of a VPA's workload.
 
-It holds all usage that belongs to the VPA, also of containers with mode Off, without the peaks of windows that still run. It only
-reads: whoever asked writes it.
+They have all usage that belongs to the VPA, including containers with mode Off, without the peaks of running windows. This only
+reads; the caller writes.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
-"""What follows from names and policies.
+"""Everything that follows from names and policies.
 
-Which aggregates make up a container of a workload, when it is looked at, and by which numbers it is judged.
-
-A member is a container name of a workload. Nothing of this is dumped; it is made again from the names. Workloads are spread over
-the interval by a stable hash, so that a turn looks at its share of them.
+That is: which aggregates make up a container of a workload, when it is due, and by which numbers it is judged. A member is a
+container name of a workload. It is not dumped but rebuilt from the names. Workloads are spread over the interval by a stable
+hash, so that each turn handles its share of them.
 """
 
 import zlib
@@ -33,11 +32,11 @@ where the numbers stand by which it is judged; a number that no other workload e
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberSelection:
-    """Members that are judged together, in order of workload and container, with what follows from names and policies alone.
+    """Members that are judged together, in order of workload and container, with everything that follows from names and policies.
 
     The arrays have an element for each member of which something may be recommended. `workload` numbers the workloads that were
     asked for, from 0 to `count`; `first` is some member of each. The rest is as ContainerIndex has it. Mostly the same members
-    are due turn after turn, so what follows from them is kept.
+    are due turn after turn, so selections are cached.
     """
 
     names: Sequence[RowKey]
@@ -52,7 +51,7 @@ class MemberSelection:
     bounds: tuple[Floats, Floats] | None
     """Least and most, (members, 6) each: millicores, then bytes; None where nothing is bounded."""
     whole_cores: NDArray[np.bool_] | None
-    """(members,) Which of them get CPU in whole cores; None for none."""
+    """(members,) Which of them get CPU in whole cores; None if none do."""
     all_single: bool
     """Whether each member has one aggregate."""
 
@@ -68,7 +67,7 @@ class MemberSelection:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """By what the containers of one name are judged under one policy: numbers as `_NUMBERS` has them, and how usage is folded.
+    """How containers of one name are judged under one policy: numbers in the order of `_NUMBERS`, and folding rules.
 
     It holds the policy, so that its identity stays its own.
     """
@@ -98,7 +97,7 @@ class ContainerIndex:
         """Aggregates by workload."""
         self._free: list[int] = []
         self.version = 0
-        """Rises whenever aggregates are put together anew, for those who keep what follows from it."""
+        """Rises whenever aggregates are put together again, for those who keep what follows from it."""
         self._order: MemberOrder | None = None
         self._selected: tuple[int, Indices, MemberSelection] | None = None
         """The version and the workloads of the last selection, and what it gave."""
@@ -127,7 +126,7 @@ class ContainerIndex:
         return gone
 
     def policies_changed(self, targets: Iterable[str]) -> Sequence[str]:
-        """Look the policies of these workloads up again; `*` stands for all. Gives those that there are."""
+        """Look up the policies of these workloads again; `*` stands for all. Returns those that exist."""
         targets = set(targets)
         found = list(self._keys) if "*" in targets else sorted(targets & self._keys.keys())
         self.govern(found)
@@ -141,7 +140,7 @@ class ContainerIndex:
         return [(self.names[member][1], member) for member in self._of.get(workload, ())]
 
     def label_sets(self, workload: str) -> int:
-        """How many aggregates a workload has, those that its policy is not for as well."""
+        """How many aggregates a workload has, including those outside its policy."""
         return len(self._keys.get(workload, ()))
 
     def rows(self, member: int) -> Sequence[int]:
@@ -186,12 +185,12 @@ class ContainerIndex:
         )
 
     def speaking(self, workloads: Iterable[str]) -> Indices:
-        """The members of these workloads of which something may be recommended, in order of workload and container."""
+        """The members of these workloads that may get a recommendation, in order of workload and container."""
         members = np.array([member for workload in workloads for member in self._of.get(workload, ())], np.int64)
         return np.asarray(members[self._speak(members)])
 
     def govern(self, workloads: Iterable[str]) -> None:
-        """Put the aggregates of these workloads together by the policies that hold."""
+        """Combine the aggregates of these workloads by the policies in force."""
         self.version += 1
         self._fit()
         ruled: list[tuple[int, FoldingRules]] = []
@@ -240,7 +239,7 @@ class ContainerIndex:
             self._several[member] = tuple(rows)
 
     def _share(self, workload: str) -> None:
-        """Count who shares the pod's minimum: all members of which something may be recommended."""
+        """Count the members that share the pod's minimum: all that may get a recommendation."""
         members = self._of[workload]
         single, rule = self.numbers["single"], self.numbers["rule"]
         used = (m for m in members if single[m] >= 0 or m in self._several)
@@ -249,7 +248,7 @@ class ContainerIndex:
             self.numbers["siblings"][member] = speaking
 
     def _speak(self, members: Indices) -> NDArray[np.bool_]:
-        """Of which members something may be said: they have usage and are not silent."""
+        """Which members may get a recommendation: they have usage and are not silent."""
         has = self.numbers["single"][members] >= 0
         if not has.all():
             several = np.flatnonzero(~has)
@@ -271,7 +270,7 @@ class ContainerIndex:
         columns.touch(rows)
 
     def _enter(self, workload: str, containers: Iterable[str]) -> dict[str, int]:
-        """Make members of those containers of a workload that are none yet; all of its members by container, in order."""
+        """Create missing members for containers of a workload; returns all of its members by container, in order."""
         members = dict(self.containers(workload))
         new = {container: self._new(workload, container) for container in dict.fromkeys(containers) if container not in members}
         if not new:
@@ -285,7 +284,7 @@ class ContainerIndex:
         return members
 
     def _new(self, workload: str, container: str) -> int:
-        """A number for a member of which nothing is known yet but what was announced."""
+        """A number for a member of which only the announced amounts are known yet."""
         key = (workload, container)
         if self._free:
             member = self._free.pop()
@@ -302,7 +301,7 @@ class ContainerIndex:
         return member
 
     def _forget(self, workload: str) -> list[str]:
-        """Drop members without aggregates; their containers."""
+        """Drop members without aggregates; returns their containers."""
         left = {container for _, container, _ in self._keys[workload]}
         gone = {container: member for container, member in self.containers(workload) if container not in left}
         for member in gone.values():

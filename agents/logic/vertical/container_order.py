@@ -17,7 +17,7 @@ from agents.engine.tables.row_table import Indices, RowKey
 class MemberOrder:
     """`members` in order; `begins` (workloads + 1,) is where each workload begins among them, and last their number.
 
-    `rank` gives for each member the place of its workload in that order; it says nothing of numbers that no member has.
+    `rank` gives for each member the place of its workload in that order; it is undefined for numbers without a member.
     """
 
     members: Indices
@@ -46,7 +46,7 @@ class MemberOrder:
 
         Returns the first member of each, all their members, and for each of these the place of its workload among them.
         """
-        if len(ranks) == len(self.members):  # a container each: all of them
+        if len(ranks) == len(self.members):  # one container each: all of them
             return self.members, self.members, ranks
         begins, counts = self.begins[ranks], self.begins[ranks + 1] - self.begins[ranks]
         workload = np.repeat(np.arange(len(ranks)), counts)

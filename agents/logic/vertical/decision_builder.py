@@ -1,7 +1,7 @@
 """Builds the recommender's decisions, with every number that a person needs to redo the sum.
 
-Who reads decisions mostly reads their amounts. So numbers leave the arrays for all decisions of a turn at once, and `because` is
-put together when somebody first reads it. What is equal in every decision (the stage's settings) is cited, not repeated.
+Most readers of decisions only read the amounts. So numbers are taken out of the arrays for all decisions of a turn at once, and
+`because` is built at the first access. What is equal in every decision (the stage's settings) is cited, not repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,13 +49,13 @@ class IngestedOomKill:
 
     @property
     def described(self) -> LastOomKill:
-        """What a decision says of it."""
+        """Its form in a decision."""
         kill = self.event
         return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, self.counted, self.place)
 
 
 class DeferredBecause(Mapping[str, object]):
-    """A `because` that is put together when it is first read. It equals any mapping of the same content."""
+    """A `because` that is built at the first access. It equals any mapping with the same content."""
 
     __slots__ = ("_made", "_make")
 
@@ -66,7 +66,7 @@ class DeferredBecause(Mapping[str, object]):
     _made: Mapping[str, object] | None
 
     def make_again(self, make: Callable[[], Mapping[str, object]]) -> None:
-        """Forget what was put together, and what from. `make` gives the same once more."""
+        """Drop the content and its sources; `make` returns the same content again."""
         self._make, self._made = make, None
 
     def _body(self) -> Mapping[str, object]:
@@ -89,7 +89,7 @@ class DeferredBecause(Mapping[str, object]):
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What stands behind the decision about one workload, apart from its usage. `places` are those of its usage and node."""
+    """The grounds of the decision about one workload, apart from its usage. `places` are those of its usage and node."""
 
     policy: PolicyRecord | None
     oom: IngestedOomKill | None
@@ -97,7 +97,7 @@ class Grounds:
     oom_source: OomSource
     places: tuple[Place, ...] = ()
     left_out: str = ""
-    """What of the workload's usage is not told apart, or not at all, with the bound."""
+    """What part of the workload's usage is merged or left out, with the bound."""
 
     @property
     def cause(self) -> tuple[Place, ...]:
@@ -138,16 +138,16 @@ class DecisionBuilder:
         return [Decided(topic, key, event, grounds.cause) for topic, key in topics]
 
     def inline(self) -> dict[str, object]:
-        """The settings themselves where there is no record to cite."""
+        """The settings themselves, if there is no record to cite."""
         if self.cited is not None:
             return {}
         return {"settings": {name: getattr(self.settings, name) for name in VerticalSettings.__dataclass_fields__}}
 
 
 class RecommendationBatch:
-    """What one turn announces of many workloads, each decision built when somebody asks for it.
+    """The announcements of one turn about many workloads, each decision built on demand.
 
-    `places`: where the containers that are announced stand in the recommendation; those of a workload are side by side.
+    `places`: the positions of the announced containers in the recommendation; those of a workload are adjacent.
     """
 
     def __init__(self, builder: DecisionBuilder, done: Recommendation, places: Indices) -> None:
@@ -182,18 +182,18 @@ class RecommendationBatch:
 
     @property
     def decided_by(self) -> Mapping[str, str]:
-        """What `because` says of a policy written as code; nothing where the built-in estimator is to decide."""
+        """The entry for a policy written as code in `because`; nothing for the built-in estimator."""
         policy, fault = self.builder.settings.policy, self.done.fault
         fell_back = {"policy_fault": f"{fault}; the built-in estimator decided"} if fault else {}
         return {"decided_by": policy, **fell_back} if policy else {}
 
     def amounts(self) -> Floats:
-        """(containers, 6) What AMOUNTS names, in cores and bytes; NaN for none. No decision is built for it."""
+        """(containers, 6) The amounts named by AMOUNTS, in cores and bytes; NaN for none. This builds no decision."""
         return np.asarray(self.done.amounts[self.places] / _SCALES)
 
 
 class DeferredRecommendation:
-    """The decision about one workload of a batch, built when somebody reads it."""
+    """The decision about one workload of a batch, built on demand."""
 
     __slots__ = ("_event", "_number", "_of", "subject", "turn")
 
@@ -250,8 +250,8 @@ class Numbers:
     def reasons(self, place: int) -> dict[str, object]:
         """The numbers under the amounts of a container.
 
-        `shares` (percentiles) and `margin` are there where a policy makes them other than the settings do, bounds where there are
-        any. CPU is in cores, memory in bytes.
+        `shares` (percentiles) and `margin` are there if a policy changes them from the settings, bounds if there are any. CPU is
+        in cores, memory in bytes.
         """
         columns = self._columns
         rules = columns.rules[place]
@@ -266,9 +266,9 @@ class Numbers:
         }
 
     def node(self, place: int) -> dict[str, object]:
-        """The node that a container's pod was measured against, and the pod's sums that are more than it has.
+        """The node that a container's pod was compared with, and the pod's sums that exceed it.
 
-        Empty where pods are not fitted to nodes.
+        Empty if pods are not fitted to nodes.
         """
         fit = self._done.fit
         if fit is None:

@@ -1,6 +1,6 @@
-"""What was announced last of each container, and so what is news.
+"""The last announcement about each container, and so what is new.
 
-A target that moved at all is news; a bound must have moved by `bounds_step` of itself, because bounds move with every sample.
+Any change of a target is new; a bound must have moved by `bounds_step` of itself, because bounds move with every sample.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Announced:
         """Set once; both know each other's rows."""
 
     def policy(self, members: Indices) -> Indices:
-        """The policy under which each member was announced; -1 for one that is not."""
+        """The policy under which each member was announced; -1 if it was not."""
         rows = self.members.numbers["announced"][members]
         if not len(self.table):
             return np.full(len(members), -1, np.int64)
@@ -33,7 +33,7 @@ class Announced:
     def news(self, done: Recommendation, known: NDArray[np.bool_], bounds_step: float) -> NDArray[np.bool_]:
         """Which members have other amounts than announced, or some for the first time, or some under another policy.
 
-        `known`: of which members anything is recommended.
+        `known`: which members have a recommendation.
         """
         members = done.of.members
         rows = self.members.numbers["announced"][members]
@@ -56,7 +56,7 @@ class Announced:
         self.table.touch_chunks(np.bincount(rows // CHUNK).nonzero()[0].tolist())
 
     def has(self, workload: str) -> bool:
-        """Whether something is recommended by what was announced last."""
+        """Whether the last announcement has a recommendation."""
         return any(self.members.numbers["announced"][member] >= 0 for _, member in self.members.containers(workload))
 
     def withdraw(self, workload: str) -> None:

@@ -1,7 +1,7 @@
 """The nodes of clusters, and which of them a pod would fit best.
 
-A pod must fit one node, so nodes are compared as they are and not resource by resource: only such count of which no other has
-as much of both. Cordons and reboots pass, so a node counts until it is removed; what else runs on it is not taken off.
+A pod must fit one node, so nodes are compared as a whole and not resource by resource: a node only counts if no other one has as
+much of both. Cordons and reboots pass, so a node counts until it is removed; other pods on it are not subtracted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from schemas.names import Place, cluster_of
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """What a node has for pods, and where that was said."""
+    """What a node has for pods, and the place of that fact."""
 
     name: str
     cpu: float
@@ -36,7 +36,7 @@ class NodesGrown:
 
 
 class NodeIndex:
-    """The nodes of all clusters that a partition was told of."""
+    """The nodes of all clusters in a partition's facts."""
 
     def __init__(self) -> None:
         self.table: ObjectTable[NodeRoom] = ObjectTable("nodes", NodeRoom, 16)
@@ -48,7 +48,7 @@ class NodeIndex:
         return (self.table, self.grown)
 
     def ingest(self, records: Iterable[Recorded], turn: int) -> None:
-        """Take the records of a turn in. A node that has no CPU or no memory, or whose amounts are absent, counts as none."""
+        """Take the records of a turn in. A node without CPU or memory, or without amounts, is ignored."""
         clusters = set()
         before = self._known()
         for recorded in records:
@@ -65,11 +65,11 @@ class NodeIndex:
                 self.grown.upsert(cluster, NodesGrown(turn))
 
     def largest(self, cluster: str) -> tuple[NodeRoom, ...]:
-        """The nodes of which no other has as much of both resources, by falling CPU; of equal ones the first by name."""
+        """The nodes that no other one equals in both resources, by falling CPU; among equal ones the first by name."""
         return self._known().get(cluster, ())
 
     def grown_since(self, turn: int) -> set[str]:
-        """Clusters whose largest nodes are others since this turn."""
+        """Clusters whose largest nodes have changed since this turn."""
         return {cluster for cluster, grown in self.grown.items() if grown.turn >= turn}
 
     def loaded(self) -> None:
@@ -112,7 +112,7 @@ _RESOURCES = 2
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    """By pod: the node that it was measured against, None where its cluster has none, and its amounts before."""
+    """By pod: the node that it was compared with, None if its cluster has none, and its amounts before."""
 
     pods: Indices
     """The pod of each row of amounts."""
@@ -126,7 +126,7 @@ class NodeFit:
 
 
 def fit(amounts: Floats, workloads: Sequence[str], nodes: NodeIndex) -> tuple[Floats, NodeFit]:
-    """The amounts of which those of one workload together are no more than a node has, and how they were cut.
+    """The amounts, cut so that those of one workload together fit a node, and how they were cut.
 
     amount * allocatable / sum, cut to a whole number, where the sum of a pod is more; NaN counts as nothing.
     """

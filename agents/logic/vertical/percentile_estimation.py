@@ -1,7 +1,7 @@
 """From histograms to VPA's amounts: percentile, margin, confidence, minimum, rounding.
 
-Each step is upstream's, also where it cuts off a fraction. Amounts are whole millicores and whole bytes in float64 arrays, one
-element for each container.
+Each step is upstream's, including where it truncates. Amounts are whole millicores and whole bytes in float64 arrays, one element
+for each container.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def clamp(amounts: Floats) -> Floats:
     whole = np.trunc(amounts)
     np.fmax(whole, 0.0, out=whole)
     np.fmin(whole, AMOUNT_LIMIT, out=whole)
-    whole += 0.0  # what was cut to -0 is 0
+    whole += 0.0  # truncation may leave -0
     return whole
 
 

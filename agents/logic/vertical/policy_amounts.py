@@ -1,4 +1,4 @@
-"""Lets a policy written as code judge what the built-in estimator judges: the same evidence in, its amounts out."""
+"""Applies a policy written as code in place of the built-in estimator: the same evidence in, the policy's amounts out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ _BOUNDS = ("lower", "target", "upper")
 
 @dataclass(frozen=True, slots=True)
 class JudgedContainers:
-    """Containers in one order, with what the built-in estimator knows and says of them.
+    """Containers in one order, with the built-in estimator's evidence and amounts.
 
     `single`: the row of the only aggregate of each, or -1 and then `parts` gives the rows of all.
     """
@@ -39,7 +39,7 @@ class JudgedContainers:
 
 
 def overruled(usage: ContainerUsage, of: JudgedContainers, policy: CodePolicy) -> tuple[Estimate, Estimate, str]:
-    """CPU and memory as the policy has them, and why it was not asked to the end ("" if it was): then they are the built-in's.
+    """CPU and memory by the policy, and why it failed ("" if it did not); then they are the built-in estimator's.
 
     Raises PolicyFault for a strict policy.
     """
@@ -64,7 +64,7 @@ def overruled(usage: ContainerUsage, of: JudgedContainers, policy: CodePolicy) -
 
 
 def _amounts(amounts: Floats) -> Floats:
-    """Whole millicores or bytes; NaN stays. What is short of the next one by a rounding error is the next one."""
+    """Whole millicores or bytes; NaN stays. A value just below the next one by a rounding error becomes that one."""
     return np.where(np.isnan(amounts), np.nan, clamp(np.round(amounts, 6)))
 
 
@@ -121,7 +121,7 @@ def _builtin(of: JudgedContainers, places: Indices) -> RecommendedColumns:
 
 
 def _freeze(columns: EvidenceColumns) -> None:
-    """A policy that writes into what it is shown would change what the next container sees."""
+    """Make arrays read-only, because a policy that writes into them would change what the next container sees."""
     histograms = (columns.cpu, columns.memory)
     arrays = [array for each in histograms for array in (each.starts, each.weights)]
     arrays += [columns.recent_peak, columns.first, columns.last, columns.samples]

@@ -1,4 +1,4 @@
-"""What a policy written as code sees and returns: the words that its file imports.
+"""What a policy written as code sees and returns: the types that its file imports.
 
 A policy is one pure function, `recommend(usage: EvidenceColumns) -> RecommendedColumns`. It judges n containers at once:
 element i of every array is container i. A container's answer must follow from its own elements alone, because which containers
@@ -93,7 +93,7 @@ class CodePolicy:
     reference: str
     recommend: Recommend
     strict: bool = False
-    """Whether a fault of it is raised. Otherwise the built-in estimator decides for it, and says so: nobody goes without."""
+    """Whether a fault of it is raised. Otherwise the built-in estimator decides instead, and the decision says so."""
 
 
 PolicyLookup = Callable[[str], CodePolicy | None]
@@ -101,20 +101,20 @@ PolicyLookup = Callable[[str], CodePolicy | None]
 
 
 def only_built_in(reference: str) -> CodePolicy | None:
-    """The lookup of a process that has no policies. Raises KeyError for any reference to one."""
+    """The look-up of a process without policies. Raises KeyError for any reference."""
     if reference in ("", BUILT_IN):
         return None
     raise KeyError(reference)
 
 
 def answer(policy: CodePolicy, usage: EvidenceColumns) -> RecommendedColumns:
-    """What the policy returns, checked. Raises PolicyFault, whatever it does wrong."""
+    """The policy's result, checked. Raises PolicyFault for any fault of it."""
     count = len(usage.samples)
     try:
         found = policy.recommend(usage)
-    except MemoryError:  # says something about this process, not about the policy's input
+    except MemoryError:  # depends on this process, not on the policy's input
         raise
-    except Exception as error:  # whatever somebody else's code raises
+    except Exception as error:  # foreign code may raise anything
         raise PolicyFault(f"it raised {type(error).__name__}: {error}"[:500]) from error
     if not isinstance(found, RecommendedColumns):
         raise PolicyFault(f"it returned {type(found).__name__}, not RecommendedColumns")

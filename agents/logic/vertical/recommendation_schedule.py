@@ -1,7 +1,7 @@
-"""When a workload is looked at: due times spread over the interval, in event time, from nothing but turn numbers.
+"""When a workload is due: times spread over the interval, in event time, computed from turn numbers alone.
 
-A workload is due once in each interval, at an offset that follows from a stable hash of its name, so that every turn looks at its
-share of them. It is looked at then if it has new usage or another policy, and once in each heartbeat in any case.
+A workload is due once in each interval, at an offset that follows from a stable hash of its name, so that every turn handles its
+share of them. It is then judged if it has new usage or another policy, and once in each heartbeat in any case.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,10 @@ class TurnSpan:
 
 
 class Schedule:
-    """Says which workloads of a partition are due. `announced_policy` gives, for members, the policy that was announced last."""
+    """Decides which workloads of a partition are due.
+
+    `announced_policy` returns, for members, the policy of the last announcement.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class Schedule:
         self._rows = self._of = self._slots = self._heartbeat_slots = np.zeros(0, np.int64)
 
     def due(self, span: TurnSpan) -> Indices:
-        """Members of the workloads whose time it is and that may have something new to announce."""
+        """Members of the workloads that are due and may have something new to announce."""
         self._refresh()
         now = span.crosses_slots(self._slots, self._interval).nonzero()[0]
         rows, of = self._rows[now], self._of[now]
@@ -92,7 +95,7 @@ class Schedule:
         return np.array(here, np.int64)
 
     def _refresh(self) -> None:
-        """Look the rows of members up again where members came, went or were put together anew."""
+        """Look up the rows of members again where members came, went or were regrouped."""
         if self._version == self._members.version:
             return
         self._version = self._members.version

@@ -26,7 +26,7 @@ _TARGETS = (1, 4)
 
 @dataclass(frozen=True, slots=True)
 class EstimationRules:
-    """What to judge by. `nodes` are those that pods must fit to; without a `policy` the built-in estimator decides."""
+    """The rules of the estimate. `nodes` are those that pods must fit; without a `policy` the built-in estimator decides."""
 
     settings: VerticalSettings
     nodes: NodeIndex | None = None
@@ -67,7 +67,7 @@ class Recommendation:
 
 
 def recommend(usage: ContainerUsage, members: ContainerIndex, these: MemberSelection, rules: EstimationRules) -> Recommendation:
-    """The sum, for all these members at once."""
+    """The recommendation for all these members at once."""
     return _concluded(usage, members, these, gather(usage, these, partial(_parts, members, these)), rules)
 
 
@@ -127,7 +127,7 @@ def _minimum(these: MemberSelection, millicores: float, memory: float) -> Floats
 
 
 def _rounded(cpu: Estimate, memory: Estimate, these: MemberSelection, settings: VerticalSettings) -> Floats:
-    """All six amounts, rounded, with one column for each of AMOUNTS; CPU to whole cores where that is asked for."""
+    """All six amounts, rounded, with one column for each of AMOUNTS; CPU to whole cores where that is wanted."""
     amounts = np.empty((len(cpu.target), len(AMOUNTS)))
     for first, found, step in ((0, cpu, settings.round_cpu), (3, memory, settings.round_memory)):
         for column, amount in enumerate((found.lower, found.target, found.upper), first):
@@ -138,7 +138,7 @@ def _rounded(cpu: Estimate, memory: Estimate, these: MemberSelection, settings: 
 
 
 def _wanted(evidence: Evidence, these: MemberSelection, settings: VerticalSettings) -> NDArray[np.bool_]:
-    """(members, 2) Which resources are recommended: those that are controlled and of which a sample was seen."""
+    """(members, 2) Which resources are recommended: controlled ones with a sample."""
     if settings.recommend_unseen:
         return these.controlled
     seen = np.empty((len(evidence.count), 2), np.bool_)

@@ -2,8 +2,8 @@
 
 A turn first takes policies, pods, OOM kills and scrapes in, then forgets deleted pods (an OOM kill of a pod just deleted still
 counts), then looks at the workloads that are due. It announces a recommendation when it moved, after an OOM kill at once, and
-again from time to time; that nothing is recommended any more it announces once. A workload with a VPA is judged by it, every
-other one as if it had a VPA that asks for nothing.
+again from time to time; a withdrawal is announced once. A workload with a VPA is judged by it, every other one as if it had a VPA
+without settings.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,16 +63,16 @@ class _Ingested:
     """Workloads that a turn's records concern."""
 
     changed: set[str]
-    """They may be judged otherwise now."""
+    """Their rules may have changed."""
     at_once: set[str]
-    """They are looked at in this turn: an OOM kill, their first pods, or the end of their last one."""
+    """They are judged in this turn: an OOM kill, their first pods, or the end of their last one."""
     lost: set[str]
     """A container of theirs that had a recommendation is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a turn gives: amounts that are announced, and the workloads of which nothing is recommended any more.
+    """The result of a turn: announced amounts, and the workloads without a recommendation any more.
 
     `builder` makes decisions of them, with the rules that were in force.
     """
@@ -130,7 +130,7 @@ class Recommender(PartedState):
         return [] if found is None else self._announced(turn, found)
 
     def conclude(self, turn: Turn) -> Conclusion | None:
-        """The same without decisions: for a driver that reads amounts alone. None where there is nothing to announce.
+        """The same without decisions: for a driver that reads amounts alone. None if there is nothing to announce.
 
         The state is as after `step`.
         """
@@ -148,9 +148,9 @@ class Recommender(PartedState):
         return self._conclude(turn, span, self.members.select(due, ingested.at_once), ingested)
 
     def _follow_rules(self, turn: Turn) -> frozenset[str]:
-        """Decide by the rules that the log has from this turn on, and make what follows from names after a load.
+        """Decide by the log's rules from this turn on, and rebuild the indexes after a load.
 
-        Gives the workloads whose VPA these rules say is ours, or another recommender's, other than before.
+        Returns the workloads whose VPA changes between ours and another recommender's by these rules.
         """
         before = self.rules.cited
         self.rules.ingest(turn.of("policies"))
@@ -176,7 +176,7 @@ class Recommender(PartedState):
         return _Ingested(changed, at_once, self._account())
 
     def _ingest_policies(self, turn: Turn, turned: frozenset[str]) -> set[str]:
-        """Take policies in; the workloads that may be judged otherwise now."""
+        """Take policies in; returns the workloads whose rules may have changed."""
         changed = set(turned)
         for recorded in turn.of("policies"):
             changed |= self.policies.take(recorded)
@@ -187,7 +187,7 @@ class Recommender(PartedState):
         return set(self.members.policies_changed(changed))
 
     def _ingest_pods(self, turn: Turn) -> set[str]:
-        """Take pods and checkpoints in; workloads that have pods and had none."""
+        """Take pods and checkpoints in; returns workloads that now have their first pods."""
         first = set()
         for recorded in turn.of("pod-changes"):
             event = recorded.event
@@ -202,7 +202,7 @@ class Recommender(PartedState):
         return first
 
     def _ingest_kills(self, turn: Turn) -> set[str]:
-        """Take OOM kills in; their workloads."""
+        """Take OOM kills in; returns their workloads."""
         workloads = set()
         for recorded in turn.of("oom-events"):
             event = recorded.event
@@ -222,7 +222,7 @@ class Recommender(PartedState):
         return last
 
     def _forget_pods(self, turn: Turn) -> set[str]:
-        """Forget deleted pods; workloads that had pods and have none."""
+        """Forget deleted pods; returns workloads that have none left."""
         ended = set()
         for recorded in turn.of("pod-changes"):
             if isinstance(recorded.event, PodDeleted):
@@ -234,7 +234,7 @@ class Recommender(PartedState):
         return ended
 
     def _account(self) -> set[str]:
-        """Enter aggregates that came and went into the index; the workloads that lost a container's recommendation."""
+        """Enter new and dropped aggregates into the index; returns the workloads that lost a container's recommendation."""
         lost: set[str] = set()
         added, self.usage.added = self.usage.added, []
         removed, self.intake.removed = self.intake.removed, []
@@ -249,7 +249,7 @@ class Recommender(PartedState):
         return lost
 
     def _conclude(self, turn: Turn, span: TurnSpan, due: MemberSelection, ingested: _Ingested) -> Conclusion:
-        """Find what is new of the workloads that are due, and take back what is not recommended any more."""
+        """Find what is new about the workloads that are due, and withdraw recommendations that no longer hold."""
         builder = DecisionBuilder(self.partition, turn, self.settings, self.rules.cited)
         batch, recommended = self._recommend(builder, due, span, ingested.at_once)
         quiet = set() if recommended.all() else set(due.workload_names(np.flatnonzero(~recommended)))
@@ -262,7 +262,7 @@ class Recommender(PartedState):
         return Conclusion(builder, batch, withdrawn)
 
     def _compared(self, batch: RecommendationBatch) -> Iterable[Decided]:
-        """What the policy in shadow says of the workloads that are announced; nothing without one."""
+        """The shadow policy's recommendations for the announced workloads; nothing without one."""
         if not self.settings.shadow_policy:
             return ()
         return ShadowComparison(batch, reconsider(self.usage, self.members, batch.done, self.shadow)).decided()
@@ -270,9 +270,9 @@ class Recommender(PartedState):
     def _recommend(
         self, builder: DecisionBuilder, due: MemberSelection, span: TurnSpan, at_once: set[str]
     ) -> tuple[RecommendationBatch | None, NDArray[np.bool_]]:
-        """Decide on these workloads: what is new of them, and everything of those that are to be answered at once.
+        """Decide about these workloads: what is new, and everything about those that are judged at once.
 
-        Also says of which of them something is recommended, announced now or not.
+        Also returns which of them have a recommendation, announced now or not.
         """
         recommended = np.zeros(due.count, np.bool_)
         if not len(due.members):
@@ -293,7 +293,7 @@ class Recommender(PartedState):
         return RecommendationBatch(builder, done, places), recommended
 
     def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
-        """The decisions that say what was concluded in this turn."""
+        """The decisions of this turn."""
         decided: list[Decided] = []
         for workload in found.withdrawn:
             decided += found.builder.nothing(workload, self._grounds(turn, workload))
@@ -310,7 +310,7 @@ class Recommender(PartedState):
         return BatchDecided(batch, _ROUTES, [*decided, *self._compared(batch)])
 
     def _metrics(self, members: Indices) -> list[Place | None]:
-        """The last scrape that each member rests on; None for none, or where a member has several aggregates."""
+        """The last scrape that each member rests on; None without one, or if the member has several aggregates."""
         last = self.last.get("") or LastTurn(0)
         single = self.members.numbers["single"][members]
         offsets = np.where(single >= 0, self.usage.aggregates.whole("offset")[single], -1).tolist()
@@ -318,7 +318,7 @@ class Recommender(PartedState):
         return [known.get(offset) for offset in offsets]
 
     def _places(self, done: Recommendation, found: Indices, metrics: Sequence[Place | None]) -> tuple[Place, ...]:
-        """The node that a pod was measured against, and the last scrapes that its containers rest on, in their order."""
+        """The node that a pod was compared with, and the last scrapes that its containers rest on, in order."""
         room = done.fit.node(int(found[0])) if done.fit else None
         if len(found) == 1 and room is None and (metric := metrics[0]) is not None:
             return (metric,)
@@ -331,7 +331,7 @@ class Recommender(PartedState):
     def _grounds(
         self, turn: Turn, workload: str, places: tuple[Place, ...] = (), sources: dict[str, OomSource] | None = None
     ) -> Grounds:
-        """What a decision about a workload rests on. `sources` remembers the OOM source of each cluster for one turn."""
+        """What a decision about a workload rests on. `sources` caches the OOM source of each cluster for one turn."""
         cluster = cluster_of(workload)
         source = None if sources is None else sources.get(cluster)
         if source is None:

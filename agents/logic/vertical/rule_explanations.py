@@ -1,4 +1,4 @@
-"""What `because` says of the rules by which a container was judged, where they are not those of the settings."""
+"""The entries of `because` about a container's rules that differ from the settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _BOUNDS = ("lower", "target", "upper")
 
 @dataclass(frozen=True, slots=True)
 class _ResourceRules:
-    """Where the rules of one resource stand, and the percentiles of the settings."""
+    """The columns of one resource's rules, and the percentiles of the settings."""
 
     shares: slice
     least: int
@@ -23,7 +23,7 @@ class _ResourceRules:
     own: list[float]
 
     def told(self, rules: Sequence[float]) -> dict[str, object]:
-        """What there is to say of these rules of a container: other percentiles, and bounds in cores and bytes."""
+        """The differences in these rules of a container: percentiles, and bounds in cores and bytes."""
         found: dict[str, object] = {}
         shares = list(rules[self.shares])
         if shares != self.own:
@@ -37,7 +37,7 @@ class _ResourceRules:
 
 @dataclass(frozen=True, slots=True)
 class RuleExplanations:
-    """What `because` says of the rules of a container that are not those of the settings, as its names and values.
+    """The differing rules of a container for `because`, as names and values.
 
     `container` goes beside the numbers of CPU and memory, `cpu` and `memory` into them.
     """
@@ -49,14 +49,14 @@ class RuleExplanations:
 
 @dataclass(frozen=True, slots=True)
 class OwnRules:
-    """What the settings say, to tell a container's rules from them."""
+    """The rules of the settings, to compare a container's rules with."""
 
     margin: float
     cpu: _ResourceRules
     memory: _ResourceRules
 
     def told(self, rules: Sequence[float]) -> RuleExplanations:
-        """What there is to say of the rules of one container, a value for each of COLUMNS."""
+        """The differing rules of one container; `rules` has a value for each of COLUMNS."""
         container: dict[str, object] = {}
         margin = rules[PLACE["margin"]]
         if margin != self.margin:

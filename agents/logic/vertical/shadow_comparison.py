@@ -1,6 +1,6 @@
-"""What a policy in shadow would recommend, beside what is recommended: the same workloads, the same evidence, the same turn.
+"""What a shadow policy would recommend, beside the actual recommendation: same workloads, same evidence, same turn.
 
-The shadow speaks when the recommender does, so a comparison is paired, needs no state, and is as old as the heartbeat at most.
+Both are announced together, so a comparison is paired, needs no state, and is at most one heartbeat old.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ RECOMMENDATIONS, DIFFERENCES = "shadow-recommendations", "shadow-differences"
 
 @dataclass(frozen=True, slots=True)
 class ShadowComparison:
-    """What a turn announces, and the same containers as the policy in shadow judges them."""
+    """A turn's announcements, and the same containers judged by the shadow policy."""
 
     batch: RecommendationBatch
     shadow: Recommendation

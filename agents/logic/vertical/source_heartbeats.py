@@ -1,7 +1,7 @@
-"""Which sources are at work: "no OOM kill was seen" says nothing where nobody looks.
+"""Which sources are running, because "no OOM kill was seen" means nothing without a source.
 
-A source reports itself each period; one that has been silent for three of them is no longer believed. What is kept is the last
-report of each source of a cluster, in the source's own time.
+A source reports each period, and counts as dead after three silent ones. The state is the last report of each source of a
+cluster, in the source's own time.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class SourceHeartbeats:
         self.table: ObjectTable[SourceReported] = ObjectTable("sources", SourceReported, 1)
 
     def ingest(self, records: Iterable[Recorded]) -> None:
-        """Take reports in. Of two of one source the later counts, whichever comes first."""
+        """Take reports in. For each source the latest one counts, in whatever order they come."""
         for recorded in records:
             event = recorded.event
             if isinstance(event, SourceReported):
@@ -44,5 +44,5 @@ class SourceHeartbeats:
 
 
 def _alive(report: SourceReported, at: datetime) -> bool:
-    """Whether a report is still believed."""
+    """Whether a report still counts."""
     return (at - report.at).total_seconds() <= _PERIODS * report.period

@@ -1,7 +1,7 @@
-"""What a policy asks of the estimate of one container, as numbers in the columns of a matrix.
+"""A policy's rules for the estimate of one container, as numbers in the columns of a matrix.
 
-Everything that may differ between containers is here: percentiles, margin, minimum, bounds, which resources are recommended.
-A VPA object has no fields for some of it, and sets it by annotations (`schemas.policies.vpa_annotations`).
+Everything that may differ between containers is here: percentiles, margin, minimum, bounds, which resources are recommended. A
+VPA object has no fields for some of these, and sets them by annotations (`schemas.policies.vpa_annotations`).
 """
 
 import math
@@ -52,7 +52,7 @@ INTEGER_CPU = "vpa-post-processor.kubernetes.io/{}_integerCPU"
 
 @dataclass(frozen=True, slots=True)
 class FoldingRules:
-    """What a policy asks of the folding of usage: times in seconds."""
+    """A policy's rules for folding usage; times in seconds."""
 
     window: float
     expires: float
@@ -61,7 +61,7 @@ class FoldingRules:
 
 
 def entry_of(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> ContainerPolicy:
-    """The policy of a container, with its VPA's annotations; without its own settings where these do not hold."""
+    """The policy of a container, with its VPA's annotations; without its own settings if these are disabled."""
     entry = bounds(held, container)
     if not settings.per_vpa:
         return replace(entry, oom_ratio=None, oom_minimum=None, memory_window=None, memory_windows=None, tuning=Tuning())
@@ -111,7 +111,7 @@ def _integer(held: PolicyRecord | None, container: str) -> bool:
 
 
 def _annotated(vpa: VpaChanged, container: str, tuned: Tuning) -> Tuning:
-    """Tuning with what annotations say; of a container's own and those of `*`, the own count."""
+    """Tuning with annotations; a container's own ones take precedence over those of `*`."""
     own = {
         **vpa_annotations.numbers(vpa.annotations, "*"),
         **vpa_annotations.numbers(vpa.annotations, container),
@@ -133,7 +133,7 @@ _LEAST = 1024
 
 
 class RuleLines:
-    """Lines of `width` numbers, known by their bits."""
+    """Lines of `width` numbers, identified by their bits."""
 
     def __init__(self, width: int) -> None:
         self._lines: Floats = np.zeros((0, width))
@@ -146,7 +146,7 @@ class RuleLines:
         return self._lines[places]
 
     def of(self, places: Indices) -> Floats:
-        """The lines at these places; where all are the same line, it stands there once and cannot be written to."""
+        """The lines at these places; if all are the same line, it is there once and read-only."""
         if len(places) and (places == places[0]).all():
             return np.broadcast_to(self._lines[places[0]], (len(places), self._lines.shape[1]))
         return self._lines[places]
@@ -160,11 +160,11 @@ class RuleLines:
         return self._lines.item(place, column)
 
     def crowded(self, users: int) -> bool:
-        """Whether so many users cannot want most of what is here."""
+        """Whether most lines must be unused with so many users."""
         return len(self) > max(_LEAST, 2 * users)
 
     def place(self, numbers: Sequence[float]) -> int:
-        """Where a line stands; put there when new."""
+        """The place of a line; added if new."""
         line = np.array(numbers, np.float64)
         place = self._places.setdefault(line.tobytes(), len(self._places))
         if place == len(self._lines):
@@ -174,7 +174,7 @@ class RuleLines:
         return place
 
     def tidy(self, wanted: Indices) -> Indices:
-        """Let lines go that nobody wants; where the wanted ones stand now."""
+        """Drop unused lines; returns the new places of the others."""
         kept, places = np.unique(wanted, return_inverse=True)
         self._lines = self._lines[kept]
         self._places = {line.tobytes(): place for place, line in enumerate(self._lines)}
@@ -185,7 +185,7 @@ NOTHING = Amounts()
 
 
 def limits_of(entry: ContainerPolicy, maximum: Amounts = NOTHING) -> tuple[float, float, float, float]:
-    """Least and most millicores, least and most bytes; NaN where nothing is set. Zero is not set, as upstream has it."""
+    """Least and most millicores, least and most bytes; NaN where nothing is set. Zero means not set, as in upstream."""
     least, most = entry.min_allowed, entry.max_allowed
     cpu = most.cpu if most.cpu is not None else maximum.cpu
     memory = most.memory if most.memory is not None else maximum.memory

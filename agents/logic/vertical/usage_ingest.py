@@ -1,10 +1,9 @@
 """Takes pods, OOM kills and checkpoints in, and decides what counts.
 
-That is: which aggregate a container is of, whose usage is not held, and what goes with a pod that goes.
-
-Usage of a pod of which no source has told yet counts for its workload, under no labels; from the first word of the pod on, what
-it uses counts under its labels. What is known never to count is passed over: init containers, containers that are not in their
-pod's spec, and, with the memory saver, workloads without a policy.
+That is: which aggregate a container belongs to, whose usage is dropped, and what goes with a deleted pod. Usage of a pod that no
+source has reported yet counts for its workload, under no labels; from the first fact about the pod on, its usage counts under its
+labels. What never counts is ignored: init containers, containers that are not in their pod's spec, and, with the memory saver,
+workloads without a policy.
 """
 
 from collections.abc import Iterable
@@ -27,7 +26,7 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen
 
 
 def usage_settings(settings: VerticalSettings) -> UsageSettings:
-    """What the fold of usage depends on."""
+    """The settings that folding usage depends on."""
     return UsageSettings(
         cpu_half_life=settings.cpu_half_life,
         memory_half_life=settings.memory_half_life,
@@ -60,7 +59,7 @@ class UsageIngest:
             self.bounds.begin()
 
     def pod(self, event: PodChanged) -> None:
-        """A pod is as it says."""
+        """Take in the newest fact about a pod."""
         old, new = self.pods.take(event)
         if old != new:
             self.recount(event.workload.key)
@@ -76,7 +75,7 @@ class UsageIngest:
             self.usage.see(workload, name, container)
 
     def gone(self, event: PodDeleted, containers: Iterable[str]) -> None:
-        """A pod is gone, unless one of the same name has taken its place; `containers`: names it may have had."""
+        """A pod is gone, unless one of the same name has replaced it; `containers`: names it may have had."""
         workload, name = event.workload.key, event.pod.name
         known = self.pods.get(workload, name)
         if known is not None and known.uid != event.pod.uid:
@@ -97,7 +96,7 @@ class UsageIngest:
         return self.usage.kill(key, float(had or 0), event.at.timestamp(), OomBump(ratio, least))
 
     def seed(self, event: CheckpointSeen) -> None:
-        """History of another recommender. The first word counts: a later one would hold what was folded here as well."""
+        """History of another recommender. Only the first one counts, because a later one would include what was folded here."""
         key = (event.workload.key, event.container, f"{SEED}{event.vpa}")
         if key not in self.usage.aggregates and histogram_checkpoints.fault(event) is None and self._bounded(key) == key:
             histogram_checkpoints.load(self.usage, self.usage.aggregate(key), event)
@@ -127,7 +126,7 @@ class UsageIngest:
         self.removed += expire(self.usage, at, self._contributive, lambda workload, pod: self.pods.get(workload, pod) is not None)
 
     def _contributive(self) -> set[RowKey]:
-        """Aggregates that a pod may still give samples to: it runs, or the controller that its VPA names is there."""
+        """Aggregates that may still get samples: a pod runs, or the controller that the VPA names exists."""
         found: set[RowKey] = set()
         for workload, _, pod in self.pods.all():
             held = self.policies.of(workload) if pod.phase in OVER else None
@@ -149,7 +148,7 @@ class UsageIngest:
         return key if self.bounds is None else self.bounds.admit(key)
 
     def _made(self, row: int, key: RowKey) -> None:
-        """A new aggregate is folded as the policy in force asks."""
+        """Set the folding rules of a new aggregate by the policy in force."""
         how = folding(self.policies.of(key[0]), key[1], self.settings)
         columns = self.usage.aggregates
         columns["window"][row], columns["expires"][row] = how.window, how.expires
@@ -163,7 +162,7 @@ class UsageIngest:
             self.usage.unlink(rows)
 
     def _disregard(self, workload: str, name: str, container: str) -> None:
-        """An init container's usage does not count, nor does what was taken for a container's before that was known."""
+        """Drop an init container's usage, including what was counted as a container's before that was known."""
         if (workload, name, container) in self.usage.containers:
             self.usage.forget((workload, name, container))
             key = (workload, container, UNKNOWN)

@@ -1,4 +1,4 @@
-"""What is wrong with policies and facts about clusters: a sentence for each thing that no recommendation may rest on."""
+"""What is wrong with policies and facts about clusters: a sentence for each fault that no recommendation may rest on."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -20,7 +20,7 @@ from schemas.policies.vpa import VpaChanged
 
 
 def reasons(event: Event) -> Iterator[str]:
-    """Why an event must not be taken in; nothing for an event that is good, or none of this capability."""
+    """Why an event must not be taken in; nothing for a good event, or one of another capability."""
     match event:
         case RequestsRecommended():
             yield from _recommendation(event)
@@ -48,10 +48,10 @@ def _recommendation(event: RequestsRecommended) -> Iterator[str]:
 
 
 def is_surely_good(event: Event) -> bool:
-    """Whether a recommendation as a recommender makes it is within all bounds, and its bytes give an equal one.
+    """Whether a recommender's recommendation is within all bounds, and its bytes decode to an equal one.
 
-    True says that every check of a reader lets it pass. False says nothing: a reader finds out. It costs a tenth of all checks,
-    because what many recommendations share is looked at once: see `_is_good_part`.
+    True means that every reader accepts it; after False a reader has to check. It costs a tenth of all checks, because parts that
+    many recommendations share are checked once: see `_is_good_part`.
     """
     if type(event) is not RequestsRecommended or not 0 <= len(event.containers) <= bounds.MOST_ENTRIES:
         return False
@@ -81,9 +81,9 @@ def is_surely_good(event: Event) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _is_good_part(part: Workload | LastOomKill | OomSource | CitedRules) -> bool:
-    """Whether all fields of a part that many recommendations have in common are within bounds.
+    """Whether all fields of a part that many recommendations share are within bounds.
 
-    Equal parts are good alike; what equal parts may differ in, zones and kinds of numbers, is looked at each time.
+    Equal parts are equally good; zones and kinds of numbers, in which equal parts may differ, are checked each time.
     """
     return event_bounds.fault(part) is None and not (isinstance(part, Workload) and any(bounds.workload("workload", part)))
 

@@ -75,7 +75,7 @@ def test_every_example_of_set_in_a_help_text_or_a_document_is_accepted() -> None
         [item] = settings_of([f"{said}={amount}"])  # as `replay` takes it
         name, _, value = item.partition("=")
         assert name in names, f"{file}: there is no setting '{name}'"
-        if not re.fullmatch("[A-Z:]+", value):  # FILE, HOST:PORT and their like stand for a value
+        if not re.fullmatch(r"[A-Z:]+|\{\w+\}", value):  # FILE, HOST:PORT, and {count} in a message stand for a value
             loading.load(flags={name: value})
 
 

@@ -1,7 +1,7 @@
 """The groups as we know them from AWS, and the calls that refresh and change them.
 
 Whatever needs AWS is a generator: it yields a `AwsCall`, is sent the answer (or an `ApiError` is thrown into it), and returns its
-result. So the rules stand here, pure, in the order in which upstream makes its calls, and the caller decides how calls are made.
+result. So the rules stay pure, in the order of upstream's calls, and the caller decides how to make the calls.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ class ApiError(Exception):
 
 
 class ProviderError(ValueError):
-    """A change that is not asked of AWS, because it would be wrong; the message is upstream's."""
+    """A change that is not requested, because it would be wrong; the message is upstream's."""
 
 
 class NotImplementedHere(ProviderError):
-    """Something that upstream's contract knows and AWS does not do."""
+    """A part of upstream's interface that AWS does not support."""
 
     def __init__(self) -> None:
         super().__init__("Not implemented")
@@ -183,7 +183,7 @@ class AsgProvider:
         yield from self._learn_types()
 
     def _placeholders(self, one: DescribedGroup) -> Generator[AwsCall, Answer, tuple[AwsInstance, ...]]:
-        """Stand-ins for what a group wants and does not have, with a status that says whether AWS failed to make them."""
+        """Stand-ins for missing instances of a group, with a status that says whether AWS failed to make them."""
         missing = range(len(one.instances), one.desired)
         if not missing or not one.zones:
             return ()

@@ -1,4 +1,4 @@
-"""What a group's tags say about scaling it, over the defaults of all groups."""
+"""A group's scaling options from its tags, over the defaults of all groups."""
 
 import math
 import re
@@ -71,7 +71,7 @@ _UNREAD_BY_AWS = ("maxnodeprovisiontime", "maxnodestartuptime")
 
 
 def unread(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that say nothing, as they stand: upstream's names with a value that cannot be read, and names of nobody's."""
+    """The options that have no effect: upstream's names with an unreadable value, and unknown names."""
     known = {**{name: read for name, (_field, read) in _READERS.items()}, **dict.fromkeys(_UNREAD_BY_AWS, duration)}
     return {name: text for name, text in sorted(options.items()) if name not in known or known[name](text) is None}
 

@@ -1,4 +1,4 @@
-"""How an empty new node of a group would look: what scaling from zero goes by."""
+"""How an empty new node of a group would look, for scaling from zero."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _EKS_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_
 
 
 class TemplateError(ValueError):
-    """A group that gives no template; the message says why, in upstream's words."""
+    """A group without a template; the message says why, as upstream does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class MixedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NodegroupAnswer:
-    """What EKS says of a managed node group. Taints are (key, value, effect) in EKS's words."""
+    """EKS's description of a managed node group. Taints are (key, value, effect) in EKS's form."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -178,7 +178,7 @@ def managed_by(labels: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def label_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """The labels that a group's tags promise, those of EKS too. The marks are looked for anywhere in a tag, as upstream does."""
+    """The labels in a group's tags, including those of EKS. As in upstream, the marks may be anywhere in a tag."""
     found: dict[str, str] = {}
     for mark in (f"{_TEMPLATE}label/", "eks:"):
         found.update({key: value for key, value in _after(tags, mark).items() if key})
@@ -186,9 +186,9 @@ def label_tags(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def taint_tags(tags: Mapping[str, str]) -> list[Taint]:
-    """The taints that a group's tags promise, by key.
+    """The taints in a group's tags, by key.
 
-    As upstream, an effect must only occur somewhere in the value, and value and effect are split at the first colon.
+    As in upstream, an effect may occur anywhere in the value, and value and effect are split at the first colon.
     """
     found = []
     for key, text in sorted(_after(tags, f"{_TEMPLATE}taint/").items()):
@@ -199,7 +199,7 @@ def taint_tags(tags: Mapping[str, str]) -> list[Taint]:
 
 
 def resource_tags(tags: Mapping[str, str]) -> dict[str, int]:
-    """The resources that a group's tags promise; what is no quantity is left out."""
+    """The resources in a group's tags; invalid quantities are left out."""
     found: dict[str, int] = {}
     for name, text in _after(tags, f"{_TEMPLATE}resources/").items():
         try:
@@ -236,12 +236,12 @@ def gpu_of(made: SchedulingNode) -> str | None:
 
 
 def _after(tags: Mapping[str, str], mark: str) -> dict[str, str]:
-    """What stands behind a mark in the tags' names, up to the mark's next occurrence."""
+    """The part of a tag's name after a mark, up to the mark's next occurrence."""
     return {tag.split(mark)[1]: value for tag, value in sorted(tags.items()) if mark in tag}
 
 
 def _demanded(launch: LaunchSource) -> dict[str, int]:
-    """What an attribute-based policy is sure to give. Source: updateCapacityWithRequirementsOverrides.
+    """The minimum that an attribute-based policy guarantees. Source: updateCapacityWithRequirementsOverrides.
 
     Upstream multiplies the memory in 32 bits, so that 2048 MiB and more wrap; here as there.
     """
@@ -274,7 +274,7 @@ def _generic_labels(kind: InstanceType, zone: str, name: str) -> dict[str, str]:
 
 
 def _valid(answer: NodegroupAnswer) -> bool:
-    """Whether EKS's answer can be used: one unknown effect spoils all of it."""
+    """Whether EKS's answer can be used; a single unknown effect makes all of it unusable."""
     return all(effect in _EKS_EFFECTS for _key, _value, effect in answer.taints)
 
 

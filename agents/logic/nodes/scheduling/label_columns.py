@@ -1,4 +1,4 @@
-"""Node labels as columns: one number a row and key, so that a demand is judged once a value and not once a node."""
+"""Node labels as columns: a number for each row and key, so that a requirement is evaluated once for each value."""
 
 from collections.abc import Iterable, Sequence
 
@@ -41,7 +41,7 @@ class Column:
         self.ids[row : row + len(found)] = found
 
     def number(self, value: str) -> int:
-        """The index of a value, which becomes known if it was not."""
+        """The index of a value; added if new."""
         index = self._index.get(value)
         if index is None:
             index = self._index[value] = len(self.values)

@@ -1,7 +1,7 @@
-"""Where pods go: the first node in the order of rows that takes each of them.
+"""Places pods: each goes to the first node, in the order of rows, that takes it.
 
 Pods of one shape that have no rules between pods are placed all at once, by how many of them each node still takes. The others go
-one by one; then only the node that took the last one is looked at again, and the counts of the rules.
+one by one; then only the node that took the last one is checked again, and the counts of the rules.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def room(cluster: ScheduledCluster, shape: ShapeId, rows: Counts) -> Counts:
 class Scatter:
     """Draws that decide which of several nodes takes a pod: any of them, and the same ones each time.
 
-    Upstream looks for nodes in the order of a hash map, so its pods end up scattered over all nodes that take them. Filling node
+    Upstream searches nodes in the order of a hash map, so its pods end up scattered over all nodes that take them. Filling node
     after node would empty the others and give smaller estimates than upstream's.
     """
 

@@ -1,7 +1,7 @@
-"""Kubernetes' own words for placement rules, read into shapes: affinity, tolerations, spread, ports and selectors of a spec.
+"""Reads Kubernetes' placement rules into shapes: affinity, tolerations, spread, ports and selectors of a spec.
 
-Objects come from strangers. What is too large or makes no sense is refused with a sentence (`Unreadable`), and a pod with such a
-rule becomes a shape that no node can take; the scheduler refuses such pods too.
+Objects come from strangers, so rules that are too large or invalid are refused with a sentence (`Unreadable`), and a pod with
+such a rule becomes a shape that no node can take; the scheduler refuses such pods, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,7 +63,7 @@ def mapping(value: object, where: str) -> Json:
 
 
 def sequence(value: object, where: str, most: int = MOST_TERMS) -> list[object]:
-    """A list of a bearable length; absent is an empty one."""
+    """A list of limited length; absent is an empty one."""
     if value is None:
         return []
     if not isinstance(value, list | tuple):
@@ -209,7 +209,7 @@ def _spread(rule: Json, whose: RuleOwner) -> TopologySpread:
     if own:
         chosen = SchedulingSelector(
             (*chosen.requirements, *selector({"matchLabels": own}, where).requirements)
-        )  # absent takes part, too
+        )  # a missing label takes part, too
     return TopologySpread(
         key=text(rule.get("topologyKey"), where),
         max_skew=whole(rule.get("maxSkew"), where, 1),

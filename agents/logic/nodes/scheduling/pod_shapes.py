@@ -1,8 +1,7 @@
 """What the scheduler needs to know of a pod and of a node, as values.
 
-A `PodShape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation asks each
-question once a shape and not once a pod. Nothing here is checked: who reads the objects of others checks them and refuses what is
-absurd.
+A `PodShape` is everything about a pod that decides where it may run. Pods of one controller share one, so a simulation works by
+shape and not by pod. Nothing is validated here; the code that reads objects of others does that.
 """
 
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Which pods a rule between pods is about: those with these labels, in these namespaces.
+    """The pods that a rule between pods concerns: those with these labels, in these namespaces.
 
     `namespaces` are named ones; `namespace_labels` takes further ones by their labels.
     """
@@ -170,7 +169,7 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingNode:
-    """A node, or a template of one: what it offers and whom it keeps away.
+    """A node, or a template of one: what it offers and which pods it keeps away.
 
     `attachable`: how many volumes of a driver it can attach; a driver that is absent has no limit.
     """

@@ -1,7 +1,7 @@
 """The cluster in columns: what each node offers, what is free on it, and how many pods of which shape it carries.
 
-It is both the picture that a stage keeps and the sketch pad of a simulation: `mark` and `revert` take back whatever was placed or
-added in between, at the price of what changed. Rows are nodes in the order in which they came; shapes are numbered the same way.
+It serves both as a stage's view and as a simulation's scratch pad: `mark` and `revert` undo what was placed or added in between,
+at a cost in proportion to the changes. Rows are nodes in the order in which they came; shapes are numbered the same way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ Demand = tuple[Pairs, tuple[NodeTerm, ...] | None, tuple[Toleration, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A point to come back to. `open`: which rows took pods then, if that is to come back, too."""
+    """A point to revert to. `open`: which rows took pods then, if that is to be restored, too."""
 
     moves: int
     rows: int
@@ -56,7 +56,7 @@ class Savepoint:
 
 
 class ScheduledCluster:
-    """Nodes and the pods on them. See the module for what it is for."""
+    """Nodes and the pods on them; see the module."""
 
     def __init__(self, namespaces: Namespaces | None = None) -> None:
         self.namespaces: Namespaces = namespaces or {}
@@ -150,7 +150,7 @@ class ScheduledCluster:
     # Shapes
 
     def shape(self, shape: PodShape) -> ShapeId:
-        """The number of a shape, which becomes known if it was not."""
+        """The number of a shape; added if new."""
         number = self._numbers.get(shape)
         if number is None:
             number = self._numbers[shape] = len(self.shapes)
@@ -170,7 +170,7 @@ class ScheduledCluster:
         return number
 
     def place(self, shape: ShapeId, row: Row, pods: int = 1) -> None:
-        """Put pods of a shape on a node, or take them off (negative). Nothing is checked: pods that run, run."""
+        """Put pods of a shape on a node, or take them off (negative). Nothing is checked, because running pods run."""
         self.move(shape, np.array([row]), np.array([pods]))
 
     def move(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
@@ -245,7 +245,7 @@ class ScheduledCluster:
             self.open[: len(mark.open)] = mark.open
 
     def settle(self) -> None:
-        """Make all that was done final: marks from before are no longer good."""
+        """Make all changes final: earlier marks become invalid."""
         self._moves.clear()
 
     # Counts of rules between pods

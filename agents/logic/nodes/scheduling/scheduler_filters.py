@@ -1,7 +1,7 @@
 """The scheduler's filters: for a shape, which nodes each of them lets through, all nodes at once.
 
 They are those of the default profile of Kubernetes 1.37, in its order; the first that fails is the one that is reported. Scores
-and pre-emption have no place here. Each filter takes a range of rows, so that one node costs no more than one node.
+and pre-emption are left out. Each filter takes a range of rows, so that a single node is cheap.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def passes(cluster: ScheduledCluster, shape: ShapeId, rows: slice | None = None)
 
 
 def by_node(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
-    """Which nodes take it, rules between pods aside: these depend on the node and what it carries alone."""
+    """Which nodes take it, without rules between pods; this depends only on the node and its pods."""
     body = cluster.shapes[shape]
     result: Mask = cluster.suited(shape)[rows] & resources(cluster, shape, rows)
     if body.ports:

@@ -1,7 +1,7 @@
 """Selectors on labels: what a requirement demands, which selectors are valid, and whether labels meet them.
 
-The same five words (In, NotIn, Exists, DoesNotExist, and Gt/Lt on nodes) serve label selectors of pods and namespaces and the
-node selector terms of affinity. An invalid selector raises SelectorError; who reads objects of others turns that into a refusal.
+The same operators (In, NotIn, Exists, DoesNotExist, and Gt/Lt on nodes) serve label selectors of pods and namespaces and the node
+selector terms of affinity. An invalid selector raises SelectorError, which readers of foreign objects turn into a refusal.
 """
 
 import re
@@ -24,7 +24,7 @@ class SelectorError(ValueError):
 
 
 class LabelOperator(StrEnum):
-    """What a requirement asks of a label."""
+    """The operator of a requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"

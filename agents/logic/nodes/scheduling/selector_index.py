@@ -1,7 +1,7 @@
-"""Who is meant by whose rules: counts by the labels of their audience, and shapes by their own labels.
+"""Finds which rules concern which shapes: counts by the labels of their audience, and shapes by their own labels.
 
-Without it every rule would be held against every shape, and a cluster with thousands of each would never come to an end. What the
-index answers is a superset: whether a rule really means a shape is asked of the rule itself.
+Without it every rule would be compared with every shape, which would take for ever in a cluster with thousands of each. The index
+returns a superset: the rule itself decides whether it concerns a shape.
 """
 
 from bisect import bisect_left

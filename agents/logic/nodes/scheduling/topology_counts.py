@@ -1,7 +1,7 @@
-"""Counts that rules between pods rest on: how many pods of an audience stand in each topology domain, kept up to date pod by pod.
+"""Counts that rules between pods rest on: how many pods of an audience are in each topology domain, updated pod by pod.
 
-A rule between pods asks about every pod of the cluster. Counting them again for each question is what makes upstream slow with
-affinity; here a count is made once, when the first pod with the rule is looked at, and moved by each placement.
+A rule between pods concerns every pod of the cluster. Upstream counts them again for each query, which makes it slow with
+affinity; here a count is built once, at the first pod with the rule, and updated by each placement.
 """
 
 from collections.abc import Callable, Mapping
