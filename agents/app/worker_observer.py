@@ -40,7 +40,7 @@ class WorkerObserver:
         self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
         self._looked: dict[tuple[str, int], float] = {}
-        self._reach, self._silence = Reach(logging_setup.client_chatter()), TickSilence(clock)
+        self._reach, self._silence = Reach(logging_setup.client_log_filter()), TickSilence(clock)
         self._lacking: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task that lacks a tick of some input for the next one, and since when."""
 

@@ -70,7 +70,7 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
     listen = (settings.metrics.host, settings.metrics.port)
     telemetry = ProcessTelemetry(ready)
     with serving(component, HealthServer(telemetry.registry, ready=telemetry.reasons), settings=shown, listen=listen):
-        telemetry.reach = Reach(logging_setup.client_chatter())
+        telemetry.reach = Reach(logging_setup.client_log_filter())
         telemetry.look_at_log(settings)
         with telemetry.reach:
             yield telemetry

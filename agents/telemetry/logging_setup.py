@@ -56,7 +56,7 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
     return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
 
 
-def client_chatter() -> ClientLogFilter | None:
+def client_log_filter() -> ClientLogFilter | None:
     """The filter that holds back the clients' own lines; None before `set_up`."""
     filters = [each for handler in logging.getLogger().handlers for each in handler.filters]
     return next((each for each in filters if isinstance(each, ClientLogFilter)), None)

@@ -40,7 +40,7 @@ def _said(out: io.StringIO) -> list[dict[str, object]]:
 
 
 def _chatter() -> ClientLogFilter:
-    chatter = logging_setup.client_chatter()
+    chatter = logging_setup.client_log_filter()
     assert chatter is not None
     return chatter
 
