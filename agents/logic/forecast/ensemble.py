@@ -27,6 +27,12 @@ _SPIKE = 5.0
 """A value so many mean absolute deviations of the day before it from that day's median is a spike."""
 _MATERIAL = 0.1
 """A difference of so much of the greatest one counts, where origins are counted."""
+_FEWEST = 4
+"""Of fewer past forecasts nothing follows for the next one."""
+_ENOUGH = 8
+"""With fewer past forecasts that know two days those that know one are tried, too."""
+_SEEN = 0.5
+"""A past forecast of which less was seen tries nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleFor
     if period_detection.constant(series.values):
         return NoForecast(NoForecastReason.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
     origins = _origins(len(series.values), settings)
-    if len(origins) < 4:  # noqa: PLR2004  # fewer past forecasts say nothing of how accurate the next will be
+    if len(origins) < _FEWEST:
         days = len(series.values) * settings.step / DAY
         return NoForecast(NoForecastReason.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
     other = _other_period(series, int(origins.min()))
@@ -127,11 +133,12 @@ def _ahead(origins: NDArray[np.int64], settings: EnsembleSettings) -> ForecastWi
 
 
 def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
-    """Where past forecasts began, newest first: a horizon of known values after each, two days before."""
-    newest = length - settings.horizon // settings.step
-    first = -(-2 * DAY // settings.step) + max(1, settings.recent // settings.step)
+    """Where past forecasts began, newest first: a horizon of known values after each, two days before, or one."""
+    newest, recent = length - settings.horizon // settings.step, max(1, settings.recent // settings.step)
     places = newest - np.arange(settings.origins) * max(1, settings.spacing // settings.step)
-    return places[places >= first].astype(np.int64)
+    known = (places - recent) * settings.step
+    two = places[known >= 2 * DAY]
+    return (two if len(two) >= _ENOUGH else places[known >= DAY]).astype(np.int64)
 
 
 def _other_period(series: LoadSeries, known: int) -> int | None:
@@ -150,7 +157,7 @@ def _tried(
     ahead = _ahead(origins, settings)
     places = ahead.places[:, ahead.recent :]
     trials = _Trials(ahead, _candidates(series, ahead, other), series.values[places], seen[places])
-    return trials if trials.seen.sum() * 2 > trials.seen.size else None
+    return trials if (trials.seen.mean(axis=1) >= _SEEN).sum() >= _FEWEST else None
 
 
 def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:

@@ -66,11 +66,12 @@ class ProfileStack:
 
 
 def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
-    """The profiles that the history before the first origin can give.
+    """The profiles that the history before the middle origin can give; earlier ones make do with what they know.
 
-    `other` is a period in bins, besides the day and the week, that the history shows. No value may be missing.
+    `other` is a period in bins, besides the day and the week, that the history shows. No value may be missing, and a day must
+    lie before each origin.
     """
-    known = int(ahead.origins.min()) - ahead.recent
+    known = _known(ahead)
     names: list[str] = []
     periods: list[int] = []
     found: list[Floats] = []
@@ -82,7 +83,7 @@ def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> Prof
         count = min(known // period, most) if period else 0
         if not count:
             continue
-        places = _places(ahead, period, count)
+        places = _places(ahead, period, count, DAY // series.step)
         earlier = series.values[places]
         kinds, weights = _weights(name, count)
         names += kinds
@@ -97,11 +98,27 @@ def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> Prof
     return ProfileStack(tuple(names), tuple(periods), np.concatenate(found))
 
 
-def _places(ahead: ForecastWindow, period: int, count: int) -> Places:
-    """Where the values one, two ... `count` periods before stand, newest first: origins x leads x periods."""
-    first = period * np.maximum(1, ahead.leads // period + 1)
-    back = first[:, None] + period * np.arange(count)
-    return np.asarray(np.maximum(ahead.places[:, :, None] - back, 0))
+def _known(ahead: ForecastWindow) -> int:
+    """Bins that the middle origin knows before its recent ones."""
+    return int(np.sort(ahead.origins)[(len(ahead.origins) - 1) // 2]) - ahead.recent
+
+
+def _places(ahead: ForecastWindow, period: int, count: int, day: int) -> Places:
+    """Where the values one, two ... `count` periods before stand, newest first: origins x leads x periods.
+
+    An origin that knows fewer periods takes those that it knows again, from the newest on; one that knows none, the day before.
+    """
+    known = ahead.origins - ahead.recent
+    ages = np.arange(count) % np.maximum(known // period, 1)[:, None]
+    places = (ahead.places - _back(ahead.leads, period))[:, :, None] - period * ages[:, None, :]
+    short = known < period
+    places[short] = (ahead.places[short] - _back(ahead.leads, day))[:, :, None]
+    return np.asarray(places)
+
+
+def _back(leads: Places, period: int) -> Places:
+    """Whole periods, at least one, by which each lead comes to lie before its origin."""
+    return period * np.maximum(1, leads // period + 1)
 
 
 def _weights(name: str, count: int) -> tuple[list[str], Floats]:
@@ -133,10 +150,10 @@ def _alike(series: LoadSeries, ahead: ForecastWindow, earlier: Floats, places: P
 def spread(series: LoadSeries, ahead: ForecastWindow) -> Floats | None:
     """How far the last days lie apart at each lead of the horizon (standard deviation): origins x horizon; None for one day."""
     period = DAY // series.step
-    count = min((int(ahead.origins.min()) - ahead.recent) // period, _SPREAD_OF)
+    count = min(_known(ahead) // period, _SPREAD_OF)
     if count < 2:  # noqa: PLR2004  # one day does not lie apart
         return None
-    return np.asarray(series.values[_places(ahead, period, count)[:, ahead.recent :]].std(axis=2))
+    return np.asarray(series.values[_places(ahead, period, count, period)[:, ahead.recent :]].std(axis=2))
 
 
 def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
@@ -161,7 +178,7 @@ def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_li
 def plain(series: LoadSeries, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
     """Forecasts that know no period: levels of the last hours, and how the recent bins return to the mean of the day.
 
-    The last of them is the last value. Two days must lie before each origin.
+    The last of them is the last value. A day must lie before each origin.
     """
     origins, count = ahead.origins, DAY // series.step
     day = series.values[origins[:, None] - np.arange(1, count + 1)]

@@ -146,10 +146,36 @@ def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any,
     assert found.cause == cause, found
 
 
-def test_two_days_are_too_few_to_try_a_forecast_on() -> None:
-    at = times(2.1)
+def test_less_than_two_days_are_too_few_to_try_a_forecast_on() -> None:
+    """Trials begin after a day, seven hours apart: of four the newest lies 45 hours and a half after the beginning."""
+    at = times(1.9)
     found = ensemble.fit(at, 5 + cycle(at), EnsembleSettings())
-    assert found == NoForecast(NoForecastReason.SHORT_HISTORY, "2.1 days of history are too few to try a forecast on them")
+    assert found == NoForecast(NoForecastReason.SHORT_HISTORY, "1.9 days of history are too few to try a forecast on them")
+    at = times(2.1)
+    assert fitted(at, 5 + cycle(at)).period == DAY
+
+
+def test_a_long_gap_in_the_history_leaves_four_trials_after_it() -> None:
+    """Of 24 trials 13 lie in the gap; that is no reason to forecast nothing."""
+    at = times(15)
+    known = (at < MONDAY + 8 * DAY) | (at >= MONDAY + 12 * DAY)
+    found = fitted(at[known], 5 + 2 * cycle(at[known]))
+    assert found.period == DAY
+    assert found.accuracy.error < 0.03
+    barely = known & ((at < MONDAY + 8 * DAY) | (at >= MONDAY + 14.5 * DAY))
+    few = ensemble.fit(at[barely], 5 + 2 * cycle(at[barely]), EnsembleSettings(origins=18))
+    assert isinstance(few, NoForecast)
+    assert few.cause == NoForecastReason.SHORT_HISTORY
+
+
+def test_an_origin_that_knows_fewer_days_takes_them_again() -> None:
+    """Days of 1, 2, 3 ...: the middle of three origins knows four days, the first one knows two and the last one six."""
+    bins = np.arange(7.0 * 24)
+    series = load_series.LoadSeries(MONDAY, 3600, bins // 24 + 1)
+    found = seasonal_profiles.shapes(series, ForecastWindow(np.array([145, 97, 49]), 1, 2), None)
+    day = dict(zip(found.names, found.values[:, :, 1].tolist(), strict=True))
+    assert day["day before"] == [6, 4, 2]
+    assert day["day, mean of all"] == [(6 + 5 + 4 + 3) / 4, (4 + 3 + 2 + 1) / 4, (2 + 1 + 2 + 1) / 4]
 
 
 def test_gaps_order_and_repeats_do_not_matter() -> None:
