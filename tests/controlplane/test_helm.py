@@ -166,12 +166,13 @@ def test_no_release_puts_apply_into_the_log(values: Mapping[str, object], steps:
 
 
 def test_the_rules_of_a_release_are_put_into_the_log_with_what_its_workers_are_told(helm: Path) -> None:
-    told = {
+    told: dict[str, Any] = {
         "worker.extraEnv": [{"name": "ULLAGE_VERTICAL__MARGIN", "value": "0.2"}],
         "worker.extraArgs": ["--set", "updates.rate=5"],
     }
+    releases: list[dict[str, Any]] = [{}, told, {"settings.vertical.margin": 0.3}]
     named = set()
-    for values in ({}, told, {"settings.vertical.margin": 0.3}):
+    for values in releases:
         (job,) = (d for d in rendered(helm, "ullage", {"kafka.brokers": "kafka:9092", **values}) if d["kind"] == "Job")
         named.add(job["metadata"]["name"])
         steps = {step["name"]: step for step in job["spec"]["template"]["spec"]["initContainers"]}
