@@ -2,7 +2,7 @@
 
 This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
 `_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
-`_get_actions_per_node`, `_client`, `_in_flight`, `_fetcher_timeout`), which is why their versions are pinned.
+`_get_actions_per_node`, `_client`, `_in_flight`), which is why their versions are pinned.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
+from agents.app import lazy_selector
 from streams.log.log_port import Record
 
 WAIT_MS = 100
@@ -156,14 +157,15 @@ def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]
 def ask_nothing_while_fetching(fetcher: Any) -> None:
     """Let this fetcher of aiokafka look at no partition while it is fetching from every broker.
 
-    It looks each time somebody takes a partition's records, three times in four in vain: a broker gets one request at a time.
+    It looks each time somebody takes a partition's records, and five times a second, mostly in vain: a broker gets one request at
+    a time. So it waits until a fetch ends, or the assignment does.
     """
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
     def when_free(assignment: Any) -> Any:
         nodes = {broker.nodeId for broker in fetcher._client.cluster.brokers()}  # noqa: SLF001
         if nodes and nodes <= fetcher._in_flight:  # noqa: SLF001
-            return [], {}, fetcher._fetcher_timeout, False, []  # noqa: SLF001
+            return [], {}, None, False, []
         return actions(assignment)
 
     fetcher._get_actions_per_node = when_free  # noqa: SLF001
@@ -266,4 +268,4 @@ class QuickConsumer(Consumer):
         return await super().wait_first(_Begun(first, waits_for), *others)
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
-        return QuickConsumerThread(self, loop=self.loop, beacon=self.beacon)
+        return QuickConsumerThread(self, loop=self.loop, thread_loop=lazy_selector.new_event_loop(), beacon=self.beacon)

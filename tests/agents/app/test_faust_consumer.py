@@ -138,14 +138,14 @@ def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None
     looked: list[str] = []
     brokers = [SimpleNamespace(nodeId=number) for number in (1, 2)]
     cluster = SimpleNamespace(brokers=lambda: brokers)
-    fetcher: Any = SimpleNamespace(_client=SimpleNamespace(cluster=cluster), _in_flight=set(), _fetcher_timeout=0.2)
+    fetcher: Any = SimpleNamespace(_client=SimpleNamespace(cluster=cluster), _in_flight=set())
     fetcher._get_actions_per_node = lambda assignment: looked.append(assignment) or "actions"
     faust_consumer.ask_nothing_while_fetching(fetcher)
     assert fetcher._get_actions_per_node("free") == "actions"
     fetcher._in_flight = {1}
     assert fetcher._get_actions_per_node("one is free") == "actions"
     fetcher._in_flight = {1, 2}
-    assert fetcher._get_actions_per_node("none is free") == ([], {}, 0.2, False, [])
+    assert fetcher._get_actions_per_node("none is free") == ([], {}, None, False, [])
     brokers.clear()
     fetcher._get_actions_per_node("no broker is known")
     assert looked == ["free", "one is free", "no broker is known"]
