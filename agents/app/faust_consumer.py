@@ -2,7 +2,7 @@
 
 This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
 `_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
-`_get_actions_per_node`, `_client`, `_in_flight`), which is why their versions are pinned.
+`_get_actions_per_node`, `_client`, `_in_flight`, `_pending_tasks`), which is why their versions are pinned.
 """
 
 import asyncio
@@ -158,14 +158,16 @@ def ask_nothing_while_fetching(fetcher: Any) -> None:
     """Let this fetcher of aiokafka look at no partition while it is fetching from every broker.
 
     It looks each time somebody takes a partition's records, and five times a second, mostly in vain: a broker gets one request at
-    a time. So it waits until a fetch ends, or the assignment does.
+    a time. So it waits until a fetch ends, or the assignment does. A task that ended just when the assignment did leaves its
+    broker marked as busy until the next round, and nothing would wake the fetcher: then aiokafka looks after its own time.
     """
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
     def when_free(assignment: Any) -> Any:
         nodes = {broker.nodeId for broker in fetcher._client.cluster.brokers()}  # noqa: SLF001
-        if nodes and nodes <= fetcher._in_flight:  # noqa: SLF001
-            return [], {}, None, False, []
+        under_way = sum(not task.done() for task in fetcher._pending_tasks)  # noqa: SLF001
+        if nodes and nodes <= fetcher._in_flight and under_way >= len(fetcher._in_flight):  # noqa: SLF001
+            return [], {}, WHOLE_WAIT_MS / 1000, False, []
         return actions(assignment)
 
     fetcher._get_actions_per_node = when_free  # noqa: SLF001

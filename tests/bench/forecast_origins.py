@@ -54,13 +54,16 @@ class Origin:
         return bool(np.isfinite(self.came).mean() >= _LEAST_SEEN and seen[-day:].mean() >= _LEAST_SEEN and seen.mean() >= 0.25)
 
 
-def origins(series: LoadTrace, horizon: int, count: int) -> Iterator[Origin]:
-    """So many at most, evenly spread from the eighth day on, each at another hour of the day; the same for all horizons."""
+def origins(series: LoadTrace, horizon: int, count: int, seed: int | None = None) -> Iterator[Origin]:
+    """At most `count` from the eighth day on, the same for all horizons: evenly spread, or drawn by seed and series."""
     steps, first = horizon // series.step, 7 * DAY // series.step
     last = len(series.values) - max(HORIZONS) // series.step
     if last <= first:
         return
-    for place in np.unique(np.linspace(first, last - 1, count).astype(int)).tolist():
+    places = np.linspace(first, last - 1, count).astype(int)
+    if seed is not None:
+        places = np.random.default_rng([seed, *series.name.encode()]).integers(first, last, count)
+    for place in np.unique(places).tolist():
         origin = Origin(series, place, steps)
         if origin.is_fair():
             yield origin

@@ -1,8 +1,8 @@
 """`python -m tests.bench.forecasts [TRACE ...]`: forecasts of real loads by rolling origins, and replicas scaled by them.
 
-From origins spread over each series every method forecasts two hours, and twelve, from what was known by then, at most 15 days.
-A method without a forecast stands for the last value, because that is what an autoscaler then goes by. With `--models` those of
-statsforecast take part where it is installed, over wider bins (`--bins`) and with a time limit.
+From origins in each series, spread evenly or at random, every method forecasts two hours, and twelve, from what was known by
+then, at most 15 days. A method without a forecast stands for the last value, because that is what an autoscaler then goes by.
+With `--models` those of statsforecast take part where it is installed, over wider bins (`--bins`) and with a time limit.
 """
 
 import argparse
@@ -88,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", nargs="*", default=list(load_traces.GROUPS))
     parser.add_argument("--origins", type=int, default=12, help="of each series, at most")
+    parser.add_argument("--random", type=int, metavar="SEED", help="draw the origins by chance instead of spreading them evenly")
     parser.add_argument("--series", type=int, default=1000, help="series of each trace, at most")
     parser.add_argument("--models", action="store_true", help="statsforecast's models take part")
     parser.add_argument("--bins", type=int, default=1800, help="seconds of a bin for statsforecast's models")
@@ -103,7 +104,7 @@ def _trace(group: str, options: argparse.Namespace) -> None:
     series = series[:: max(1, -(-len(series) // options.series))]
     methods = METHODS | (statsforecast_models.methods(options.bins, options.limit) if options.models else {})
     for horizon in HORIZONS:
-        places = [list(origins(one, horizon, options.origins)) for one in series]
+        places = [list(origins(one, horizon, options.origins, options.random)) for one in series]
         _print_errors(f"{group}, {horizon // 3600} h ahead", compare(places, methods), sum(map(bool, places)))
     _print_calls(group, places)
     if options.days:

@@ -137,15 +137,25 @@ def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> N
 def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None:
     looked: list[str] = []
     brokers = [SimpleNamespace(nodeId=number) for number in (1, 2)]
-    cluster = SimpleNamespace(brokers=lambda: brokers)
-    fetcher: Any = SimpleNamespace(_client=SimpleNamespace(cluster=cluster), _in_flight=set())
-    fetcher._get_actions_per_node = lambda assignment: looked.append(assignment) or "actions"
+    fetcher: Any = SimpleNamespace(_client=SimpleNamespace(cluster=SimpleNamespace(brokers=lambda: brokers)))
+
+    def actions(assignment: str) -> str:
+        looked.append(assignment)
+        return "actions"
+
+    fetcher._get_actions_per_node = actions
     faust_consumer.ask_nothing_while_fetching(fetcher)
-    assert fetcher._get_actions_per_node("free") == "actions"
-    fetcher._in_flight = {1}
-    assert fetcher._get_actions_per_node("one is free") == "actions"
-    fetcher._in_flight = {1, 2}
-    assert fetcher._get_actions_per_node("none is free") == ([], {}, None, False, [])
+
+    def look(when: str, in_flight: set[int], *tasks: str) -> object:
+        fetcher._in_flight = in_flight
+        fetcher._pending_tasks = [SimpleNamespace(done=lambda task=task: task == "done") for task in tasks]
+        return fetcher._get_actions_per_node(when)
+
+    assert look("free", set()) == "actions"
+    assert look("one is free", {1}, "fetching") == "actions"
+    assert look("none is free", {1, 2}, "fetching", "fetching") == ([], {}, faust_consumer.WHOLE_WAIT_MS / 1000, False, [])
+    assert look("marked as busy by a task that has ended", {1, 2}, "fetching", "done") == "actions"
+    assert look("marked as busy, and nobody is left to end", {1, 2}) == "actions"
     brokers.clear()
-    fetcher._get_actions_per_node("no broker is known")
-    assert looked == ["free", "one is free", "no broker is known"]
+    assert look("no broker is known", set()) == "actions"
+    assert "none is free" not in looked
