@@ -51,7 +51,7 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _forget_output() -> None:
-    """Nothing that is still to be flushed can be written."""
+    """Point stdout at the null device, because buffered output can no longer be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

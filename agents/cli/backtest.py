@@ -1,4 +1,4 @@
-"""`ullage backtest` and `ullage diff`: what policies would have recommended on recorded usage, as score cards side by side."""
+"""`ullage backtest` and `ullage diff`: score side by side what policies would have recommended on recorded usage."""
 
 from pathlib import Path
 from typing import Annotated, Literal

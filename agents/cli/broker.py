@@ -1,4 +1,4 @@
-"""`ullage broker`: a real Apache Kafka on this machine until Ctrl-C."""
+"""`ullage broker`: run a real Apache Kafka on this machine until Ctrl-C."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ullage checkpoints show` and `export`: what recommenders remember of VPAs, in the form that upstream's recommender reads."""
+"""`ullage checkpoints show` and `export`: what recommenders have learnt about VPAs, in the form of upstream's recommender."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ullage config show`: every setting, its value, and where the value comes from."""
+"""`ullage config show`: print every setting, its value, and where the value comes from."""
 
 from typing import Annotated
 

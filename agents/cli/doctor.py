@@ -1,4 +1,4 @@
-"""`ullage doctor`: is everything here that Ullage needs, and if not, what to do."""
+"""`ullage doctor`: check whether everything that Ullage needs is present, and say what to do if not."""
 
 from agents.cli.options import CommonOptions, Output, given
 

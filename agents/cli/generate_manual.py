@@ -1,4 +1,4 @@
-"""The manual, docs/cli.md: made from the commands' own help and the settings' own descriptions.
+"""Generates the manual, docs/cli.md, from the commands' own help and the settings' own descriptions.
 
 `python -m agents.cli.generate_manual > docs/cli.md` writes the file; a test fails when the file differs.
 """
@@ -13,12 +13,12 @@ from agents.settings.loading import environment
 from agents.settings.setting_descriptions import describe
 
 _MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
-"""How Python was started, which the usage lines repeat."""
+"""Matches the `-m` part of usage lines, which repeat how Python was started."""
 _NOTE = "<!-- made by `python -m agents.cli.generate_manual > docs/cli.md`; do not edit -->"
 
 
 def manual() -> str:
-    """The whole text."""
+    """The whole text of docs/cli.md."""
     commands = _MODULE.sub(r"\1", app.generate_docs()).rstrip()
     return "\n".join(
         [_NOTE, commands, "", "## How it ends", "", *_paragraphs(story), "## Settings", "", *_paragraphs(order), *_table(), ""]
@@ -26,7 +26,7 @@ def manual() -> str:
 
 
 def _paragraphs(text: str | None) -> list[str]:
-    """The paragraphs of a module's docstring, without its first line's quotes."""
+    """The lines of a module's docstring, with an empty line at the end."""
     return [*(text or "").strip().splitlines(), ""]
 
 

@@ -1,4 +1,4 @@
-"""`ullage record`, `export` and `import`: a stretch of the log as one file that anyone can look into, and back into a log."""
+"""`ullage record`, `export` and `import`: save a stretch of the log as a file that anyone can inspect, and load it back."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ullage mode`: how far Ullage may go in a cluster. Agents and consumers obey the newest."""
+"""`ullage mode`: set how far Ullage may go in a cluster. Agents and consumers obey the newest record."""
 
 from typing import Annotated
 

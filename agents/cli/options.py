@@ -1,4 +1,4 @@
-"""The options that every command with settings takes. Flags override the environment, which overrides file and defaults."""
+"""The options of every command that reads settings. Flags override the environment, which overrides the file and the defaults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PrometheusOptions:
     step: Annotated[str | None, Parameter(name="--step", help="What lies between two samples, as `1h`.")] = None
 
     def overrides(self) -> dict[str, object]:
-        """The settings that these flags give, for `CommonOptions.load`. Raises BadInput."""
+        """The settings that these flags set, for `CommonOptions.load`. Raises BadInput."""
         from agents.settings import event_times
 
         length, step = (
@@ -88,7 +88,7 @@ class CommonOptions:
     ] = None
 
     def load(self, **more: object) -> LoadedSettings:
-        """All settings with their origins. `more` are the command's own: names with `__` for the dot; None is unset."""
+        """All settings with their origins. `more` are the command's own, with `__` for the dot in names; None means unset."""
         from agents.settings.loading import load
         from agents.settings.recorded_log import fitting_settings
         from agents.settings.setting_texts import written
@@ -101,12 +101,12 @@ class CommonOptions:
         return load(file=self.config, flags=flags)
 
     def settings(self, **more: object) -> Settings:
-        """As `load`, without origins."""
+        """All settings as from `load`, without their origins."""
         return self.load(**more).settings
 
 
 def given(common: CommonOptions | None) -> CommonOptions:
-    """The options that were given; without any, the defaults."""
+    """The options given on the command line, or the defaults if there are none."""
     return common or CommonOptions()
 
 

@@ -1,4 +1,4 @@
-"""`ullage pause` and `resume`: stop all changes to a cluster, and allow them again. Agents and consumers obey the newest."""
+"""`ullage pause` and `resume`: stop all changes to a cluster, or allow them again. Agents and consumers obey the last one."""
 
 from typing import Annotated
 

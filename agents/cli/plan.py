@@ -1,4 +1,4 @@
-"""`ullage plan`: what would be done to pods now."""
+"""`ullage plan`: show what Ullage would do to pods and nodes now."""
 
 from typing import Annotated, Literal
 

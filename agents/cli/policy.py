@@ -1,4 +1,4 @@
-"""`ullage policy`: what the vertical policies of workloads are, as the log has them."""
+"""`ullage policy`: set, remove and list the vertical policies of workloads in the log, and check policies as code."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The commands, listed once. Each stands in a file of its own and imports what it needs only when it runs."""
+"""The list of all commands. Each has its own file and imports what it needs only when it runs."""
 
 from cyclopts import App, Parameter
 

@@ -1,4 +1,4 @@
-"""`ullage recommendations`: a table of what every container requests and should request."""
+"""`ullage recommendations`: print a table of what every container requests and should request."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""`ullage replay`: run the past again, compare it with what was published, or decide a stretch of it by other rules."""
+"""`ullage replay`: run the past again and compare it with what was published, or decide a stretch of it by other rules."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def replay(  # noqa: PLR0913  # the flags of a command
 
 
 def _has_rules(options: CommonOptions) -> bool:
-    """Whether `--set` names what a stage decides by; `--verify` takes that for turns before any rules were in the log."""
+    """Whether `--set` names a rule that a stage decides by; `--verify` uses those for turns before the log had any rules."""
     if not options.set:
         return False
     from agents.inspect import what_if_command as command

@@ -1,4 +1,4 @@
-"""`ullage report`: one HTML file for people who were not there."""
+"""`ullage report`: write one HTML file for people who were not there."""
 
 from pathlib import Path
 from typing import Annotated

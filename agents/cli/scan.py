@@ -1,4 +1,4 @@
-"""`ullage scan`: recommendations from Prometheus, the metrics API or a file, with nothing installed."""
+"""`ullage scan`: recommend from Prometheus, the metrics API or a file, without installing anything."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +67,7 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
 
 
 def _clusters(asked: ScannedCluster, stored: PrometheusOptions, common: CommonOptions) -> "list[Settings]":
-    """The settings of each cluster."""
+    """The settings of each cluster to scan."""
     from agents.inspect.scan_command import of_context
     from agents.settings import cluster_factory
 

@@ -1,4 +1,4 @@
-"""`ullage settings plan` and `apply`: what decides, as the log says it and as it is set here."""
+"""`ullage settings plan` and `apply`: compare the decision rules in the log with the settings here, and publish the latter."""
 
 from cyclopts import App
 

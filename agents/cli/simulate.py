@@ -1,4 +1,4 @@
-"""`ullage simulate`: a scenario from a file, in virtual time."""
+"""`ullage simulate`: play a scenario from a file in virtual time."""
 
 from pathlib import Path
 from typing import Annotated, Literal

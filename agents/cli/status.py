@@ -1,4 +1,4 @@
-"""`ullage status`: whether every part is at work, what it waits for, and what it is blind to."""
+"""`ullage status`: show whether every part is working, what it waits for, and what it cannot see."""
 
 from agents.cli.options import CommonOptions, Output, given
 

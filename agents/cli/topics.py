@@ -1,4 +1,4 @@
-"""`ullage topics`: the topics as they are, as they should be, and as a document."""
+"""`ullage topics`: compare the topics with their desired state, correct them, and document them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`ullage up`: everything that it takes to see figures of a cluster, in one terminal."""
+"""`ullage up`: run everything that it takes to see a cluster's figures, in one terminal."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ullage version`."""
+"""`ullage version`: print the versions of Ullage and of what it runs on."""
 
 from agents.cli.options import Output
 from agents.processes.output import data

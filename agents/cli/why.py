@@ -1,4 +1,4 @@
-"""`ullage why`: from an action back to everything it rests on."""
+"""`ullage why`: trace an action back to everything that it rests on."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`ullage why-not`: why a pod, a workload or a node is left as it is."""
+"""`ullage why-not`: explain why Ullage leaves a pod, a workload or a node as it is."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""What a metric will be: predictors that learn from a series of samples and say the next hours, or why they cannot."""
+"""Predictors that learn from a metric's samples and forecast its next hours, or explain why they cannot."""

@@ -1,7 +1,7 @@
-"""Texts of Crane's options into numbers: durations and fractions as Go reads them.
+"""Parses Crane's options: durations and fractions, as Go reads them.
 
 Source: `pkg/utils/time.go` of Crane, over Go's `time.ParseDuration` and `strconv.ParseFloat`. Every error is a
-`ValueError` with the text in it.
+`ValueError` that quotes the text.
 """
 
 import re
@@ -16,7 +16,7 @@ _WORDS = frozenset({"nan", "inf", "infinity"})
 _DAY = 86_400.0
 _LONGEST = 2.0**63 / 1e9
 _MOST_CHARACTERS = 128
-"""A longer text is no option that somebody means, and takes as long to read as its square."""
+"""Nobody means a longer text as an option, and the time to parse one grows with the square of its length."""
 
 
 def duration(text: str) -> float:
@@ -45,7 +45,7 @@ def _bounded(text: str, seconds: float) -> float:
 
 
 def number(text: str) -> float:
-    """A number; also `NaN` and `Inf`, which Go reads and whoever uses the number must refuse."""
+    """A number. Like Go, it also reads `NaN` and `Inf`; the caller must refuse those."""
     _short(text)
     if _DECIMAL.fullmatch(text) or text[text.startswith(("+", "-")) :].lower() in _WORDS:
         return float(text)

@@ -1,7 +1,7 @@
 """Upstream's forecast by digital signal processing: find a day or a week in the past, let estimators compete, repeat the winner.
 
-Where upstream crashes, hides the cause or depends on chance, this one does not: chance is computed (`periods`), an estimator
-whose error is no number cannot win, and whatever prevents a forecast is said.
+Upstream crashes, hides the cause or depends on chance in places; this predictor does not. It computes the level of chance
+(`period_detection`), lets no estimator win whose error is not a number, and reports whatever prevents a forecast.
 """
 
 import math
@@ -23,7 +23,7 @@ DEFAULT_ESTIMATORS: tuple[Estimator, ...] = tuple(
 )
 
 SLACK = 3600
-"""Seconds of history asked for beyond the configured length, for what cutting to whole hours takes away."""
+"""Seconds of history to request beyond the configured length, because cutting to whole hours loses up to that much."""
 
 _LONGEST_STEP = 3600.0
 _SHORTEST_HISTORY = 172_800.0
@@ -53,7 +53,7 @@ class EstimatorTrial:
 
 @dataclass(frozen=True, slots=True)
 class FittedForecast:
-    """A forecast and what it rests on: the period (seconds), how many the history held, each trial, and which won."""
+    """A forecast and what it rests on: the period (seconds), how many of them the history held, each trial, and the winner."""
 
     forecast: Forecast
     period: int
@@ -65,7 +65,7 @@ class FittedForecast:
 def read(block: Mapping[str, object] | None) -> DspSettings:
     """The settings of an API object's `dsp` block; `ValueError` names what is wrong with it.
 
-    Upstream takes its defaults in silence instead, and accepts steps that later end its process.
+    Upstream silently falls back to its defaults instead, and accepts steps that later crash its process.
     Source: `pkg/prediction/dsp/config.go` of Crane.
     """
     if block is None:
@@ -94,7 +94,7 @@ def _estimators(block: object) -> tuple[Estimator, ...]:
 
 
 def _fourier(entry: Mapping[str, object]) -> FourierEstimator:
-    """Absent and 0 mean the default, as upstream has it."""
+    """A missing option or 0 means the default, as upstream has it."""
     defaults = FourierEstimator()
     return FourierEstimator(
         margin=_fraction(entry, "marginFraction"),
@@ -137,13 +137,13 @@ def fit(times: Times, values: Floats, settings: DspSettings) -> FittedForecast |
 
 
 def found_period(even: LoadSeries) -> int | None:
-    """Seconds of the strongest period, cut as upstream cuts them (samples over a rate); None if there is none."""
+    """The strongest period in whole seconds, rounded down as upstream does (samples over a rate); None if there is none."""
     found = period_detection.find(period_detection.searched(even.values, step=even.step), step=even.step)
     return None if found is None else int(found.samples / (1.0 / even.step))
 
 
 def accepted_period(even: LoadSeries) -> int | NoForecast:
-    """A day or a week in seconds, or why it is neither."""
+    """The series' period if it is a day or a week, in seconds; otherwise why it is neither."""
     part = period_detection.searched(even.values, step=even.step)
     hours = len(even.values) * even.step / 3600
     if not len(part):
@@ -161,7 +161,7 @@ def accepted_period(even: LoadSeries) -> int | NoForecast:
 
 
 def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> FittedForecast | NoForecast:
-    """The candidate that was closest on the last period, applied to all whole periods and repeated as often as they are."""
+    """The candidate closest on the last period (the first of equals), applied to all whole periods and repeated as often."""
     samples = int(period / even.step)
     count = len(even.values) // samples
     if count < 2:  # noqa: PLR2004  # one to learn from, one to compare with
@@ -180,6 +180,6 @@ def forecast(even: LoadSeries, period: int, candidates: Sequence[Estimator]) -> 
 
 
 def compare(candidates: Sequence[Estimator], values: Floats, samples: int, *, step: int) -> tuple[EstimatorTrial, ...]:
-    """Each candidate's error on the last period of `samples` values, learnt from those before. First wins when equal."""
+    """Each candidate's error on the last period of `samples` values, learnt from those before it."""
     shapes, actual = estimators.PeriodicEstimates(values[:-samples], samples, step), values[-samples:]
     return tuple(EstimatorTrial(one, estimators.error(actual, shapes.of(one) * (1.0 + one.margin))) for one in candidates)

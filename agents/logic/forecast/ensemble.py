@@ -1,12 +1,12 @@
-"""A forecast of our own: profiles of any period, the best by their own past errors, with a stated accuracy and a margin from it.
+"""Our own forecast: the profiles with the smallest past errors, whatever their period, with a stated accuracy and a margin.
 
-From origins spread over the last week each candidate forecasts what is known by now. The best few are averaged if that is better
-than the best one. Their errors say how accurate the forecast will be, and how much to add so that the load stays below it for
-the wanted share of the time.
+From origins spread over the last week, each candidate forecasts values that we have seen since. The best few are averaged if
+their mean beats the best one. Their errors show how accurate the forecast will be, and how much to add so that the load stays
+below it for the wanted share of the time.
 
-A series is called periodic only if profiles beat what knows no period by a margin: there are many more profiles, so the best of
-them looks better than it is. A series on which nothing beats the last value gets no forecast: scaling on live metrics does as
-well there, but where the last value is a spike, which says nothing of the hours to come.
+A series counts as periodic only if profiles beat the candidates without a period by a margin: there are many more profiles, so
+the best of them looks better than it is. A series on which nothing beats the last value gets no forecast, because scaling on
+live metrics does as well there. The exception is a last value that is a spike and so tells nothing about the hours to come.
 """
 
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ from agents.logic.forecast.seasonal_profiles import ForecastWindow, ProfileStack
 Flags = NDArray[np.bool_]
 
 _SPIKE = 5.0
-"""A value so many mean absolute deviations of the day before it from that day's median is a spike."""
+"""A value is a spike if it lies this many mean absolute deviations of the day before it from that day's median."""
 _MATERIAL = 0.1
-"""A difference of so much of the greatest one counts, where origins are counted."""
+"""Where origins are counted, a difference counts if it is at least this share of the greatest one."""
 _FEWEST = 4
-"""Of fewer past forecasts nothing follows for the next one."""
+"""Fewer past forecasts say nothing about the next one."""
 _ENOUGH = 8
-"""With fewer past forecasts that know two days those that know one are tried, too."""
+"""With fewer past forecasts that know two days of history, try those that know one day, too."""
 _SEEN = 0.5
-"""A past forecast of which less was seen tries nothing."""
+"""A past forecast does not count as a trial if fewer than this share of its bins saw a sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleSettings:
     """Bins and horizon in seconds; the share of the time that the load is to stay below the upper forecast.
 
-    `origins`: how many past forecasts are tried, `spacing` seconds apart (no part of a day, so that each hour has its turn).
+    `origins`: how many past forecasts to try, `spacing` seconds apart (does not divide a day, so that each hour has its turn).
     `gain`: the share by which a forecast's error must be smaller than the last value's.
-    `seasonal_gain`: the share by which an error must be smaller than without a period for the series to count as periodic.
+    `seasonal_gain`: the share by which a period must reduce the error for the series to count as periodic.
     """
 
     step: int = 300
@@ -57,7 +57,7 @@ class EnsembleSettings:
 
 @dataclass(frozen=True, slots=True)
 class ForecastAccuracy:
-    """Of the past forecasts: the absolute error over the load, for the forecast and for the last value; how many there were."""
+    """Absolute error over the load in past forecasts, of the forecast and of the last value, and the number of forecasts."""
 
     error: float
     last_value: float
@@ -68,7 +68,7 @@ class ForecastAccuracy:
 class EnsembleForecast:
     """The forecast, the same with its margin, what it is made of, how accurate it was, and the mean margin.
 
-    `period`: seconds of the period that its best profile repeats; None if it is made without one.
+    `period`: the period in seconds that its best profile repeats; None if the forecast uses no period.
     """
 
     forecast: Forecast
@@ -81,7 +81,7 @@ class EnsembleForecast:
 
 @dataclass(frozen=True, slots=True)
 class _Trials:
-    """Each candidate's forecasts from each origin, what came, and whether it was seen: origins x horizon."""
+    """Each candidate's forecasts from each origin, the actual values, and which of them were seen: origins x horizon."""
 
     ahead: ForecastWindow
     candidates: ProfileStack
@@ -89,16 +89,16 @@ class _Trials:
     seen: Flags
 
     def errors(self, forecasts: Floats) -> Floats:
-        """The absolute error over the load, or over the number of values if there was no load, of each of some forecasts."""
+        """Each forecast's absolute error over the load, or over the number of values if there was no load."""
         load = float(np.abs(self.actual[self.seen]).sum())
         off = np.abs(forecasts - self.actual)
         return np.asarray(np.einsum("col,ol->c", off, self.seen) / (load or float(self.seen.sum())))
 
     def is_mostly_closer(self, one: Floats, other: Floats) -> bool:
-        """Whether one forecast was closer than another at more origins than it was further off, where that makes a difference.
+        """Whether one forecast was closer than another at more origins than it was further off, where the difference matters.
 
-        One that wins by one great hour and is wrong by hundreds at others repeats no period. A tenth of the greatest difference
-        counts, so quiet hours do not speak against a job that comes each night.
+        A forecast that wins by one great hour and is off at hundreds of others repeats no period. Only differences of at least a
+        tenth of the greatest one count, so that quiet hours do not speak against a job that runs each night.
         """
         off, others = (np.einsum("ol,ol->o", np.abs(each - self.actual), self.seen) for each in (one, other))
         gain = others - off
@@ -133,7 +133,7 @@ def _ahead(origins: NDArray[np.int64], settings: EnsembleSettings) -> ForecastWi
 
 
 def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
-    """Where past forecasts began, newest first: a horizon of known values after each, two days before, or one."""
+    """Where past forecasts begin, newest first: each has a horizon of known values after it, and two days or one before it."""
     newest, recent = length - settings.horizon // settings.step, max(1, settings.recent // settings.step)
     places = newest - np.arange(settings.origins) * max(1, settings.spacing // settings.step)
     known = (places - recent) * settings.step
@@ -142,7 +142,7 @@ def _origins(length: int, settings: EnsembleSettings) -> NDArray[np.int64]:
 
 
 def _other_period(series: LoadSeries, known: int) -> int | None:
-    """A period in bins that is neither a day nor a week, if the history before all origins shows one twice."""
+    """A period in bins other than a day or a week, if the history before all origins shows it twice."""
     history = series.values[:known]
     found = period_detection.find(history, step=series.step)
     if found is None or found.samples * series.step in (DAY, WEEK):
@@ -161,7 +161,7 @@ def _tried(
 
 
 def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
-    """All candidates' forecasts, the last value's at the end; what is below 0 counts as 0 if the series never is."""
+    """All candidates' forecasts, the last value's at the end. If the series is never below 0, forecasts below 0 become 0."""
     half_lives = sorted({max(1, hours * 3600 // series.step) for hours in (1, 6)})
     shapes = seasonal_profiles.shapes(series, ahead, other)
     found = seasonal_profiles.levelled(shapes, series.values, ahead, half_lives)
@@ -174,7 +174,7 @@ def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Some candidates, best first, what their mean said at each trial (origins x horizon), and its error."""
+    """Some candidates, best first, with their mean forecast in each trial (origins x horizon) and its error."""
 
     members: NDArray[np.int64]
     past: Floats
@@ -182,7 +182,7 @@ class _Choice:
 
 
 def _best(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) -> _Choice:
-    """The best of some candidates, or the mean of the best few, whichever was closer."""
+    """The best candidate, or the mean of the best few if that was closer."""
     best = among[np.argsort(errors[among], kind="stable")[:most]]
     several = trials.candidates.values[best].mean(axis=0)
     together = float(trials.errors(several[None])[0])
@@ -192,7 +192,7 @@ def _best(trials: _Trials, errors: Floats, among: NDArray[np.int64], most: int) 
 
 
 def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: EnsembleSettings) -> EnsembleForecast | NoForecast:
-    """The best of all candidates if it is clearly better than the best of those without a period, else the latter."""
+    """The best candidate if it clearly beats the best one without a period, else the latter."""
     errors = trials.errors(trials.candidates.values)
     periods = np.array(trials.candidates.periods)
     spike = _ends_with_spike(series)
@@ -229,7 +229,7 @@ def _ends_with_spike(series: LoadSeries) -> bool:
 
 
 def _scales(forecast: Floats, series: LoadSeries, ahead: ForecastWindow) -> tuple[Floats, ...]:
-    """What a margin may be a share of: the forecast (at least a tenth of the mean), the mean, or how far days lie apart."""
+    """What a margin may be a share of: the forecast (at least a tenth of the mean), the mean, or how much days differ."""
     mean = float(np.abs(series.values).mean())
     relative, flat = np.maximum(np.abs(forecast), 0.1 * mean), np.full_like(forecast, mean)
     apart = seasonal_profiles.spread(series, ahead)
@@ -237,9 +237,9 @@ def _scales(forecast: Floats, series: LoadSeries, ahead: ForecastWindow) -> tupl
 
 
 def _margin(trials: _Trials, past: Floats, scales: Sequence[Floats], coverage: float) -> tuple[int, float]:
-    """Which scale, and the share of it that would have covered the load for `coverage` of the time at the least cost.
+    """The scale, and the share of it that would have covered the load for `coverage` of the time at the least cost.
 
-    The share is never below 0. The cost is what lies above the load.
+    The share is never below 0. The cost is how far the forecast lies above the load.
     """
     short, found = (trials.actual - past)[trials.seen], []
     for number, scale in enumerate(scales):

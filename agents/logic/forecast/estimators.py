@@ -1,7 +1,7 @@
-"""Estimators of a period from the whole periods before it, and how far an estimate was from what came.
+"""Estimators of a period from the whole periods before it, and the error of an estimate against the actual values.
 
-Both are upstream's. A Fourier estimator keeps the strong and the slow components of the spectrum and repeats what they say of
-the last period; it is symmetric to the bit, where rounding in upstream's transform drops one of two mirror images at times.
+Both are upstream's. A Fourier estimator keeps the strong and the slow components of the spectrum and repeats the last period
+that they give. It is symmetric to the bit; rounding in upstream's transform sometimes drops one of two mirror images.
 """
 
 import math
@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 from agents.logic.forecast.load_series import Floats
 
 FLOOR = 0.01
-"""What a Fourier estimate says in place of anything not above 0."""
+"""A Fourier estimate has this value wherever it would be 0 or below."""
 
 _NOTHING = 1e-13
-"""An estimate that is a smaller part of the largest value is 0 but for rounding, which upstream lets decide."""
+"""An estimate below this share of the largest value is 0 apart from rounding; upstream lets the rounding decide."""
 
 _MEASURABLE = 0.001
-"""Actual values below make a relative error meaningless; the absolute one is taken."""
+"""An actual value below this makes a relative error meaningless, so use the absolute error."""
 
 _SHORTFALL = math.log(1.25)
-"""An estimate that is 20 % short counts 1."""
+"""Scales the relative error so that an estimate 20 % too low has an error of 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaximumEstimator:
-    """The largest value at each phase, and a margin (a share) on top."""
+    """The largest value at each phase, plus a margin (a share)."""
 
     margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class FourierEstimator:
-    """Components that are strong, or slower than `high` (hertz), and a margin (a share) on top.
+    """Components that are strong, or slower than `high` (hertz), plus a margin (a share).
 
-    Strong: among the `fewest` strongest, or at least `low` (in the metric's unit; a sine of amplitude A counts A / 2) and among
-    the `most` strongest. With `folded` a slow component is kept whole; upstream keeps one of its two mirror images, which
-    halves it.
+    A component is strong if it is among the `fewest` strongest, or if it is at least `low` (in the metric's unit; a sine of
+    amplitude A counts A / 2) and among the `most` strongest. With `folded` a slow component stays whole; upstream keeps only one
+    of its two mirror images, which halves it.
     """
 
     margin: float = 0.0
@@ -59,7 +59,7 @@ def estimate(estimator: Estimator, values: Floats, period: int, *, step: int) ->
 
 
 class PeriodicEstimates:
-    """Estimates before their margin, from whole periods of `period` values, each worked out once.
+    """Estimates without their margin, from whole periods of `period` values. Each is computed once.
 
     Source: `pkg/prediction/dsp/estimators.go` of Crane.
     """
@@ -70,7 +70,7 @@ class PeriodicEstimates:
         self._spectrum: Spectrum | None = None
 
     def of(self, estimator: Estimator) -> Floats:
-        """One period; whoever changes it changes what the next one gets."""
+        """One period of estimates. All callers share the array: do not change it."""
         plain = replace(estimator, margin=0.0)
         if plain not in self._found:
             self._found[plain] = self._smooth(plain) if isinstance(plain, FourierEstimator) else self._highest()
@@ -89,7 +89,7 @@ class PeriodicEstimates:
 
 
 def _kept(estimator: FourierEstimator, components: Spectrum, count: int, step: int) -> Floats:
-    """How much of each component but the constant one stays: 1, a half (one mirror image of two) or 0."""
+    """How much of each component stays, the constant one excepted: 1, a half (one of two mirror images) or 0."""
     power = components.real**2 + components.imag**2
     strong = power >= _threshold(estimator, power[: count // 2 - 1], count)
     slowest = _slow(estimator.high, count, step)
@@ -101,7 +101,7 @@ def _kept(estimator: FourierEstimator, components: Spectrum, count: int, step: i
 
 
 def _slow(high: float, count: int, step: int) -> int:
-    """How many of the components, of all `count` but the constant one, are no faster than `high` (hertz)."""
+    """How many of the `count` components, the constant one excepted, are no faster than `high` (hertz)."""
     frequency = 1.0 / step
     slow = max(0, min(count - 1, int(high * step * count) + 2))
     while slow and not slow * frequency / count <= high:
@@ -122,9 +122,9 @@ def _threshold(estimator: FourierEstimator, power: Floats, count: int) -> float:
 
 
 def error(actual: Floats, estimated: Floats) -> float:
-    """How wrong an estimate is, shortfalls counting more; the mean absolute error if an actual value is near 0 or below.
+    """How wrong an estimate is; shortfalls weigh more. The mean absolute error if an actual value is near 0 or below.
 
-    Not a number if there are no values; `ValueError` if one has more values than the other.
+    The result is NaN without values. Raises `ValueError` if the two lengths differ.
     Source: `pkg/prediction/accuracy/accuracy.go` of Crane.
     """
     if len(actual) != len(estimated):
@@ -142,9 +142,9 @@ def absolute_error(actual: Floats, estimated: Floats) -> float:
 
 
 def relative_error(actual: Floats, estimated: Floats) -> float:
-    """The mean of (p - a) / a where the estimate p is enough, of -ln(1 - (a - p) / a) / ln 1.25 where it is short.
+    """The mean of (p - a) / a where the estimate p suffices, and of -ln(1 - (a - p) / a) / ln 1.25 where it falls short.
 
-    Infinite if an estimate is 0, not a number if one is below.
+    Infinite if an estimate is 0, NaN if one is negative.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         short = -np.log(1.0 - (actual - estimated) / actual) / _SHORTFALL

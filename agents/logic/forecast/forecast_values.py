@@ -1,7 +1,7 @@
-"""The two answers of a predictor: a forecast that can be read at any time of its horizon, or the cause why there is none.
+"""The two answers of a predictor: a forecast that can be read at any time of its horizon, or the reason why there is none.
 
-Both are plain values, so a checkpoint can hold them. A forecast is one period that repeats; reading an hour of it copies a slice
-and computes nothing.
+Both are plain values, so a checkpoint can hold them. A forecast is one period that repeats, so reading an hour of it copies a
+slice and computes nothing.
 """
 
 import math
@@ -33,7 +33,7 @@ class NoForecastReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoForecast:
-    """There is no forecast; `text` is a sentence for people, with the numbers in it."""
+    """Why there is no forecast; `text` is a sentence for people and holds the numbers."""
 
     cause: NoForecastReason
     text: str
@@ -41,7 +41,7 @@ class NoForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Values at `start`, `start + step`, ... (seconds since the epoch): `profile` said `repeats` times."""
+    """Values at `start`, `start + step`, ... (seconds since the epoch): the `profile`, repeated `repeats` times."""
 
     start: int
     step: int
@@ -54,9 +54,9 @@ class Forecast:
         return self.start + (len(self.profile) * self.repeats - 1) * self.step
 
     def window(self, first: float, last: float) -> tuple[int, tuple[float, ...]]:
-        """The values with `first` <= time <= `last`, and the time of the first of them.
+        """The time of the first value in `first` <= time <= `last`, and all values in that window.
 
-        Source: `pkg/prediction/dsp/prediction.go` of Crane, which keeps the whole horizon; here only one period is kept.
+        Source: `pkg/prediction/dsp/prediction.go` of Crane, which keeps the whole horizon; we keep only one period.
         """
         profile, length = self.profile, len(self.profile)
         begin = max(0, math.ceil((first - self.start) / self.step))

@@ -1,7 +1,7 @@
-"""A metric's samples made even: one value a step, without gaps and without outliers, or the cause why that cannot be.
+"""Turns a metric's samples into an even series: one value a step, without gaps or outliers, or the reason why that fails.
 
-Samples that are not numbers are left out before all else and then filled like any gap; upstream keeps them, and one of them
-makes its whole series unpredictable.
+Samples that are not numbers are dropped first and then filled like any gap. Upstream keeps them, and a single one makes its
+whole series unpredictable.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
 
 LONGEST_GAP = 3600
-"""Seconds between neighbours; what lies before a longer gap is not used."""
+"""Seconds between neighbouring samples. Samples before a longer gap are not used."""
 
 _DAY = 86_400
 _ABSURD = 1e150
-"""Squares of larger values are not finite."""
+"""The square of a much larger value is not finite."""
 
 _MOST_BINS = 1_000_000
-"""Of more, one series would cost a process's memory; a year of minutes has half as many."""
+"""With more bins, one series could take a process's whole memory. A year of minutes has half as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LoadSeries:
 
 
 def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP) -> LoadSeries | NoForecast:
-    """The newest whole `unit`s (seconds) of the samples, gaps filled by straight lines; maybe none. Times ascend.
+    """The newest whole `unit`s (seconds) of the samples, possibly none, with gaps filled by straight lines. Times must ascend.
 
     Source: `pkg/prediction/dsp/preprocessing.go` of Crane.
     """
@@ -64,7 +64,7 @@ def prepare(times: Times, values: Floats, *, step: int, unit: int = LONGEST_GAP)
 
 
 def _fill(times: Times, values: Floats, step: int) -> Floats:
-    """One value a step: between v_m and v_n, (v_n - v_m) / (n - m) more for each missing one."""
+    """One value a step. Between v_m and v_n each missing value is (v_n - v_m) / (n - m) more than the one before."""
     places = (times - times[0]) // step
     count = int(places[-1]) + 1
     if count == len(values):
@@ -82,7 +82,7 @@ def _whole(length: int, unit: int) -> int:
 
 
 def without_outliers(values: Floats) -> Floats:
-    """Each value above the 99.9th percentile or below the 0.1th is the one before it; the first always stays.
+    """Replace each value above the 99.9th or below the 0.1th percentile by the one before it; the first always stays.
 
     Fewer than 1,000 values have no 0.1th percentile and stay as they are.
     Source: `pkg/prediction/dsp/preprocessing.go` of Crane.
@@ -99,7 +99,7 @@ def without_outliers(values: Floats) -> Floats:
 
 
 def _percentile_places(percent: float, count: int) -> tuple[int, int] | None:
-    """Between which sorted values a percentile lies, as the statistics library that upstream uses places it."""
+    """The places of the two sorted values between which a percentile lies, as upstream's statistics library has it."""
     rank = percent / 100 * count
     if rank == int(rank) and rank >= 1:
         return int(rank) - 1, int(rank) - 1
@@ -109,7 +109,7 @@ def _percentile_places(percent: float, count: int) -> tuple[int, int] | None:
 
 
 def binned(times: Times, values: Floats, *, step: int) -> tuple[LoadSeries, NDArray[np.bool_]] | NoForecast:
-    """Means of bins `step` seconds wide, and which bins saw a sample; in any order, with repeats and gaps of any length.
+    """Means of bins `step` seconds wide, and which bins saw a sample. Samples may come unordered, repeat, and have any gaps.
 
     An empty bin takes the straight line between its neighbours if they are no more than an hour apart, else the value a day
     before or after it, else the last value before it.

@@ -1,7 +1,7 @@
-"""Upstream's percentile predictor: a constant forecast, a high percentile of what was seen, with a margin, at a utilisation.
+"""Upstream's percentile predictor: a constant forecast from a high percentile of the samples, a margin and a target utilisation.
 
-A histogram weighs each sample by its own value, so long stretches of little use do not hide the busy ones. Upstream reads a half
-life and never applies it; here samples lose weight only if it is asked for.
+A histogram weighs each sample by its own value, so long quiet stretches do not hide the busy ones. Upstream reads a half life
+and never applies it; here samples lose weight only if the settings ask for it.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from agents.logic.usage.buckets import Buckets, ExponentialBuckets
 from agents.logic.usage.histograms import Histograms
 
 _MOST_BUCKETS = 10_000
-"""Of one histogram. Upstream's defaults make 1,000; so many are made in about a millisecond."""
+"""Buckets of one histogram. Upstream's defaults make 1,000; making this many takes about a millisecond."""
 
 _REACH = 100.0
 """Half lives after which a sample weighs nothing."""
@@ -45,7 +45,7 @@ class GrowingBuckets:
 
 @dataclass(frozen=True, slots=True)
 class PercentileSettings:
-    """Seconds of history and between samples, how samples are counted, and how the estimate follows from them."""
+    """Seconds of history and between samples, how to count samples, and how to estimate from them."""
 
     history: float = 168 * 3600.0
     step: float = 60.0
@@ -65,14 +65,14 @@ class PercentileSettings:
 
 
 class LinearScale:
-    """Where linear buckets start and which one a value falls into; the last takes all above the maximum."""
+    """Where linear buckets start, and the bucket of each value. The last bucket takes all values above the maximum."""
 
     def __init__(self, maximum: float, width: float, epsilon: float) -> None:
         self.epsilon, self._width = epsilon, width
         self.starts: Floats = np.arange(math.ceil(maximum / width) + 1, dtype=np.float64) * width
 
     def find(self, values: Floats) -> Indices:
-        """The bucket of each value: value / width, cut to a whole number and to the range there is."""
+        """The bucket of each value: value / width, rounded down and limited to the buckets that exist."""
         places = values / self._width
         return np.minimum(np.maximum(places, 0.0, out=places), len(self.starts) - 1, out=places).astype(np.int64)
 
@@ -89,7 +89,7 @@ def scale(settings: PercentileSettings) -> Buckets:
 def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> PercentileSettings:
     """The settings of an API object's `percentile` block; `ValueError` names what is wrong with it.
 
-    Percentile, margin and utilisation may be any numbers, as upstream has it; a forecast that is no number is refused later.
+    Percentile, margin and utilisation may be any numbers, as upstream has it; `constant` refuses an estimate that is no number.
     Source: `pkg/prediction/percentile/config.go` of Crane.
     """
     if block is None:
@@ -113,7 +113,7 @@ def read(block: Mapping[str, object] | None, *, decaying: bool = False) -> Perce
 
 
 def _buckets(histogram: Mapping[str, object]) -> LinearBuckets | GrowingBuckets:
-    """Exponential if its three options are there, else linear if its two are, else the default."""
+    """Exponential if all its three options are set, else linear if its two are, else the default."""
     if all(histogram.get(name) for name in ("maxValue", "firstBucketSize", "bucketSizeGrowthRatio")):
         maximum, first, growth = (
             _number(histogram, name, 0.0) for name in ("maxValue", "firstBucketSize", "bucketSizeGrowthRatio")
@@ -159,7 +159,7 @@ def _number(block: Mapping[str, object], name: str, default: float) -> float:
 
 
 def estimate(samples: Iterable[tuple[Times, Floats]], settings: PercentileSettings) -> float:
-    """The estimate from whole histories at once; 0 if they hold no number. It may be infinite, if the utilisation is 0.
+    """The estimate from whole histories at once. It is 0 if they hold no number, and may be infinite if the utilisation is 0.
 
     Source: `pkg/prediction/percentile/prediction.go` and `estimator.go` of Crane.
     """
@@ -187,7 +187,7 @@ def _finite(times: Times, values: Floats) -> tuple[Times, Floats]:
 
 
 def _asked(percentile: float, settings: PercentileSettings) -> float:
-    """With the margin, at the utilisation that is wanted; what cannot be divided is infinite, as in Go."""
+    """The percentile with the margin, at the target utilisation; dividing by zero gives infinity or NaN, as in Go."""
     wanted = percentile * (1.0 + settings.margin)
     if settings.utilization == 0.0:
         return math.copysign(math.inf, wanted) if wanted else math.nan
@@ -195,7 +195,7 @@ def _asked(percentile: float, settings: PercentileSettings) -> float:
 
 
 class Percentiles:
-    """Histograms that go on learning, one row for each metric; `rows` is what a checkpoint holds. All share the settings."""
+    """Histograms that keep learning, one row a metric, all by the same settings. A checkpoint holds `rows`."""
 
     def __init__(self, name: str, settings: PercentileSettings) -> None:
         self.settings = settings
@@ -204,7 +204,7 @@ class Percentiles:
         self._histograms = Histograms(self.rows, "seen", buckets)
 
     def add(self, rows: Indices, values: Floats, at: float) -> None:
-        """One sample for each row, all of one time (seconds since the epoch); what is no number is left out."""
+        """Add one sample to each row, all of one time (seconds since the epoch). Values that are no numbers are left out."""
         good = np.isfinite(values)
         rows, values = rows[good], values[good]
         weights = np.maximum(values, self.settings.least_weight)
@@ -212,7 +212,7 @@ class Percentiles:
         self.rows.touch(rows)
 
     def learn(self, row: int, times: Times, values: Floats) -> None:
-        """A history for one row, in order; samples that have decayed to nothing are left out."""
+        """Add a history to one row, oldest sample first. Samples that have decayed to nothing are left out."""
         good = np.isfinite(values)
         if good.any() and math.isfinite(self.settings.half_life):
             good &= times > times[good].max() - _REACH * self.settings.half_life
@@ -226,7 +226,7 @@ class Percentiles:
 
 
 def constant(value: float, *, first: float, last: float, step: int) -> Forecast | NoForecast:
-    """The same value at each step from the one that `first` lies in, as long as it is before `last` (seconds)."""
+    """The same value at each step, from the step that `first` lies in, as long as it is before `last` (seconds)."""
     if not math.isfinite(value):
         return NoForecast(NoForecastReason.NOT_FINITE, f"the estimate is {value}, which is no number to scale by")
     start = floored(first, step)

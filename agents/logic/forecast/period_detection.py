@@ -1,8 +1,8 @@
-"""Which period a series has: spectrum peaks above what chance would give, each tested on the autocorrelation.
+"""Finds the period of a series: peaks of the spectrum above the level of chance, each tested on the autocorrelation.
 
-Upstream finds the level of chance by shuffling the series a hundred times. Shuffled values have a spectrum that is known: a
-frequency is a sum of the values with random phases. So the level can be computed, is the same each time, and costs next to
-nothing. A test compares the two.
+Upstream estimates the level of chance by shuffling the series a hundred times. The spectrum of shuffled values is known in
+theory: a frequency is a sum of the values with random phases. So we compute the level, which is then the same each time and
+costs next to nothing. A test compares the two.
 """
 
 import math
@@ -19,16 +19,16 @@ _CHANCE = (99 - 1 / 3) / (100 + 1 / 3)
 """The probability that chance stays below the second largest of a hundred maxima (its median rank, by Benard's formula)."""
 
 _LARGEST = 64
-"""Values looked at one by one for the level of chance; of more, none can stand out enough to matter."""
+"""How many of the largest values the level of chance takes one by one; the rest cannot stand out enough to matter."""
 
 _SLOPES = np.geomspace(1.0, 8.0, 24)
-"""Where the best bound is sought, as multiples of where it lies if no value stands out."""
+"""Where to look for the best bound, as multiples of its place when no value stands out."""
 
 _FLANK = 4 * 3600
 """Seconds on either side of a peak over which the autocorrelation must rise and fall."""
 
 _FLAT = 1e-9
-"""A series whose standard deviation is a smaller part of its mean is constant but for rounding."""
+"""A series whose standard deviation is a smaller share of its mean is constant apart from rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class DetectedPeriod:
 
 
 def whole(values: Floats, *, step: int, period: int) -> tuple[Floats, int]:
-    """The newest whole periods (seconds) of a series, and how many they are."""
+    """The newest whole periods (seconds) of a series, and how many of them there are."""
     samples = period / step
     count = int(len(values) / samples)
     kept = int(count * samples)
@@ -48,7 +48,7 @@ def whole(values: Floats, *, step: int, period: int) -> tuple[Floats, int]:
 
 
 def searched(values: Floats, *, step: int) -> Floats:
-    """The part of a series in which a period is sought: whole weeks if there are two, else whole days if there are two."""
+    """The part of a series to search for a period: whole weeks if there are two, else whole days if there are two."""
     for unit in (WEEK, DAY):
         part, count = whole(values, step=step, period=unit)
         if count > 1:
@@ -57,12 +57,12 @@ def searched(values: Floats, *, step: int) -> Floats:
 
 
 def constant(values: Floats) -> bool:
-    """Whether all values are equal, but for rounding."""
+    """Whether all values are equal apart from rounding."""
     return not len(values) or bool(values.std() <= _FLAT * abs(values.mean()))
 
 
 def find(values: Floats, *, step: int) -> DetectedPeriod | None:
-    """The strongest period of evenly spaced values, or None. Values are cut to whole weeks or days before (`searched`).
+    """The strongest period of evenly spaced values, or None. `searched` cuts them to whole weeks or days first.
 
     Source: `pkg/prediction/dsp/signal.go` and `prediction.go` of Crane.
     """
@@ -88,9 +88,9 @@ def find(values: Floats, *, step: int) -> DetectedPeriod | None:
 
 
 def refined(values: Floats, samples: int) -> int:
-    """The period near `samples` at which the series is most like itself.
+    """The period near `samples` at which the series resembles itself most.
 
-    The spectrum knows only whole parts of the history's length, so a long period may be off by a tenth and more.
+    The spectrum has only whole fractions of the history's length, so a long period may be off by a tenth and more.
     """
     count = len(values)
     reach = max(1, min(samples * samples // count + 1, samples // 4))
@@ -104,12 +104,12 @@ def refined(values: Floats, samples: int) -> int:
 
 
 def chance(off: Floats, variance: float) -> float:
-    """The modulus of the spectrum that the largest of a shuffled series' frequencies stays below in 98 of 100 cases.
+    """The modulus that the strongest frequency of the shuffled series stays below in 98 of 100 cases.
 
     `off` is how far each value lies from the mean. A sum of values with random phases exceeds t with a probability of about
     exp(K(s) - s t), K(s) being the sum of ln I0(s |off|), for the best s (Chernoff). Where no value stands out, K(s) = P s^2 / 4
-    for the power P, and this is exp(-t^2 / P); a single spike has a level near its own height. Of M frequencies all stay below t
-    with that probability's complement to the power of M.
+    for the power P, and this is exp(-t^2 / P); a single spike has a level near its own height. The probability that all of M
+    frequencies stay below t is the complement of that one, to the power of M.
     """
     count = len(off)
     rarity = -math.log1p(-(_CHANCE ** (1 / max(count // 2 - 1, 1))))
@@ -123,7 +123,7 @@ def chance(off: Floats, variance: float) -> float:
 
 
 def autocorrelation(values: Floats) -> Floats:
-    """The circular autocorrelation at each lag: as many as there are values, 1 at lag 0; NaN if all are equal.
+    """The circular autocorrelation at each lag, as many lags as values: 1 at lag 0, NaN everywhere if all values are equal.
 
     Source: `pkg/prediction/dsp/auto_correlation.go` of Crane.
     """
@@ -134,14 +134,14 @@ def autocorrelation(values: Floats) -> Floats:
 
 
 def _power(values: Floats) -> tuple[float, Floats]:
-    """The mean, and the power of each frequency above it; that of the mean is 0."""
+    """The mean, and the power of each frequency; the power at frequency 0, the mean's own, is set to 0."""
     spectrum = np.fft.rfft(values)
     mean, spectrum[0] = float(spectrum[0].real) / len(values), 0.0
     return mean, np.asarray(spectrum.real**2 + spectrum.imag**2)
 
 
 def _variance(power: Floats, count: int) -> float:
-    """By Parseval: each frequency stands for its mirror image too, but for the highest of an even count."""
+    """The variance by Parseval: each frequency stands for its mirror image, too, except the highest of an even count."""
     return float(2 * power.sum() - (power[-1] if count % 2 == 0 else 0.0)) / count**2
 
 
@@ -150,7 +150,7 @@ def _correlation(power: Floats, variance: float, count: int) -> Floats:
 
 
 def is_peak(correlation: Floats, place: int, radius: int) -> bool:
-    """Whether straight lines through `radius` values before and after a place rise and fall; the last place needs no fall.
+    """Whether the line fitted to `radius` values before a place rises and the one after it falls; the last place needs no fall.
 
     Source: `pkg/prediction/dsp/peak.go` of Crane.
     """
@@ -161,6 +161,6 @@ def is_peak(correlation: Floats, place: int, radius: int) -> bool:
 
 
 def _slope(values: Floats) -> float:
-    """Of the straight line of least squares, up to a positive factor."""
+    """The slope of the least-squares line, up to a positive factor."""
     ramp = np.arange(len(values)) - (len(values) - 1) / 2
     return float(ramp @ values)

@@ -1,6 +1,6 @@
-"""Profiles: what earlier days, weeks or other periods say of the hours to come, for many origins at once.
+"""Profiles: what earlier days, weeks or other periods suggest for the hours to come, for many origins at once.
 
-An origin is the place from which a forecast looks ahead; it knows only what lies before. All profiles of a period come from
+An origin is the place from which a forecast looks ahead; it sees only what lies before it. All profiles of a period come from
 one matrix of earlier values and one of weights.
 """
 
@@ -18,10 +18,10 @@ Places = NDArray[np.int64]
 _MOST_DAYS = 14
 _MOST_WEEKS = 4
 _FADE = 0.7
-"""What a period weighs of the one after it, in a profile that fades."""
+"""In a fading profile, the weight of a period as a share of the weight of the period after it."""
 
 _MOST_RATIO = 2.0
-"""Of the recent level to the profile's."""
+"""The largest ratio of the recent level to the profile's."""
 
 LAST_VALUE = "last value"
 
@@ -36,7 +36,7 @@ _WORKDAYS = 5
 
 @dataclass(frozen=True, slots=True)
 class ForecastWindow:
-    """Where forecasts look: from each of `origins`, `recent` bins back and `horizon` bins on."""
+    """Where forecasts look: from each of `origins`, `recent` bins back and `horizon` bins ahead."""
 
     origins: Places
     recent: int
@@ -44,7 +44,7 @@ class ForecastWindow:
 
     @property
     def leads(self) -> Places:
-        """Bins from the origin, the first known one being -1."""
+        """Bins relative to the origin; the newest known bin is -1."""
         return np.arange(-self.recent, self.horizon)
 
     @property
@@ -55,9 +55,9 @@ class ForecastWindow:
 
 @dataclass(frozen=True, slots=True)
 class ProfileStack:
-    """Forecasts, or profiles, of many kinds: the bins of the period that each repeats, and values (kinds x origins x leads).
+    """Forecasts or profiles of many kinds: the period of each in bins, and the values (kinds x origins x leads).
 
-    What repeats no period has the period 0.
+    A kind that repeats no period has the period 0.
     """
 
     names: tuple[str, ...]
@@ -66,10 +66,10 @@ class ProfileStack:
 
 
 def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
-    """The profiles that the history before the middle origin can give; earlier ones make do with what they know.
+    """The profiles for which the middle origin has enough history; earlier origins make do with what they have.
 
-    `other` is a period in bins, besides the day and the week, that the history shows. No value may be missing, and a day must
-    lie before each origin.
+    `other` is a further period in bins, besides the day and the week, that the history shows. No value may be missing, and each
+    origin needs a day of history before it.
     """
     known = _known(ahead)
     names: list[str] = []
@@ -99,14 +99,14 @@ def shapes(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> Prof
 
 
 def _known(ahead: ForecastWindow) -> int:
-    """Bins that the middle origin knows before its recent ones."""
+    """Bins of history before the recent ones of the middle origin."""
     return int(np.sort(ahead.origins)[(len(ahead.origins) - 1) // 2]) - ahead.recent
 
 
 def _places(ahead: ForecastWindow, period: int, count: int, day: int) -> Places:
-    """Where the values one, two ... `count` periods before stand, newest first: origins x leads x periods.
+    """The places of the values one, two ... `count` periods earlier, newest first: origins x leads x periods.
 
-    An origin that knows fewer periods takes those that it knows again, from the newest on; one that knows none, the day before.
+    An origin with fewer periods of history repeats those that it has, from the newest on; one with none takes the day before.
     """
     known = ahead.origins - ahead.recent
     ages = np.arange(count) % np.maximum(known // period, 1)[:, None]
@@ -117,12 +117,12 @@ def _places(ahead: ForecastWindow, period: int, count: int, day: int) -> Places:
 
 
 def _back(leads: Places, period: int) -> Places:
-    """Whole periods, at least one, by which each lead comes to lie before its origin."""
+    """The whole periods, at least one, to go back from each lead so that it lies before its origin."""
     return period * np.maximum(1, leads // period + 1)
 
 
 def _weights(name: str, count: int) -> tuple[list[str], Floats]:
-    """The newest period, the mean of three, of seven and of all, and all fading, as far as they differ: periods x kinds."""
+    """Weights (periods x kinds): the newest period, the mean of three, of seven and of all, and all fading, where they differ."""
     ages = np.arange(count)
     kinds, columns = [f"{name} before"], [(ages < 1).astype(np.float64)]
     for newest in (3, 7):
@@ -148,7 +148,7 @@ def _alike(series: LoadSeries, ahead: ForecastWindow, earlier: Floats, places: P
 
 
 def spread(series: LoadSeries, ahead: ForecastWindow) -> Floats | None:
-    """How far the last days lie apart at each lead of the horizon (standard deviation): origins x horizon; None for one day."""
+    """How much the last days differ at each lead of the horizon (standard deviation): origins x horizon; None for one day."""
     period = DAY // series.step
     count = min(_known(ahead) // period, _SPREAD_OF)
     if count < 2:  # noqa: PLR2004  # one day does not lie apart
@@ -159,8 +159,8 @@ def spread(series: LoadSeries, ahead: ForecastWindow) -> Floats | None:
 def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
     """Each profile over the horizon as it is, and moved to the level of the recent bins.
 
-    It is moved by the difference, which halves in so many bins (`half_lives`), or by the ratio, of which what is above or below 1
-    halves in the longest of them. A ratio that stayed would say of one quiet half-hour how high the peak of the evening is.
+    It moves either by the difference, which halves in so many bins (`half_lives`), or by the ratio, whose distance from 1 halves
+    in the longest of them. If the ratio stayed, one quiet half-hour would decide how high the evening's peak is.
     """
     recent = ahead.recent
     there, expected = shape.values[:, :, recent:], shape.values[:, :, :recent].mean(axis=2)
@@ -176,9 +176,9 @@ def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_li
 
 
 def plain(series: LoadSeries, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
-    """Forecasts that know no period: levels of the last hours, and how the recent bins return to the mean of the day.
+    """Forecasts without a period: levels of the last hours, and the recent level returning to the mean of the day.
 
-    The last of them is the last value. A day must lie before each origin.
+    The last of them is the last value. Each origin needs a day of history before it.
     """
     origins, count = ahead.origins, DAY // series.step
     day = series.values[origins[:, None] - np.arange(1, count + 1)]

@@ -1,4 +1,4 @@
 """Guards shared by all stages that plan: control record, budget, rate, warm-up and staleness.
 
-Each guard says in a sentence why something is left alone now, or None. The expiry of plans is here, too.
+Each guard returns a sentence that explains why something must be left alone now, or None. The expiry of plans is here, too.
 """

@@ -1,6 +1,6 @@
 """The disruption budget: how many members of a group may be away or being changed at one time.
 
-The members are pods of a workload or a cluster today; nodes of a group are counted in the same way.
+Its members are the pods of a workload or a cluster; nodes of a group count in the same way.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from schemas.units import Fraction
 
 @dataclass(slots=True)
 class Headcount:
-    """How many members a group has, how many of them run, and for how many of these a plan is open."""
+    """How many members a group has, how many of them run, and how many of the running ones have an open plan."""
 
     live: int = 0
     running: int = 0
     acting: int = 0
 
     def count(self, *, running: bool, acting: bool) -> None:
-        """Count one more member. One with an open plan counts as running until it is seen not to be."""
+        """Count one more member. One with an open plan counts as running until a fact shows that it no longer runs."""
         self.live += 1
         self.running += running
         self.acting += acting and running
@@ -30,16 +30,16 @@ class Headcount:
 
     @property
     def away(self) -> int:
-        """Members that do not run or are being changed."""
+        """How many members do not run or are being changed."""
         return self.live - self.running + self.acting
 
     def within(self, share: Fraction) -> bool:
-        """Whether one more may be away. At least one always may, else nothing in a small group could ever be changed."""
+        """Whether one more member may be away. One always may, because otherwise a small group could never be changed."""
         return self.away < max(1, int(self.live * share))
 
 
 def over_budget(group: str, headcount: Headcount, share: Fraction, members: str = "pods") -> str | None:
-    """The sentence that says why no further member may be changed; None while the budget allows one. `group`: "cluster"."""
+    """Why no further member may be changed, as a sentence; None while the budget allows one. `group`: such as "cluster"."""
     if headcount.within(share):
         return None
     away = f"{headcount.away} of the {group}'s {headcount.live} {members} are away or being changed"

@@ -1,7 +1,7 @@
 """Budgets for certain times: a list such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`.
 
-Each entry has a share of the pods, or of the nodes, when it begins (cron, in UTC unless it names a zone), and for how long it
-holds. If several hold at a moment, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing.
+Each entry gives a share of the pods or nodes, when it begins (cron, in UTC unless it names a zone), and how long it applies.
+If several apply at once, the smallest counts, as in Karpenter's disruption budgets. A share of 0 allows nothing.
 """
 
 import re
@@ -15,13 +15,13 @@ from schemas.units import Fraction
 _ENTRY = re.compile(r"(?P<share>\d{1,3}(\.\d{1,6})?)%\s+@\s+(?P<cron>.{1,200}?)\s+for\s+(?P<count>\d{1,5})(?P<unit>[mhd])")
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
 _MOST = 31 * 86_400
-"""Seconds for which one entry may hold."""
+"""The longest time, in seconds, that one entry may apply."""
 _MOST_ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledBudget:
-    """One entry: a share, and for how many seconds it holds from each moment of the schedule on."""
+    """One entry: a share, and for how many seconds it applies after each moment of the schedule."""
 
     share: Fraction
     cron: str
@@ -29,18 +29,18 @@ class ScheduledBudget:
 
     @property
     def closed(self) -> str:
-        """The sentence that says why nothing may be changed while it holds; empty where something may."""
+        """Why nothing may be changed while the entry applies, as a sentence; empty if its share allows changes."""
         return "" if self.share else f"the budget is 0 now, for {self.seconds // 60} minutes from each '{self.cron}' on"
 
     def holds(self, now: int) -> bool:
-        """Whether it holds at a moment, in seconds since the epoch."""
+        """Whether the entry applies at a moment, in seconds since the epoch."""
         begun = cron_schedules.parse(self.cron).next(now - self.seconds, UTC)
         return begun is not None and begun <= now
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> tuple[ScheduledBudget, ...]:
-    """The entries; none for an empty text. Raises ValueError that quotes the entry."""
+    """The entries; none for an empty text. Raises a ValueError that quotes the bad entry."""
     entries = [entry.strip() for entry in text.split(";") if entry.strip()]
     if len(entries) > _MOST_ENTRIES:
         raise ValueError(f"it has {len(entries)} entries; at most {_MOST_ENTRIES} make sense")
@@ -49,13 +49,13 @@ def parse(text: str) -> tuple[ScheduledBudget, ...]:
 
 @lru_cache(maxsize=256)
 def in_force(text: str, now: int) -> ScheduledBudget | None:
-    """The smallest budget that holds in turn `now` (milliseconds); None when none does."""
+    """The smallest budget that applies in turn `now` (milliseconds); None if none does."""
     holding = [entry for entry in parse(text) if entry.holds(now // 1000)] if text else []
     return min(holding, key=lambda entry: entry.share, default=None)
 
 
 def at_most(share: Fraction, text: str, now: int) -> Fraction:
-    """A share, cut down to the smallest budget that holds in turn `now` (milliseconds)."""
+    """A share, reduced to the smallest budget that applies in turn `now` (milliseconds) if that is smaller."""
     held = in_force(text, now)
     return share if held is None else min(share, held.share)
 

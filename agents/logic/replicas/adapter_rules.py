@@ -1,7 +1,7 @@
-"""The rules of prometheus-adapter as a source of queries: what a metric is called there says how to ask for it.
+"""The rules of prometheus-adapter as a source of queries: a metric's name there determines its query.
 
-A rule applies to a metric whose name its own resulting name matches; the first one counts. Its template is filled with the
-series' name and with matchers that limit it to the workload; a grouping at its end is cut off, because a load is one series.
+A rule applies to a metric if the name that the rule produces matches; the first such rule counts. We fill its template with the
+series' name and with matchers that limit it to the workload, and cut off a grouping at its end, because a load is one series.
 Source: `pkg/prometheus-adapter` of Crane.
 """
 
@@ -20,7 +20,7 @@ _GROUPING = re.compile(r"\s*by\s*\(\s*<<\s*\.GroupBy\s*>>\s*\)\s*$")
 _PLACE = re.compile(r"<<\s*\.(\w+)\s*>>")
 _GROUP = re.compile(r"\$\{?(\d+)\}?")
 _LONGEST = 1000
-"""Characters of a pattern: longer ones are no names of metrics."""
+"""The most characters of a pattern or name: no real metric has a longer name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class MetricRule:
     namespaced: bool = True
 
     def query(self, ehpa: Ehpa, metric: HpaMetric, extra: Sequence[str]) -> str:
-        """The query of a metric whose name fits."""
+        """The query of a metric that the rule applies to."""
         escaped = metric_queries.escaped
         where = [*self.matchers, *extra, *(f'{key}="{escaped(value)}"' for key, value in metric.selector)]
         if self.namespaced:
@@ -50,7 +50,7 @@ class MetricRule:
 
 
 def read(config: Mapping[str, object]) -> tuple[MetricRule, ...]:
-    """The rules of an adapter's configuration, in its order. Raises ValueError that names the rule and what is wrong with it."""
+    """The rules of an adapter's configuration, in its order. Raises a ValueError that names the rule and its fault."""
     found = []
     for place, kind in _LISTS.items():
         for number, entry in enumerate(_sequence(config.get(place))):
@@ -66,7 +66,7 @@ def read(config: Mapping[str, object]) -> tuple[MetricRule, ...]:
 
 
 def query(ehpa: Ehpa, metric: HpaMetric, rules: Sequence[MetricRule], extra: Sequence[str] = ()) -> str:
-    """The query that the first fitting rule gives; empty if none fits. `extra` are matchers for every query."""
+    """The query from the first rule that applies; empty if none does. `extra` are matchers for every query."""
     kind = "Resource" if metric.kind == "ContainerResource" else metric.kind
     fitting = (rule for rule in rules if rule.kind == kind and re.search(rule.pattern, metric.name[:_LONGEST]))
     rule = next(fitting, None)
@@ -99,7 +99,7 @@ def _rule(kind: str, entry: Mapping[str, object], where: str) -> MetricRule:
 
 
 def _pattern(series: str, naming: Mapping[str, object], where: str, *, literal: bool) -> str:
-    """What the names of the rule's metrics match: as the rule renames its series, or the series itself."""
+    """The pattern of the rule's metric names: the series as the rule renames it, or the series itself."""
     try:
         matches, renamed = str(naming.get("matches") or ""), str(naming.get("as") or "")
         if literal and matches:
@@ -119,7 +119,7 @@ def _pattern(series: str, naming: Mapping[str, object], where: str, *, literal: 
 
 
 def _template(text: str, where: str) -> str:
-    """Without the grouping at its end. Raises ValueError for a place that nothing can be put into."""
+    """The template without the grouping at its end. Raises ValueError for a placeholder that we cannot fill."""
     cut = _GROUPING.sub("", text)
     if not cut.strip():
         raise ValueError(f"{where} has no query")

@@ -1,8 +1,8 @@
-"""What the crons of many objects want, round after round, at the price of a look at the clock.
+"""Answers what the crons of many objects want in each round, at the price of a look at the clock.
 
-Each schedule's next moment is found once and kept until it has come. That a search from later on finds the same is true only as
-long as the zone's clocks are not changed and, where none comes, within a year; then it is searched anew. So an answer is always
-what `ehpa_crons.wanted` says, whatever was asked before: a restart that has nothing kept decides the same.
+It finds each schedule's next moment once and keeps it until then. A later search would find the same moment only while the zone's
+clocks do not change and, if there is no next moment, within the same year; after that it searches again. So the answer is always
+that of `ehpa_crons.wanted`, whatever came before, and a restart with an empty cache decides the same.
 """
 
 import math
@@ -16,13 +16,13 @@ from agents.logic.replicas import ehpa_crons
 from agents.logic.replicas.ehpa_crons import CronEntry
 
 _UNSEEN = 86_400.0
-"""Seconds for which nobody looked, after which clocks may have been changed and changed back."""
+"""Seconds without a look, after which the zone's clocks may have changed and changed back."""
 _OFTEN = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _NextMoment:
-    """The next moment of a schedule, as it was found; `looked` is when it was last known to be so, in seconds since the epoch."""
+    """The next moment of a schedule as found; `looked` is when that was last confirmed, in seconds since the epoch."""
 
     schedule: CronSchedule
     zone: tzinfo
@@ -32,7 +32,7 @@ class _NextMoment:
     found: int | None = None
 
     def at(self, now: float) -> "_NextMoment":
-        """The same at another time, which is `self` unless something is new."""
+        """The next moment as of another time; `self` if nothing changed."""
         if self.schedule.every:
             return replace(self, found=self.schedule.next(now, self.zone))
         wall = datetime.fromtimestamp(math.floor(now) + 1, self.zone)
@@ -52,13 +52,13 @@ class _KeptCrons:
 
 
 class CronClock:
-    """Crons by the key of their object. What is kept is replaced as a whole, so several threads may ask."""
+    """Crons by the key of their object. Entries are replaced as a whole, so several threads may read them."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _KeptCrons] = {}
 
     def remove(self, key: str) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._kept.pop(key, None)
 
     def wanted(self, key: str, crons: Sequence[CronEntry], now: float, *, least: int) -> int:
@@ -89,5 +89,5 @@ def _moments(cron: CronEntry) -> tuple[_NextMoment, _NextMoment]:
 
 
 def _moment(schedule: CronSchedule, zone: tzinfo) -> _NextMoment:
-    """A schedule with a zone of its own is looked at on that zone's clocks."""
+    """A schedule on the clocks of its own zone if it names one, else of the given zone."""
     return _NextMoment(schedule, cron_schedules.load(schedule.zone) if schedule.zone else zone)

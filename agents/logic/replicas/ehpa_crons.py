@@ -1,4 +1,4 @@
-"""The crons of an EHPA: which are active, how many replicas they ask for, and which the API must not take."""
+"""The crons of an EHPA: which are active, how many replicas they ask for, and which ones the API must refuse."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ class CronEntry:
 
     @staticmethod
     def read(entry: Mapping[str, object]) -> "CronEntry":
-        """An entry as it stands in an object."""
+        """An entry, read from an object's manifest."""
         target = entry.get("targetReplicas")
         text = {name: str(entry.get(name) or "") for name in ("name", "start", "end", "timezone")}
         return CronEntry(text["name"], text["start"], text["end"], target if isinstance(target, int) else 0, text["timezone"])
 
 
 def active(cron: CronEntry, now: float) -> bool:
-    """Whether the next of its two moments is the end; `ValueError` if a schedule or the zone cannot be read.
+    """Whether the next of its two moments is the end. Raises `ValueError` if a schedule or the zone cannot be read.
 
-    A start that never comes makes it always active, an end that never comes never; equal moments, active.
+    A cron is always active if its start never comes, never active if its end never comes, and active if both moments are equal.
     Source: `pkg/metricprovider/cron_trigger.go` of Crane.
     """
     zone = cron_schedules.load(cron.zone)
@@ -46,7 +46,7 @@ def wanted(crons: Sequence[CronEntry], now: float, *, least: int) -> int:
 
 
 def name(cron: CronEntry, *, namespace: str, ehpa: str, default_zone: str = "UTC") -> str:
-    """What Crane calls a cron in its logs, and holds to be unique.
+    """Crane's name for a cron in its logs, which it takes to be unique.
 
     Source: `pkg/metricprovider` and `pkg/utils/ehpa.go` of Crane.
     """
@@ -63,10 +63,10 @@ def _plain(schedule: str) -> str:
 
 
 def refusals(crons: Sequence[CronEntry], now: float, *, namespace: str, ehpa: str) -> list[str]:
-    """Sentences on what is wrong with an EHPA's crons; none if nothing is.
+    """Sentences on what is wrong with an EHPA's crons; empty if nothing is.
 
-    Upstream checks texts, zones and names. That a start never comes, or that both moments are always one, it does not see; either
-    makes a cron active for ever.
+    Upstream checks texts, zones and names. It misses a start that never comes, and a start and end that always coincide; either
+    keeps a cron active for ever.
     """
     found = [f"two crons are called '{given}'" for given in _twice([cron.name for cron in crons])]
     names = [name(cron, namespace=namespace, ehpa=ehpa) for cron in crons]

@@ -1,4 +1,4 @@
-"""Crane's EffectiveHorizontalPodAutoscaler as a value, and what all objects that follow from one have in common."""
+"""Crane's EffectiveHorizontalPodAutoscaler as a value, and what all objects generated from one have in common."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ TARGET_LABELS = {
     "targetName": "app.kubernetes.io/target-name",
     "targetNamespace": "app.kubernetes.io/target-namespace",
 }
-"""The labels of a forecast's object by the words in which a metric's selector asks for them."""
+"""The labels of a forecast's object, by the keys that a metric's selector uses for them."""
 
 PREDICTION = "crane_autoscaling_prediction"
 CRON = "crane_autoscaling_cron"
 PREDICTED = ("Resource", "ContainerResource", "Pods", "External")
-"""Kinds of metrics that are forecast."""
+"""Kinds of metrics that can be forecast."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleTarget:
-    """What is scaled; kind and name are as its manifest has them."""
+    """The object to scale; kind and name are as in its manifest."""
 
     api: str
     kind: str
@@ -38,7 +38,7 @@ class ScaleTarget:
 
 @dataclass(frozen=True, slots=True)
 class PredictionSpec:
-    """How the EHPA wants its metrics forecast: the window in seconds, and the algorithm's block as it stands there."""
+    """How the EHPA wants its metrics forecast: the window in seconds, and the algorithm's block from the manifest."""
 
     window: int
     algorithm: Mapping[str, object]
@@ -46,7 +46,7 @@ class PredictionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Ehpa:
-    """One EHPA. `entries` are its metrics as they stand in the object, beside what they say."""
+    """One EHPA. `entries` are its metrics as in the manifest; `metrics` parses them."""
 
     namespace: str
     name: str
@@ -64,30 +64,30 @@ class Ehpa:
 
     @property
     def metrics(self) -> tuple[HpaMetric, ...]:
-        """What the entries say."""
+        """The parsed entries."""
         return tuple(hpa_metrics.read(entry) for entry in self.entries)
 
     @property
     def queries(self) -> dict[str, str]:
-        """Queries that annotations give, by the metric's identifier. One character after the prefix is skipped."""
+        """The queries in annotations, by the metric's identifier. One character after the prefix is skipped."""
         found = self.annotations or {}
         return {key[len(QUERY) + 1 :]: value for key, value in found.items() if key.startswith(QUERY)}
 
     @property
     def child(self) -> str:
-        """The name of every object that follows from this one."""
+        """The name of every object generated from this one."""
         return f"ehpa-{self.name}"
 
     @property
     def selector(self) -> dict[str, str]:
-        """How a metric asks for what belongs to the target."""
+        """The selector by which a metric asks for values of the target."""
         return {"targetKind": self.target.kind, "targetName": self.target.name, "targetNamespace": self.namespace}
 
 
 def read(manifest: Mapping[str, object]) -> Ehpa:
-    """An EHPA from its manifest; `ValueError` names what cannot be read.
+    """An EHPA from its manifest. Raises a `ValueError` that names what cannot be read.
 
-    Prediction counts only with its window and the block of its algorithm. Source: `pkg/utils/ehpa.go` of Crane.
+    Prediction is on only if its window and the block of its algorithm are set. Source: `pkg/utils/ehpa.go` of Crane.
     """
     about, spec = _mapping(manifest.get("metadata")), _mapping(manifest.get("spec"))
     target, most, least = _mapping(spec.get("scaleTargetRef")), spec.get("maxReplicas"), spec.get("minReplicas")
@@ -131,7 +131,7 @@ def _texts(value: object) -> dict[str, str]:
 
 
 def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
-    """The metadata of an object that follows from an EHPA and goes when it goes. Labels propagate over the common ones."""
+    """The metadata of an object that an EHPA owns and that is deleted with it. `labels` override the common ones."""
     common = {
         "app.kubernetes.io/name": ehpa.child,
         "app.kubernetes.io/part-of": ehpa.name,

@@ -1,4 +1,4 @@
-"""EHPAs and algorithms as they stand in the log, in the forms that upstream's rules are written in."""
+"""Converts EHPAs and algorithms from the log's form into the forms that upstream's rules use."""
 
 from collections.abc import Mapping
 
@@ -20,14 +20,14 @@ _OF_PODS = ("Resource", "ContainerResource")
 
 
 def ehpa_of(event: EhpaChanged) -> Ehpa:
-    """The EHPA; `ValueError` names what cannot be carried out."""
+    """The EHPA of an event. Raises a `ValueError` that names what cannot be carried out."""
     if event.unsupported:
         raise ValueError(event.unsupported)
     return ehpa_manifest.read(manifest_of(event))
 
 
 def manifest_of(event: EhpaChanged) -> Object:
-    """The object as its manifest, with what the log keeps of it."""
+    """The object's manifest, as far as the log keeps it."""
     spec: Object = {
         "scaleTargetRef": reference(event.target_ref),
         "scaleStrategy": event.strategy.value,
@@ -172,7 +172,7 @@ def percentile_block(options: AlgorithmOptions) -> Object | None:
 
 
 def _said(**fields: object) -> Object:
-    """The fields that say something: neither None nor an empty text, list or mapping."""
+    """The fields that are set: neither None nor an empty text, list or mapping."""
     return {name: value for name, value in fields.items() if value is not None and not _is_empty(value)}
 
 

@@ -1,4 +1,4 @@
-"""How many replicas a workload needs for what it used and will use, and which nodes nobody needs.
+"""How many replicas a workload needs for its past and forecast usage, and which nodes nobody needs.
 
 Crane's recommenders Replicas and IdleNode (pkg/recommendation/recommender/replicas and idlenode), with their defaults.
 """
@@ -21,18 +21,18 @@ class ReplicaNeeds:
     """Crane's settings of the recommender."""
 
     least: int = 1
-    """A workload with fewer pods is passed over, and no fewer are recommended."""
+    """Skip a workload with fewer pods, and never recommend fewer."""
     ready: Fraction = Fraction(0.5)
     """Share of the pods that must be ready."""
     percentile: Fraction = Fraction(0.95)
-    """Of the totals, over time."""
+    """The percentile of the totals over time, as a share."""
     utilization: Fraction = Fraction(0.5)
-    """Share of its request that a pod is to use."""
+    """Share of its request that a pod should use."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecommendedReplicas:
-    """So many replicas. `cpu` and `memory`: the percentiles of the totals, in cores and bytes; `by`: what asks for most."""
+    """The replicas needed. `cpu` and `memory`: percentiles of the totals, in cores and bytes; `by`: what needs most."""
 
     replicas: int
     by: str
@@ -41,11 +41,10 @@ class RecommendedReplicas:
 
 
 def replicas(cpu: Floats, memory: Floats, request: Amounts, needs: ReplicaNeeds) -> RecommendedReplicas | None:
-    """For totals of all pods over time, in cores and bytes, and the requests of one pod; None without a total or a request.
+    """The replicas for totals of all pods over time (cores and bytes) and one pod's requests; None without a total or a request.
 
-    A total that is no finite number is none.
-
-    The larger of both resources: the percentile over what one pod is to use, rounded up.
+    Totals that are not finite are ignored. The resource that needs more decides: its percentile over what one pod should use,
+    rounded up.
     """
     cpu, memory = cpu[np.isfinite(cpu)], memory[np.isfinite(memory)]
     found = {}
@@ -61,12 +60,12 @@ def replicas(cpu: Floats, memory: Floats, request: Amounts, needs: ReplicaNeeds)
 
 
 def idle(owners: Iterable[str]) -> bool:
-    """Whether a node may go: the kinds of the controllers of its pods are all DaemonSets."""
+    """Whether nobody needs a node: DaemonSets control all its pods. `owners` are the kinds of the pods' controllers."""
     return all(kind == "DaemonSet" for kind in owners)
 
 
 def _percentile(totals: Floats, needs: ReplicaNeeds) -> float:
-    """The smallest total that at least this share of the totals does not exceed; 0 without any."""
+    """The smallest total that is at least as large as this share of all totals; 0 if there are none."""
     if not len(totals):
         return 0.0
     return float(np.sort(totals)[max(0, math.ceil(needs.percentile * len(totals)) - 1)])

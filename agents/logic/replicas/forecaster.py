@@ -1,8 +1,8 @@
-"""The forecaster: what the load of each workload will be, and how many replicas it should have for that.
+"""The forecaster: predicts the load of each workload, and plans how many replicas it should have for that.
 
-It works on workloads; a partition owns the objects whose target is in it. In one turn it fits a few models at most, the longest
-due first, so a turn's cost is bounded however many loads there are. Forecasts are published when they change or run out.
-Replicas are planned for each EHPA once an interval. The forecaster itself scales nothing.
+It works by workload: a partition owns the objects whose target is in it. In one turn it fits at most a few models, the longest
+due first, so a turn's cost is bounded however many loads there are. It publishes forecasts when they change or run out, and plans
+replicas for each EHPA once an interval. It scales nothing itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ from schemas.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class LastForecast:
-    """What was published last of an object: the turn in which it runs out, what makes a new one, and what it is about."""
+    """The last forecast published for an object: the turn it expires in, the content a new one must differ from, its subject."""
 
     expires: int
     said: str
@@ -55,7 +55,7 @@ class Forecaster(PartedState):
         self._build(settings)
 
     def _build(self, settings: ForecasterSettings) -> None:
-        """Make the empty state that decides by these settings."""
+        """Make an empty state that decides by these settings."""
         self.settings = settings
         self.rules = StageRules(NAME, self._own)
         self.known = ForecasterState(lambda key: self._partition_of(key) == self.partition, settings.most_metrics)
@@ -71,7 +71,7 @@ class Forecaster(PartedState):
         self._stale = True
 
     def step(self, turn: Turn) -> Sequence[Decided]:
-        """Take a turn in; fit, forecast and plan what is due."""
+        """Take in a turn, then fit, forecast and plan whatever is due."""
         self.scatter(turn)
         self._follow_rules(turn)
         if self._stale:
@@ -88,7 +88,7 @@ class Forecaster(PartedState):
         return decided
 
     def _follow_rules(self, turn: Turn) -> None:
-        """Decide by the rules that the log has from this turn on."""
+        """From this turn on, decide by the rules in the log."""
         self.rules.ingest(turn.of("policies"))
         settings = self.rules.settings
         if settings != self.settings:
@@ -101,7 +101,7 @@ class Forecaster(PartedState):
         self._rounds = TimerQueue((key, each.due) for key, each in self.plans.items())
 
     def _schedule(self, key: str, turn: Turn) -> None:
-        """An EHPA that is here is planned for from its next round on."""
+        """Plan for an EHPA of this partition from its next round on."""
         if self.known.ehpas.get(key) is None:
             self._rounds.remove(key)
             self.plans.remove(key)
@@ -145,7 +145,7 @@ class Forecaster(PartedState):
         return (prediction.event.window_seconds or 0) if prediction is not None else 0
 
     def _forecast(self, turn: Turn, key: str) -> Iterator[Decided]:
-        """The decision about one object, if there is anything new to say."""
+        """The forecast decision about one object, if anything is new."""
         about, before = self._about(key), self.published.get(key)
         wanted = [each for each in self.known.wanted.of(key) if each.options is not None]
         refused = self._too_many(key)
@@ -156,7 +156,7 @@ class Forecaster(PartedState):
                 yield self._decided(turn, key, before, (), withdrawn=True)
             return
         if any((model := self._model_of(key, each)) is None or not model.fitted for each in wanted) and not refused:
-            return  # each metric is looked at within a few turns, and then all are said at once
+            return  # each metric is looked at within a few turns; then all are published at once
         event, place = about
         window = self._window(key)
         metrics = () if refused else tuple(self._said(key, each, turn, window) for each in wanted)
@@ -199,7 +199,7 @@ class Forecaster(PartedState):
         turn: Turn,
         refused: str,
     ) -> LastForecast:
-        """Runs out when less than a window is left. Without a forecast there is nothing to run out but the cause."""
+        """The record of a new forecast. It expires when less than a window of values is left, but not before the next refit."""
         window = self._window(event.key)
         ends = [times.to_ms(each.start) + int((len(each.values) - 1) * each.step * 1000) for each in metrics if each.values]
         expires = max(min(ends, default=0) - window * 1000, turn.number + int(self.settings.refit * 1000))
@@ -253,7 +253,7 @@ class Forecaster(PartedState):
         yield from found.decided
 
     def _objection(self, key: str, ehpa: EhpaChanged) -> tuple[str, str] | None:
-        """Which guard leaves the workload alone, and its sentence."""
+        """The guard that objects to scaling the workload, and its sentence; None if none does."""
         if ehpa.unsupported or not ehpa.target:
             return "spec", ehpa.unsupported or "the EHPA names no target"
         if paused := shared_guards.paused(self.known.control.get(ehpa.cluster)):
@@ -267,7 +267,7 @@ class Forecaster(PartedState):
         return None
 
     def _situation(self, key: str, ehpa: EhpaChanged, turn: Turn) -> ScalingSituation | None:
-        """What is known of the target; None while nobody has seen its scale."""
+        """What we know about the target; None while nobody has seen its scale."""
         target, now = ehpa.target, turn.number / 1000
         scale = self.known.scales.get(target)
         if scale is None:
@@ -292,7 +292,7 @@ class Forecaster(PartedState):
         return replace(found, later=replace(found, now=now + ahead, forecasts=forecasts, crons=crons))
 
     def _forecasts(self, key: str, wanted: Sequence[WantedSeries], now: float, ahead: float = 0.0) -> dict[str, float]:
-        """The highest forecast of each metric in the next window and so many seconds beyond; none that does not reach so far."""
+        """The highest forecast of each metric over the next window and `ahead` seconds more, if its forecast reaches that far."""
         until, found = now + self._window(key) + ahead, dict[str, float]()
         for each in wanted:
             model = None if each.options is None else self._model_of(key, each)
@@ -304,5 +304,5 @@ class Forecaster(PartedState):
 
 
 def _later(key: str) -> str:
-    """What the crons of an object are kept under for the look ahead."""
+    """The key of an object's crons in the cron clock when looking ahead."""
     return f"{key} later"

@@ -1,4 +1,4 @@
-"""What the forecaster remembers of a partition: objects, scales, pods, loads and models, and how records change them."""
+"""The forecaster's state of a partition (objects, scales, pods, loads and models), and how records change it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class ScaleRecord:
 
 @dataclass(frozen=True, slots=True)
 class HpaOwner:
-    """Which object an HPA follows from; empty for one that somebody wrote."""
+    """The uid of the object that an HPA was generated for; empty for an HPA that somebody wrote."""
 
     owner_uid: str
 
@@ -76,9 +76,9 @@ class QueryFailure:
 
 
 class ForecasterState:
-    """The tables of one partition, and what follows from them. `owns` says whether a workload's or object's key is here.
+    """The tables of one partition and the indexes over them. `owns` tells whether a workload's or object's key belongs here.
 
-    Of an object with more than `most` metrics nothing is kept.
+    The state keeps nothing of an object with more than `most` metrics.
     """
 
     def __init__(self, owns: Callable[[str], bool], most: int) -> None:
@@ -97,10 +97,10 @@ class ForecasterState:
         self.usage = ScaledPodUsage(self.wanted.is_wanted)
         self.fits = TimerQueue()
         self.changed: set[str] = set()
-        """Keys of objects that changed, came or went in this turn."""
+        """Keys of objects that appeared, changed or disappeared in this turn."""
 
     def tables(self) -> tuple[StatePart, ...]:
-        """What a checkpoint holds."""
+        """The tables that a checkpoint holds."""
         return (
             self.ehpas,
             self.predictions,
@@ -115,7 +115,7 @@ class ForecasterState:
         )
 
     def loaded(self) -> None:
-        """Chunks were put in place: what follows from them is found anew."""
+        """Rebuild the indexes after chunks were loaded."""
         self.wanted, self.shares = WantedIndex(), NamespaceShares()
         self.usage.rewire(self.wanted.is_wanted)
         for key in [*self.ehpas, *self.predictions]:
@@ -159,7 +159,7 @@ class ForecasterState:
         self._share(event.key)
 
     def _share(self, key: str) -> None:
-        """Let an object have its part of what its namespace may have."""
+        """Count an object towards the share of its namespace, or take it out if it is gone."""
         known = self.ehpas.get(key) or self.predictions.get(key)
         if known is not None:
             self.shares.put(key, SharingObject.of(known.event))
@@ -167,7 +167,7 @@ class ForecasterState:
             self.shares.remove(key)
 
     def _wishes(self, key: str) -> tuple[list[WantedSeries], str]:
-        """The series that an object may have and wants, and the workload that it is about."""
+        """The series that an object wants and is allowed, and the workload that it is about."""
         ehpa, prediction = self.ehpas.get(key), self.predictions.get(key)
         if ehpa is not None:
             return ([] if self.shares.is_refused(key) else metric_series.of_ehpa(ehpa.event)), ehpa.event.target
@@ -176,7 +176,7 @@ class ForecasterState:
         return [], ""
 
     def _want(self, key: str, wanted: Iterable[WantedSeries], workload: str, turn: int) -> None:
-        """An object wants these series now; what nobody wants any more is forgotten."""
+        """Record the series that an object wants now, and forget those that nobody wants any more."""
         before = {model_key(key, each): each for each in self.wanted.of(key)}
         left = self.wanted.put(key, wanted, workload) if workload else self.wanted.remove(key)
         for name in left:
@@ -255,7 +255,7 @@ class ForecasterState:
             self.rings.put(name, sample.at, sample.value)
 
     def _history(self, event: LoadHistoryRead, turn: int) -> None:
-        """What a metrics store remembers."""
+        """Fill a series with the history that a metrics store has."""
         name = series_key(event.workload.key, event.series)
         if name not in self.rings:
             return
@@ -266,7 +266,7 @@ class ForecasterState:
         self._fit_soon(name, turn)
 
     def _fit_soon(self, name: str, turn: int) -> None:
-        """Whoever waits for a series, and has no forecast of it, is fitted or told the reason now."""
+        """Make every model of this series that has no forecast yet due for a fit now."""
         for key in self.wanted.users(name):
             for each in self.wanted.of(key):
                 found = self.models.get(model_key(key, each))

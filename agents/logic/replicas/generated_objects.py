@@ -1,7 +1,7 @@
-"""The objects that follow from an EHPA: its HorizontalPodAutoscaler and its TimeSeriesPrediction.
+"""The objects generated from an EHPA: its HorizontalPodAutoscaler and its TimeSeriesPrediction.
 
-With `as_upstream` they are Crane v0.11.0's to the letter. Without, a metric that cannot be had is left out instead of preventing
-the whole object, a forecast may stand for one container, and what nobody could scale by is refused.
+With `as_upstream` they are exactly Crane v0.11.0's. Otherwise an unavailable metric is left out and does not prevent the whole
+object, a forecast may stand for one container, and an object that nobody could scale by is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from agents.logic.replicas.hpa_pods import PodRequest as Request
 from schemas import exact_quantity
 
 READY_FOR = 30.0
-"""Seconds that a pod must have been ready to be available."""
+"""Seconds that a pod must have been ready to count as available."""
 
 SHORTEST_WINDOW = 600
 """Seconds; upstream's admission refuses a shorter window."""
@@ -25,7 +25,7 @@ _BEHAVIOR_SINCE = 18
 
 @dataclass(frozen=True, slots=True)
 class TargetPod:
-    """A pod of the target. `ready_at` is when it became ready (seconds since the epoch), None if it is not or does not say."""
+    """A pod of the target. `ready_at` is when it became ready (seconds since the epoch); None if unready or unknown."""
 
     name: str
     running: bool
@@ -36,7 +36,7 @@ class TargetPod:
 
 @dataclass(frozen=True, slots=True)
 class LabelPropagation:
-    """Which labels and annotations an EHPA hands on to its HPA: by prefix, and by name."""
+    """Which labels and annotations an EHPA passes on to its HPA, by prefix and by name."""
 
     label_prefixes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class LabelPropagation:
 
 @dataclass(frozen=True, slots=True)
 class HpaSurroundings:
-    """What an HPA depends on besides its EHPA: pods, the forecast's status, the API server, what propagates, and the time."""
+    """What an HPA depends on besides its EHPA: pods, the forecast's status, the API server, propagated labels, and the time."""
 
     pods: Sequence[TargetPod]
     predicted: Sequence[Mapping[str, object]]
@@ -58,20 +58,20 @@ class HpaSurroundings:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedObject:
-    """An object, and sentences on what was left out of it."""
+    """An object, and sentences on what it leaves out."""
 
     manifest: Object
     left_out: tuple[str, ...] = ()
 
 
 class CannotGenerate(Exception):
-    """No object can follow from the EHPA as things are."""
+    """Raised when an object cannot be generated from the EHPA at present."""
 
 
 def hpa(ehpa: Ehpa, around: HpaSurroundings) -> GeneratedObject:
     """The HorizontalPodAutoscaler: the user's metrics, then forecasts of those that have one, then one metric for all crons.
 
-    `CannotGenerate` says why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
+    Raises a `CannotGenerate` that explains why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
     """
     forecasts, left_out = _forecasts(ehpa, around)
     added = [_external(ehpa, PREDICTION, metric.identifier, target) for metric, target in forecasts]
@@ -101,7 +101,7 @@ def _handed(texts: Mapping[str, str] | None, prefixes: Sequence[str], names: Seq
 
 
 def _scaled(ehpa: Ehpa, around: HpaSurroundings) -> Object:
-    """What the HPA scales: the target, or in a preview the substitute that stands for it."""
+    """What the HPA scales: the target, or its Substitute in a preview."""
     if ehpa.strategy == "Preview":
         return {"apiVersion": API, "kind": "Substitute", "name": ehpa.child}
     if ehpa.strategy == "Auto":
@@ -120,7 +120,7 @@ def _external(ehpa: Ehpa, name: str, identifier: str, target: Mapping[str, objec
 
 
 def _forecasts(ehpa: Ehpa, around: HpaSurroundings) -> tuple[list[tuple[HpaMetric, Object]], list[str]]:
-    """The metrics that a forecast stands for, with the target of each, and why others are left out."""
+    """The metrics that have a forecast, each with its target, and why the others are left out."""
     found: list[tuple[HpaMetric, Object]] = []
     left_out = []
     for entry, metric in zip(ehpa.entries, ehpa.metrics, strict=True):
@@ -148,7 +148,7 @@ def _is_predicted(metric: HpaMetric, status: Iterable[Mapping[str, object]]) -> 
 
 
 def _target(metric: HpaMetric, entry: Mapping[str, object], around: HpaSurroundings) -> Object:
-    """What a pod is to have of the forecast: what the user says, or his share of what pods request."""
+    """How much of the forecast one pod should take: the user's amount, or the user's share of what pods request."""
     if metric.utilization is not None and metric.kind in ("Resource", "ContainerResource"):
         return {"type": "AverageValue", "averageValue": exact_quantity.of_milli(_share(metric, around)).text}
     block = next((value for value in entry.values() if isinstance(value, Mapping)), {})
@@ -185,7 +185,7 @@ def _available(pod: TargetPod, now: float) -> bool:
 def tsp(ehpa: Ehpa, *, as_upstream: bool = False) -> GeneratedObject:
     """The TimeSeriesPrediction that asks for forecasts of an EHPA's metrics.
 
-    `CannotGenerate` if prediction is off, or (not upstream's way) if nothing could be forecast or the window is too short.
+    Raises `CannotGenerate` if prediction is off, or (unless `as_upstream`) if nothing can be forecast or the window is short.
     Source: `pkg/controller/ehpa/predict.go` of Crane.
     """
     if ehpa.prediction is None:
@@ -220,7 +220,7 @@ def _entry(algorithm: Mapping[str, object], metric: HpaMetric, text: str) -> Obj
 
 
 def _refuse(window: int, identifiers: Sequence[str]) -> None:
-    """What upstream's admission says to the object later."""
+    """Refuse now what upstream's admission would refuse later."""
     if window < SHORTEST_WINDOW:
         raise CannotGenerate(f"the window is {window} s, less than {SHORTEST_WINDOW}")
     if not identifiers:

@@ -1,4 +1,4 @@
-"""The metrics of an autoscaler's spec, and what each answers from readings: a proposal, or why it has none."""
+"""The metrics of an autoscaler's spec, and what each proposes for given readings, or why it proposes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,17 +33,17 @@ class HpaMetric:
 
     @property
     def identifier(self) -> str:
-        """What Crane calls the metric: its kind and its name."""
+        """Crane's identifier of the metric: its kind and its name."""
         return f"{_PREFIXES.get(self.kind, self.kind.lower())}.{self.name}"
 
     @property
     def reason(self) -> str:
-        """The reason of the condition ScalingActive when the metric cannot be had."""
+        """The reason of the condition ScalingActive when the metric is unavailable."""
         return f"FailedGet{self.kind}Metric" if self.kind in _BLOCKS else "InvalidMetricSourceType"
 
 
 def read(entry: Mapping[str, object]) -> HpaMetric:
-    """An entry of a spec's `metrics`; `ValueError` if an amount is none. What it lacks shows when it is asked."""
+    """An entry of a spec's `metrics`. Raises `ValueError` for an invalid amount; missing parts only show up in `ask`."""
     kind = str(entry.get("type", ""))
     block = _mapping(entry.get(_BLOCKS.get(kind, "")))
     named, target = _mapping(block.get("metric")), _mapping(block.get("target"))
@@ -70,7 +70,7 @@ def _amount(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class MetricReadings:
-    """What is known when a spec's metrics are asked: the pods, and by metric samples, requests, and values of the whole."""
+    """The input of a spec's metrics: the pods, and by metric the samples, the requests, and the values of the whole workload."""
 
     pods: HpaPods
     samples: Mapping[HpaMetric, MetricSamples] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class MetricReadings:
 
 
 def ask(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> Answer:
-    """What a metric proposes."""
+    """What a metric proposes, or the reason and the error."""
     found = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
     return found if isinstance(found, ReplicaProposal) else (metric.reason, found)
 

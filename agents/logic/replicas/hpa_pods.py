@@ -1,7 +1,7 @@
-"""A workload's pods in columns, and which of them count when replicas are worked out from what they use.
+"""A workload's pods in columns, and which of them count when replicas are computed from their usage.
 
-Pods that are going or have failed do not count. Pods that are not ready to be judged are ignored on the way up; pods without a
-sample are missing, and are taken for idle on the way up and for busy on the way down (see `replica_calculator`).
+Pods that are being deleted or have failed do not count. Pods that cannot be judged yet are ignored on the way up. Pods without a
+sample are missing: they count as idle on the way up and as busy on the way down (see `replica_calculator`).
 """
 
 import math
@@ -18,9 +18,9 @@ Times = NDArray[np.float64]
 
 
 def milli(value: float) -> int:
-    """An amount in milli-units, rounded up as Kubernetes rounds a quantity; what floats are off by does not count.
+    """An amount in milli-units, rounded up as Kubernetes rounds a quantity, but ignoring floating-point error.
 
-    So 2.007, which times 1000 is a little more than 2007 in floats, is 2007. Metrics know nothing below 1e-9.
+    So 2.007, which times 1000 is a little more than 2007 in floats, gives 2007. No metric is finer than 1e-9.
     """
     return math.ceil(round(value * 1000, 6))
 
@@ -48,15 +48,15 @@ MOST_MILLI = 2**63 - 1
 """The largest amount Kubernetes can hold."""
 
 NEVER = -math.inf
-"""The time of a condition that carries none."""
+"""Stands for the time of a condition that has none."""
 
 NOT_STARTED = math.nan
-"""The start of a pod that has none."""
+"""Stands for the start of a pod that has not started."""
 
 
 @dataclass(frozen=True, slots=True)
 class HpaPods:
-    """One row for each pod: `changed` is when Ready last changed, `started` when the pod did (seconds since the epoch)."""
+    """One row for each pod: `changed` is when Ready last changed, `started` when the pod started (seconds since the epoch)."""
 
     phase: NDArray[np.int8]
     deleting: Flags
@@ -69,7 +69,7 @@ class HpaPods:
 
     @property
     def ready_count(self) -> int:
-        """Running pods that are ready, whatever else."""
+        """How many pods are running and ready, regardless of anything else."""
         return int(np.count_nonzero((self.phase == HpaPodPhase.RUNNING) & (self.ready == ReadyCondition.YES)))
 
 
@@ -77,7 +77,7 @@ class HpaPods:
 class MetricSamples:
     """What pods use of one metric, in milli-units, where `known`; taken `at`, over the `window` (seconds) before.
 
-    CPU says nothing while a pod starts, so whether it is CPU matters.
+    `cpu` matters because a pod's CPU usage is meaningless while it starts.
     """
 
     known: Flags
@@ -89,7 +89,7 @@ class MetricSamples:
 
 @dataclass(frozen=True, slots=True)
 class ReadinessDelays:
-    """Seconds that a pod may take to initialise, and that its first readiness may take to be believed."""
+    """Seconds that a pod may take to initialise, and seconds after its start before its readiness counts."""
 
     initialisation: float = 300.0
     readiness: float = 30.0
@@ -97,7 +97,7 @@ class ReadinessDelays:
 
 @dataclass(frozen=True, slots=True)
 class PodGroups:
-    """Which pods are ready, missing a sample, or ignored; the rest does not count at all."""
+    """Which pods are ready, miss a sample, or are ignored; the others do not count at all."""
 
     ready: Flags
     missing: Flags
@@ -110,7 +110,7 @@ class PodGroups:
 
 
 def group(pods: HpaPods, samples: MetricSamples, *, now: float, patience: ReadinessDelays) -> PodGroups:
-    """Each pod's group.
+    """Put each pod into its group.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `groupPods`, of Kubernetes.
     """
@@ -130,7 +130,7 @@ def group(pods: HpaPods, samples: MetricSamples, *, now: float, patience: Readin
 
 
 def _calm(pods: HpaPods, samples: MetricSamples, now: float, patience: ReadinessDelays) -> Flags:
-    """Pods of which nothing needs to be asked: they run, are ready, started long ago and have a sample. Usually all do."""
+    """Pods that need no closer look: they run, are ready, started long ago and have a sample. Usually that is all of them."""
     calm = (pods.phase == HpaPodPhase.RUNNING) & samples.known & ~pods.deleting
     if samples.cpu:
         calm &= (pods.ready == ReadyCondition.YES) & (pods.started + patience.initialisation <= now)
@@ -138,7 +138,7 @@ def _calm(pods: HpaPods, samples: MetricSamples, now: float, patience: Readiness
 
 
 def _starting(pods: HpaPods, samples: MetricSamples, now: float, patience: ReadinessDelays) -> Flags:
-    """Pods whose CPU says nothing yet: not ready while initialising, or sampled before they were, or never ready."""
+    """Pods whose CPU is still meaningless: not ready while initialising, or sampled before they were, or never ready."""
     no = pods.ready == ReadyCondition.NO
     young = pods.started + patience.initialisation > now
     early = no | (samples.at < pods.changed + samples.window)
@@ -149,7 +149,7 @@ def _starting(pods: HpaPods, samples: MetricSamples, now: float, patience: Readi
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What a container that keeps running asks for, in milli-units; None if it names no request."""
+    """What a long-running container requests, in milli-units; None if it sets no request."""
 
     name: str
     milli: int | None
@@ -157,9 +157,9 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod asks for of one resource: its containers, side-cars included, and what is asked for the pod as a whole.
+    """A pod's requests of one resource: of its containers, side-cars included, and of the pod as a whole.
 
-    `whole_pod` says whether the pod states requests of its own, of whichever resource; then containers need not.
+    `whole_pod` tells whether the pod itself sets requests, of whichever resource; then its containers need not.
     """
 
     pod: str
@@ -169,7 +169,7 @@ class PodRequest:
 
 
 def requests(pods: Sequence[PodRequest], *, resource: str, container: str = "") -> Milli | str:
-    """Each pod's request in milli-units, of one container if it is named; or the sentence that says which is missing.
+    """Each pod's request in milli-units, or that of one named container; or a sentence on which request is missing.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calculateRequests`, of Kubernetes.
     """

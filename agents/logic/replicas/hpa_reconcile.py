@@ -1,6 +1,6 @@
-"""One pass of a HorizontalPodAutoscaler: proposals of its metrics in, a count of replicas and conditions out.
+"""One pass of a HorizontalPodAutoscaler: turns the proposals of its metrics into a count of replicas and conditions.
 
-What the controller keeps in memory and in the object's status is one value here, so a pass follows from its arguments.
+What the controller keeps in memory and in the object's status is one value here, so a pass depends only on its arguments.
 Source: `pkg/controller/podautoscaler/horizontal.go`, `reconcileAutoscaler`, of Kubernetes.
 """
 
@@ -14,7 +14,7 @@ from agents.logic.replicas.scaling_behavior import Moment, ScalingBehavior, Scal
 
 @dataclass(frozen=True, slots=True)
 class HpaBounds:
-    """What an autoscaler's spec says besides its metrics. `to_zero` is the feature gate HPAScaleToZero."""
+    """An autoscaler's spec without its metrics. `to_zero` is the feature gate HPAScaleToZero."""
 
     least: int
     most: int
@@ -24,13 +24,13 @@ class HpaBounds:
 
     @property
     def rules(self) -> ScalingBehavior:
-        """The behaviour; without one, rules that say nothing."""
+        """The behaviour; empty rules if there is none."""
         return self.behavior or ScalingBehavior(ScalingRules(()), ScalingRules(()))
 
 
 @dataclass(frozen=True, slots=True)
 class HpaConditions:
-    """Each as `status/reason`, empty if it was never set."""
+    """The conditions, each as `status/reason`; empty if it was never set."""
 
     able: str = ""
     active: str = ""
@@ -39,7 +39,7 @@ class HpaConditions:
 
 @dataclass(frozen=True, slots=True)
 class HpaMemory:
-    """What a pass leaves for the next: recommendations and changes with their times, the status, and who scaled to zero."""
+    """What the next pass needs: recommendations and changes with their times, the status, and whether we scaled to zero."""
 
     recommendations: tuple[Moment, ...] = ()
     added: tuple[Moment, ...] = ()
@@ -51,7 +51,7 @@ class HpaMemory:
 
 @dataclass(frozen=True, slots=True)
 class ProposalSum:
-    """The sum behind a decision: what the metrics propose, and what windows and limits made of it."""
+    """The sum behind a decision: what the metrics propose, and how windows and limits changed that."""
 
     proposed: int
     stabilised: int
@@ -60,7 +60,7 @@ class ProposalSum:
 
 @dataclass(frozen=True, slots=True)
 class HpaDecision:
-    """Replicas to have; whether that is written; the sum, if metrics were asked; and the first error of a metric."""
+    """The desired replicas, whether to write them, the sum if there were proposals, and the first error of a metric."""
 
     replicas: int
     written: bool
@@ -69,7 +69,7 @@ class HpaDecision:
 
 
 _READ, _FOUND = "True/SucceededGetScale", "True/ValidMetricFound"
-"""Conditions: the scale could be read, and a metric says something."""
+"""Conditions: the scale could be read, and some metric has a proposal."""
 
 Answer = ReplicaProposal | tuple[str, MetricError]
 """What a metric proposes, or the reason of the condition and the error."""
@@ -80,7 +80,7 @@ def decide(
 ) -> tuple[HpaDecision, HpaMemory]:
     """One pass at `now` (seconds since the epoch) for a workload that asks for `current` replicas.
 
-    An empty sequence of answers means that nothing could be asked; say why with one error.
+    An empty sequence of answers means that the autoscaler has no metric. To give another reason, pass one error.
     """
     if not memory.recommendations:
         memory = replace(memory, recommendations=((now, current),))
@@ -95,7 +95,7 @@ def decide(
 
 
 def _disabled(bounds: HpaBounds, memory: HpaMemory) -> bool:
-    """Whether somebody else scaled the workload to 0, which means that it is to be left alone."""
+    """Whether somebody else scaled the workload to 0, which means that the autoscaler must leave it alone."""
     return not memory.rests if bounds.to_zero else bounds.least != 0
 
 
@@ -122,7 +122,7 @@ def _by_metrics(
 
 
 def _highest(proposals: Sequence[int]) -> int:
-    """The highest proposal; one of 0 gives way to any other, even one below."""
+    """The highest proposal; a proposal of 0 gives way to any other, even a negative one."""
     highest = 0
     for proposal in proposals:
         if not highest or proposal > highest:
@@ -131,7 +131,7 @@ def _highest(proposals: Sequence[int]) -> int:
 
 
 def _rescaled(bounds: HpaBounds, current: int, wanted: int, memory: HpaMemory, *, now: float) -> tuple[HpaDecision, HpaMemory]:
-    """The count is written; with a behaviour its change counts against later rates."""
+    """Write the count. If there is a behaviour, record the change, so that it counts against later rates."""
     added, removed = memory.added, memory.removed
     if bounds.behavior is not None:
         if wanted > current:

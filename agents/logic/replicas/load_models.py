@@ -1,4 +1,4 @@
-"""One metric's forecast: fitted to what the load was, kept as a profile, and said for the time that somebody asks about."""
+"""One metric's forecast: fitted to the past load, kept as a profile, and expanded for the times that somebody asks for."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from schemas.policies.scaling import AlgorithmOptions
 from schemas.units import Seconds
 
 MOST_VALUES = 960
-"""Values of one metric in one decision. Of a longer stretch, one value stands for several steps and is their maximum."""
+"""The most values of one metric in a decision. In a longer stretch, each value is the maximum of several steps."""
 LONGEST_WINDOW = 7 * 86_400
 """Seconds."""
 _STEP = 300
@@ -27,7 +27,7 @@ _LONGEST_STEP = 3600
 
 @dataclass(frozen=True, slots=True)
 class StoredForecast:
-    """A forecast as a checkpoint holds it (`Forecast`)."""
+    """A `Forecast` in the form that a checkpoint holds."""
 
     start: int
     step: int
@@ -47,7 +47,7 @@ class StoredForecast:
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """What a fit found: to scale by, without the margin, and how good it was; or why nothing. `due` is the next fit's turn."""
+    """A fit: the `upper` forecast with the margin, the `expected` one, and the error; or why none. `due`: the next fit's turn."""
 
     series: str
     due: int
@@ -61,13 +61,13 @@ class LoadModel:
     message: str = ""
 
     def covers(self, until: float) -> bool:
-        """Whether there is a forecast to this time (seconds since the epoch), but for a step."""
+        """Whether the forecast reaches this time (seconds since the epoch) to within a step."""
         return self.upper is not None and self.upper.forecast.last > until - self.upper.step
 
 
 @dataclass(frozen=True, slots=True)
 class FitTask:
-    """What to fit: options, how far ahead in seconds, and the turn's number."""
+    """The input of a fit: options, how far to look ahead in seconds, and the turn's number."""
 
     series: str
     options: AlgorithmOptions
@@ -146,7 +146,7 @@ def _percentile(times: Times, values: Floats, task: FitTask) -> LoadModel:
 
 
 def _constant_step(asked: float, span: float) -> int:
-    """Seconds for which each value of a constant forecast stands: as asked, but an hour at most, and few over the whole span."""
+    """Seconds of each value of a constant forecast: as asked, at most an hour, but at least the span over `MOST_VALUES`."""
     return max(1, min(int(asked), _LONGEST_STEP), math.ceil(span / MOST_VALUES))
 
 
@@ -163,7 +163,7 @@ def _word(cause: NoForecastReason) -> str:
 
 
 def said(identifier: str, model: LoadModel, *, first: float, last: float) -> MetricForecast:
-    """The part of a model that a decision says: the values of these times (seconds since the epoch)."""
+    """The part of a model that goes into a decision: the values from `first` to `last` (seconds since the epoch)."""
     upper = model.upper
     if upper is None:
         return MetricForecast(

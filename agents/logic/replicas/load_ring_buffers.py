@@ -1,7 +1,7 @@
-"""What many loads were, a value a step: rings of float32, in chunks of 64 series and 360 steps that a checkpoint can write.
+"""The history of many loads, one value a step: rings of float32, in chunks of 64 series and 360 steps for checkpoints.
 
-A new sample touches the newest chunk of its series alone. A step without a sample is NaN. A new series takes the lowest free row,
-so the place of a row follows from the names alone. What is older than the history is overwritten, and never read again.
+A new sample touches only the newest chunk of its series. A step without a sample is NaN. A new series takes the lowest free row,
+so the place of a row depends on the names alone. Values older than the history are overwritten and never read again.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 STEP = 60
 """Seconds; upstream's default of `sampleInterval`."""
 STEPS = 15 * 24 * 60 + 60
-"""Upstream's default of `historyLength`, and the hour that it asks for beyond."""
+"""Upstream's default of `historyLength`, plus the extra hour that it requests."""
 GROUP = 64
 """Series of one chunk."""
 BLOCK = 360
@@ -28,7 +28,7 @@ _NAMES = msgspec.json.Decoder(list[str | None])  # noqa: TID251  # of no type of
 
 
 class LoadRings:
-    """Named rings. `step` is in seconds, `steps` how many of them are remembered; neither may change once used."""
+    """Named rings. `step` is in seconds, `steps` is how many of them a ring keeps; neither may change once in use."""
 
     name = "load"
 
@@ -54,7 +54,7 @@ class LoadRings:
         return self._row_of.keys()
 
     def add(self, key: str) -> None:
-        """A series of this name, without a sample; nothing if there is one."""
+        """Add a series of this name, without samples, unless it exists."""
         if key in self._row_of:
             return
         free = self._free_rows()
@@ -77,7 +77,7 @@ class LoadRings:
         self._dirty.update(self._numbers(row // GROUP, block) for block in range(self._blocks))
 
     def put(self, key: str, at: float, value: float) -> None:
-        """The value of a series at a time (seconds since the epoch). What is older than the ring is left out."""
+        """Set the value of a series at a time (seconds since the epoch). Values older than the ring are ignored."""
         row = self._row_of[key]
         place, last, ring = int(at // self.step), self._last[row], self._rings[row]
         if ring is None or (last != _NONE and place <= last - self.steps):
@@ -88,7 +88,7 @@ class LoadRings:
         self._dirty.add(self._numbers(row // GROUP, place % self._length // BLOCK))
 
     def fill(self, key: str, times: Times, values: Floats) -> None:
-        """History: values at times (seconds since the epoch), where nothing is known yet."""
+        """Fill in history: values at times (seconds since the epoch), where the series has no sample yet."""
         row = self._row_of[key]
         ring, good = self._rings[row], np.isfinite(values)
         places, values = times[good] // self.step, values[good]
@@ -105,7 +105,7 @@ class LoadRings:
         self._dirty.update(self._numbers(group, block) for block in np.unique(columns // BLOCK).tolist())
 
     def series(self, key: str) -> tuple[Times, Floats]:
-        """Times (seconds since the epoch) and values of the samples that are remembered, oldest first."""
+        """Times (seconds since the epoch) and values of the samples in the ring, oldest first."""
         row = self._row_of[key]
         last, ring = self._last[row], self._rings[row]
         if ring is None or last == _NONE:
@@ -116,7 +116,7 @@ class LoadRings:
         return places[known] * self.step, values[known].astype(np.float64)
 
     def _advance(self, row: int, ring: Ring, last: int, place: int) -> None:
-        """The series goes on at `place`; the steps between are without a sample."""
+        """Move the end of the series on to `place`; the steps between have no sample."""
         first = place - self._length + 1 if last == _NONE else max(last + 1, place - self._length + 1)
         skipped = np.arange(first, place + 1) % self._length
         ring[skipped] = np.nan
@@ -138,7 +138,7 @@ class LoadRings:
         return dirty
 
     def touch_all(self) -> None:
-        """Every chunk counts as changed."""
+        """Mark every chunk as changed."""
         self._dirty.update(self.chunks())
 
     def dump(self, chunk: str) -> bytes:
@@ -190,7 +190,7 @@ class LoadRings:
             self._last += [_NONE] * more
 
     def _free_rows(self) -> list[int]:
-        """A heap of the free rows; maybe empty."""
+        """A heap of the free rows, possibly empty."""
         if self._free is None:
             self._free = [row for row, key in enumerate(self._keys) if key is None]
         return self._free

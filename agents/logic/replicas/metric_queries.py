@@ -1,7 +1,7 @@
-"""The expression that gives a metric's history of a whole workload, in Prometheus' language.
+"""The Prometheus expression that gives a metric's history for a whole workload.
 
-Upstream's defaults, and better ones where upstream's read too much: its queries for Pods metrics are not limited to the
-workload, its queries for one container give a series a pod, and names and values are not escaped.
+These are upstream's defaults, and better ones where upstream's read too much: its queries for Pods metrics cover more than the
+workload, its queries for one container return a series for each pod, and it does not escape names and values.
 """
 
 import re
@@ -20,9 +20,9 @@ _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_s
 
 
 def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False, more: Sequence[str] = ()) -> str | None:
-    """The query of a metric: the one that an annotation gives, or the default; None if there is neither.
+    """The query of a metric: the one from an annotation, or the default; None if there is neither.
 
-    `as_upstream` gives Crane v0.11.0's text. `more`: matchers that every default has besides.
+    `as_upstream` gives Crane v0.11.0's text. `more`: matchers to add to every default.
     Source: `pkg/controller/ehpa/predict.go` and `pkg/utils/expression_prom_default.go` of Crane.
     """
     if as_upstream and metric.kind == "ContainerResource":
@@ -46,11 +46,11 @@ def _default(ehpa: Ehpa, metric: HpaMetric, more: Sequence[str], *, as_upstream:
 
 
 def pods(ehpa: Ehpa, *, as_upstream: bool = False) -> str:
-    """The expression that the names of the target's pods match, ready to stand in a query."""
+    """A regular expression for the names of the target's pods, escaped for a query."""
     name = ehpa.target.name if as_upstream else re.escape(ehpa.target.name).replace("\\-", "-").replace("\\", "\\\\")
     return f"^{name}-{_PODS.get(ehpa.target.kind, '.*')}"
 
 
 def escaped(value: str) -> str:
-    """A label's value, ready to stand in a query."""
+    """A label's value, escaped for a query."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

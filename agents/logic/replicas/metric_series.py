@@ -1,6 +1,6 @@
-"""Which loads the objects of a cluster want to know: the series of each metric, and the query that gives it.
+"""Which loads the objects of a cluster need: the series of each metric, and its query.
 
-The source of loads and the forecaster both ask here, so that what one reads is what the other waits for.
+The source of loads and the forecaster both use this module, so that one reads exactly what the other waits for.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,10 @@ _RESOURCES = ("cpu", "memory")
 
 @dataclass(frozen=True, slots=True)
 class WantedSeries:
-    """One series of a workload. `query` gives it, "" if nothing does.
+    """One series of a workload. `query` returns it; "" if no query does.
 
-    `scraped`: the forecaster adds it up from what pods use, so the query is asked for its history alone.
-    `options` are how it is to be forecast; None for a value that is only looked at. `asked` is the query as one server needs it,
-    which may hold several clusters.
+    `scraped`: the forecaster sums it up from pod usage, so the query serves only for its history. `options`: how to forecast it;
+    None for a value that is only observed. `asked`: the query in the form for one server, which may hold several clusters.
     """
 
     identifier: str
@@ -36,7 +35,7 @@ class WantedSeries:
 
 
 def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeries]:
-    """What an EHPA wants to know; nothing if it cannot be carried out. `matchers` are added where a default query is asked."""
+    """The series that an EHPA needs; none if it cannot be carried out. `matchers` are added to default queries."""
     try:
         ehpa = ehpa_of(event)
         metrics = ehpa.metrics
@@ -60,7 +59,7 @@ def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeri
 
 
 def of_prediction(event: TimeSeriesPredictionChanged) -> list[WantedSeries]:
-    """What a TimeSeriesPrediction wants to know; nothing of one that follows from an EHPA, or cannot be carried out."""
+    """The series that a TimeSeriesPrediction needs; none if it belongs to an EHPA or cannot be carried out."""
     if event.unsupported or event.owner_uid or not event.target:
         return []
     return [_of_metric(event, metric) for metric in event.metrics]

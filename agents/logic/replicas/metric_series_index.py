@@ -1,4 +1,4 @@
-"""Who wants to know which load: the objects of a partition and their series, found from the objects and no part of the state."""
+"""Which objects of a partition want which load series: an index that is rebuilt from the objects and is not part of the state."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,12 +6,12 @@ from agents.logic.replicas.metric_series import WantedSeries
 
 
 def ring_key(wanted: WantedSeries) -> str:
-    """The name of a series among those of all workloads."""
+    """The name of a wanted series, unique across all workloads."""
     return series_key(wanted.workload, wanted.series)
 
 
 def series_key(workload: str, series: str) -> str:
-    """The name of a workload's series among those of all workloads."""
+    """The name of a workload's series, unique across all workloads."""
     return f"{workload}|{series}"
 
 
@@ -30,7 +30,7 @@ class WantedIndex:
         self._workload: dict[str, str] = {}
 
     def put(self, object_key: str, wanted: Iterable[WantedSeries], workload: str) -> list[str]:
-        """The object wants these series of a workload from now on. Returns the names of series that nobody wants any more."""
+        """Replace what an object wants by these series of a workload. Returns the names of series that nobody wants any more."""
         gone = self.remove(object_key)
         self._of[object_key] = list(wanted)
         if workload:
@@ -41,7 +41,7 @@ class WantedIndex:
         return [name for name in gone if name not in self._users]
 
     def remove(self, object_key: str) -> list[str]:
-        """The object wants nothing. Returns the names of series that nobody wants any more."""
+        """Drop all that an object wants. Returns the names of series that nobody wants any more."""
         gone = []
         for each in self._of.pop(object_key, ()):
             users = self._users.get(ring_key(each), set())
@@ -56,7 +56,7 @@ class WantedIndex:
         return gone
 
     def of(self, object_key: str) -> list[WantedSeries]:
-        """What an object wants."""
+        """The series that an object wants."""
         return self._of.get(object_key, [])
 
     def users(self, name: str) -> list[str]:
@@ -76,7 +76,7 @@ class WantedIndex:
         return workload in self._objects
 
     def scraped(self, workload: str) -> Iterator[WantedSeries]:
-        """The series of a workload that are added up from what its pods use, each once."""
+        """The series of a workload that are summed up from its pods' usage, each once."""
         seen: set[str] = set()
         for key in self.objects(workload):
             for each in self.of(key):

@@ -1,7 +1,7 @@
 """What Crane's metric adapter answers when an HPA asks for a forecast or a cron.
 
-Answers are milli-units. With `as_upstream` a forecast is cut to whole units, of several objects the first counts, and a forecast
-of 0 is an error; without, 0.7 cores are 700, the largest counts, and 0 is 0.
+Answers are in milli-units. With `as_upstream` a forecast is cut to whole units, the first of several objects counts, and a
+forecast of 0 is an error. Otherwise 0.7 cores are 700, the largest forecast counts, and 0 is 0.
 """
 
 import math
@@ -16,17 +16,17 @@ from agents.logic.replicas.ehpa_manifest import CRON, MANAGER, PREDICTION, TARGE
 from agents.logic.replicas.replica_calculator import MetricError
 
 METRICS = (CRON, PREDICTION)
-"""The external metrics there are."""
+"""All external metrics that the adapter serves."""
 
 _DIGITS = 30
-"""No forecast has so many before the point; it would not fit anywhere."""
+"""No forecast has this many digits before the point; it would not fit anywhere."""
 
 Objects = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRequest:
-    """A question for an external metric: its name, the namespace, the labels of its selector, and when it is asked."""
+    """A request for an external metric: its name, the namespace, the labels of its selector, and the time of the request."""
 
     metric: str
     namespace: str
@@ -47,7 +47,7 @@ def answer(request: MetricRequest, tsps: Objects, ehpas: Sequence[Ehpa], *, as_u
 
 
 def _cron(request: MetricRequest, ehpas: Sequence[Ehpa]) -> int | MetricError:
-    """The replicas that the crons of the last EHPA for the target want, at least its minimum (1 if it says none)."""
+    """The replicas that the crons of the last EHPA for the target want, but at least its minimum (1 by default)."""
     absent = [word for word in TARGET_LABELS if word not in request.selector]
     if absent:
         return MetricError(f"the selector does not say '{absent[0]}'")
@@ -77,7 +77,7 @@ def _prediction(request: MetricRequest, tsps: Objects, as_upstream: bool) -> int
 
 
 def _belongs(tsp: Mapping[str, object], request: MetricRequest) -> bool:
-    """Whether the object is Crane's, in the namespace, and for the target; what the selector does not say is not asked for."""
+    """Whether the object is Crane's, in the namespace, and for the target. Labels that the selector lacks do not matter."""
     about = _mapping(tsp.get("metadata"))
     labels = _mapping(about.get("labels"))
     wanted = {label: request.selector[word] for word, label in TARGET_LABELS.items() if word in request.selector}
@@ -106,7 +106,7 @@ def _highest(tsp: Mapping[str, object], identifier: str, now: float, as_upstream
 
 
 def _samples(entries: Iterable[object], identifier: str) -> list[Mapping[str, object]] | None:
-    """The samples of the one series of an entry that is ready."""
+    """The samples of the metric's ready entry, which must have exactly one series."""
     for entry in map(_mapping, entries):
         series = _sequence(entry.get("prediction"))
         if entry.get("resourceIdentifier") == identifier and len(series) == 1:

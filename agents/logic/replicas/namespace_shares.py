@@ -1,8 +1,8 @@
-"""Which objects of a namespace are looked at: the oldest of them, as far as the share of one namespace reaches.
+"""Decides which objects of a namespace get served: by age, each that still fits into the namespace's share.
 
-Each metric that is forecast takes 85 kB and a fit every few minutes, and each cron a look in every round, so a tenant with
-thousands of objects would take both from all others. Of several EHPAs with one target the oldest scales it. All of this follows
-from the objects and is no state.
+Each forecast metric takes 85 kB and a fit every few minutes, and each cron a look in every round, so a tenant with thousands of
+objects would starve all others. If several EHPAs have one target, the oldest scales it. All of this is derived from the objects
+and is not part of the state.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 
 @dataclass(frozen=True, slots=True)
 class SharingObject:
-    """What counts of an object: its age and name, its metrics, the workload that it would scale ("" for none), and its crons."""
+    """What matters of an object: its age and name, its metrics, the workload that it would scale ("" for none), and its crons."""
 
     rank: tuple[float, str]
     metrics: int
@@ -23,7 +23,7 @@ class SharingObject:
 
     @classmethod
     def of(cls, event: EhpaChanged | TimeSeriesPredictionChanged) -> "SharingObject":
-        """What counts of an EHPA or a TimeSeriesPrediction, which has no crons and scales nothing."""
+        """What matters of an EHPA or a TimeSeriesPrediction; the latter has no crons and scales nothing."""
         if isinstance(event, TimeSeriesPredictionChanged):
             return cls(event.rank, len(event.metrics))
         return cls(event.rank, len(event.metrics), "" if event.unsupported else event.target, len(event.crons))
@@ -36,20 +36,20 @@ class NamespaceShares:
         self._objects: dict[str, dict[str, SharingObject]] = {}
         self._touched: dict[str, set[str]] = {}
         self._refused: dict[str, dict[str, str]] = {}
-        """By namespace, as all of these; of what it has too many."""
+        """By namespace: the keys of refused objects, each with what the namespace has too many of."""
         self._scaled: dict[str, dict[str, str]] = {}
-        """The keys of the EHPAs that scale, by target."""
+        """By namespace: the key of the EHPA that scales each target."""
 
     def put(self, key: str, new: SharingObject) -> None:
-        """An object is there, as it is now."""
+        """Add an object, or replace it by its current version."""
         self._touch(key)[key] = new
 
     def remove(self, key: str) -> None:
-        """An object is gone."""
+        """Drop an object that is gone."""
         self._touch(key).pop(key, None)
 
     def settle(self) -> list[str]:
-        """Share anew where something changed; the keys that came, changed, went or are looked at otherwise now, in order."""
+        """Share again where something changed. Returns the sorted keys that appeared, changed, disappeared or were reassessed."""
         found: set[str] = set()
         for namespace, keys in self._touched.items():
             found |= keys | self._share(namespace)
@@ -57,11 +57,11 @@ class NamespaceShares:
         return sorted(found)
 
     def is_refused(self, key: str) -> bool:
-        """Whether the share of its namespace does not reach to this object."""
+        """Whether what older objects leave of the namespace's share is too little for this object."""
         return key in self._refused.get(_namespace(key), ())
 
     def exceeded(self, key: str) -> str:
-        """Of what its namespace has too many for this object: "metrics" or "crons"; "" where its share reaches to it."""
+        """What the namespace has too many of to serve this object: "metrics" or "crons"; "" if the object is served."""
         return self._refused.get(_namespace(key), {}).get(key, "")
 
     def scaled_by(self, target: str) -> str | None:
@@ -74,7 +74,7 @@ class NamespaceShares:
         return self._objects.setdefault(namespace, {})
 
     def _share(self, namespace: str) -> set[str]:
-        """Go through the objects of a namespace by age; the keys that are looked at otherwise than before."""
+        """Go through the objects of a namespace by age. Returns the keys whose verdict changed."""
         objects, before = self._objects[namespace], self._refused.get(namespace, {})
         refused, scaled, taken, crons = dict[str, str](), dict[str, str](), 0, 0
         for key, each in sorted(objects.items(), key=lambda item: (item[1].rank, item[0])):

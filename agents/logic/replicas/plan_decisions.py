@@ -1,4 +1,4 @@
-"""What a pass over an EHPA becomes: a plan where something is new, a refusal where a guard objects, else nothing."""
+"""Turns a pass over an EHPA into decisions: a plan if something is new, a refusal if a guard objects, else nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.vpa import TargetRef
 
 SCALING = "ullage/scaling"
-"""The annotation by which an EHPA is carried out without an HPA: `direct`."""
+"""An EHPA with this annotation set to `direct` is carried out without an HPA."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMemory:
-    """What a pass leaves for the next: when that is, the algorithm's memory, and what was decided last.
+    """What the next pass needs: its turn, the algorithm's memory, and the last decision.
 
-    `planned` is who carries it out, replicas before and after, and the turn in which the plan runs out; `guard` objected last.
-    `upcoming` is the number that was said to be needed later.
+    `planned`: who carries the plan out, replicas before and after, and its last turn. `guard`: the guard that objected
+    last. `upcoming`: the replicas that the last plan announced for later.
     """
 
     due: int
@@ -40,7 +40,7 @@ class PlanMemory:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """One pass: the EHPA, what the last pass left, when the next one is, and the turn."""
+    """The input of a pass: the EHPA, the memory of the last pass, when the next one is due, and the turn."""
 
     record: EhpaRecord
     memory: PlanMemory
@@ -61,14 +61,14 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """What the pass leaves, and its decisions."""
+    """The memory that a pass leaves, and its decisions."""
 
     memory: PlanMemory
     decided: tuple[Decided, ...] = ()
 
 
 def decide(request: PlanRequest, objection: tuple[str, str] | None, situation: ScalingSituation | None) -> PlanOutcome:
-    """The decisions of a pass. `objection` is the guard and its sentence; without a situation nobody has seen the scale yet."""
+    """The decisions of a pass. `objection` is a guard and its sentence; `situation` is None while nobody has seen the scale."""
     if objection is None and situation is None:
         objection = "scale", "nobody has seen the target's scale yet"
     if objection is None and situation is not None and situation.scale.reason:
@@ -82,7 +82,7 @@ def decide(request: PlanRequest, objection: tuple[str, str] | None, situation: S
 
 
 def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
-    """A refusal is said once, until another guard objects or none does."""
+    """Publish a refusal once, and again only after another guard or none has objected."""
     after = replace(request.memory, due=request.due, guard=guard, planned=None)
     if request.memory.guard == guard:
         return PlanOutcome(after)
@@ -149,7 +149,7 @@ def _event(request: PlanRequest, result: PassResult, because: Mapping[str, objec
 
 
 def _because(request: PlanRequest, situation: ScalingSituation, result: PassResult) -> dict[str, object]:
-    """All that a person needs to redo the sum."""
+    """Everything that a person needs to redo the sum."""
     decision, conditions = result.decision, result.memory.conditions
     found: dict[str, object] = {
         "asked": situation.scale.replicas,

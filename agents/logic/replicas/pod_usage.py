@@ -1,4 +1,4 @@
-"""The pods of workloads and what they use now: what live metrics of an autoscaler are read from."""
+"""The pods of workloads and their current usage, from which an autoscaler's live metrics are read."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -35,12 +35,12 @@ _PHASES = {
 }
 _MILLI = 1000
 _HELD = 256
-"""Scrapes whose rows are remembered."""
+"""How many scrapes to keep the looked-up rows of."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerAmounts:
-    """Cores and bytes of one container; None for what is not known."""
+    """Cores and bytes of one container; None where unknown."""
 
     name: str
     cpu: float | None
@@ -53,7 +53,7 @@ class ContainerAmounts:
 
 @dataclass(frozen=True, slots=True)
 class ScaledPod:
-    """A pod, and what its containers request. `changed` is when it was first seen ready or not (seconds)."""
+    """A pod and its containers' requests. `changed` is when its current readiness was first seen (seconds since the epoch)."""
 
     workload: str
     name: str
@@ -66,7 +66,7 @@ class ScaledPod:
 
     @property
     def counts(self) -> bool:
-        """Whether it takes load: it runs, is ready, and stays."""
+        """Whether the pod takes load: it runs, is ready, and is not being deleted."""
         return self.ready and self.phase is PodPhase.RUNNING and not self.leaving
 
 
@@ -87,14 +87,14 @@ class WorkloadReading:
     pods: tuple[PodReading, ...]
 
     def total(self, resource: str) -> float | None:
-        """What all containers used of a resource; None if nothing was seen."""
+        """What all containers together used of a resource; None if the scrape has no amount of it."""
         found = [each.of(resource) for pod in self.pods for each in pod.containers]
         known = [value for value in found if value is not None]
         return math.fsum(known) if known else None
 
 
 class ScaledPodUsage:
-    """The pods of all workloads of a partition, and the newest usage of those that `is_wanted`."""
+    """The pods of all workloads of a partition, and the newest usage of the workloads for which `is_wanted` is true."""
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
         self._is_wanted = is_wanted
@@ -104,21 +104,21 @@ class ScaledPodUsage:
         self._rows: dict[tuple[int, int, int], tuple[MetricsScraped, dict[str, list[int]]]] = {}
 
     def tables(self) -> tuple[StatePart, ...]:
-        """What a checkpoint holds."""
+        """The tables that a checkpoint holds."""
         return self.pods, self.usage
 
     def wanted_changed(self) -> None:
-        """Other workloads are wanted."""
+        """Drop looked-up rows, because the set of wanted workloads has changed."""
         self._rows.clear()
 
     def rewire(self, is_wanted: Callable[[str], bool]) -> None:
-        """Chunks were put in place, and somebody else knows which workloads are wanted."""
+        """Start over after chunks were loaded, with a new judge of which workloads are wanted."""
         self._is_wanted = is_wanted
         self._of = None
         self._rows.clear()
 
     def pod_changed(self, event: PodChanged) -> None:
-        """A pod is as it is now."""
+        """Take in the current state of a pod."""
         before, ready = self.pods.get(event.pod.uid), all(each.ready for each in event.containers) and bool(event.containers)
         changed = times.to_seconds(event.at)
         if before is not None and before.ready == ready:
@@ -134,7 +134,7 @@ class ScaledPodUsage:
         self._by_workload.setdefault(new.workload, set()).add(event.pod.uid)
 
     def pod_deleted(self, event: PodDeleted) -> None:
-        """A pod is gone."""
+        """Drop a pod that is gone."""
         gone = self.pods.remove(event.pod.uid)
         if gone is not None:
             left = self._by_workload.get(gone.workload, set())
@@ -143,7 +143,7 @@ class ScaledPodUsage:
                 self._by_workload.pop(gone.workload, None)
 
     def scraped(self, event: MetricsScraped) -> list[str]:
-        """Take in a scrape; the workloads of which it brought something."""
+        """Take in a scrape. Returns the wanted workloads that it has usage of."""
         if event.history:
             return []
         found = self._rows_of(event)
@@ -154,7 +154,7 @@ class ScaledPodUsage:
         return list(found)
 
     def forget(self, workload: str) -> None:
-        """Nobody wants the workload any more."""
+        """Drop the usage of a workload that nobody wants any more."""
         self.usage.remove(workload)
 
     def of(self, workload: str) -> list[ScaledPod]:
@@ -164,7 +164,7 @@ class ScaledPodUsage:
         return sorted(pods, key=lambda pod: pod.name)
 
     def _rows_of(self, event: MetricsScraped) -> dict[str, list[int]]:
-        """The rows of each wanted workload. Equal name columns are the same objects, so a scrape is looked up once."""
+        """The rows of each wanted workload. Equal name columns are the same objects, so one lookup serves many scrapes."""
         key = (id(event.workloads), id(event.pods), id(event.containers))
         held = self._rows.get(key)
         if held is None:
@@ -178,7 +178,7 @@ class ScaledPodUsage:
         return held[1]
 
     def _merge(self, workload: str, new: WorkloadReading) -> None:
-        """A long scrape comes in several records of one time."""
+        """Merge a reading into the newest one: a long scrape arrives in several records of the same time."""
         old = self.usage.get(workload)
         if old is not None and old.at > new.at:
             return
@@ -205,7 +205,7 @@ def _readings(event: MetricsScraped, rows: Sequence[int]) -> Iterable[PodReading
 
 
 def _float(amount: float | None) -> float | None:
-    """As a checkpoint gives it back: bytes come as whole numbers, and would be written otherwise before a recovery than after."""
+    """A float, as a checkpoint restores it: whole bytes would be written differently before and after a recovery."""
     return None if amount is None else float(amount)
 
 
@@ -214,7 +214,7 @@ def _known(value: float) -> float | None:
 
 
 def columns(pods: Sequence[ScaledPod]) -> HpaPods:
-    """Pods as the HPA's algorithm takes them."""
+    """The pods in the form that the HPA's algorithm takes."""
     return HpaPods(
         phase=np.array([_PHASES[pod.phase] for pod in pods], np.int8),
         deleting=np.array([pod.leaving for pod in pods], np.bool_),
@@ -225,7 +225,7 @@ def columns(pods: Sequence[ScaledPod]) -> HpaPods:
 
 
 def samples(pods: Sequence[ScaledPod], reading: WorkloadReading | None, metric: HpaMetric, *, since: float) -> MetricSamples:
-    """What each pod uses of a resource, all or one of its containers; unknown where the reading is older than `since`."""
+    """What each pod uses of a resource, in all or one of its containers; unknown if the reading is older than `since`."""
     fresh = reading if reading is not None and reading.at >= since else None
     used = {} if fresh is None else {pod.pod: _used(pod, metric) for pod in fresh.pods}
     values = [used.get(pod.name) for pod in pods]
@@ -240,14 +240,14 @@ def samples(pods: Sequence[ScaledPod], reading: WorkloadReading | None, metric: 
 
 
 def _used(pod: PodReading, metric: HpaMetric) -> int | None:
-    """In milli-units, each container rounded up before they are added; None unless every container that counts was seen."""
+    """A pod's usage in milli-units, each container rounded up before the sum; None unless every relevant container was seen."""
     found = [each.of(metric.name) for each in pod.containers if not metric.container or each.name == metric.container]
     known = [value for value in found if value is not None]
     return min(sum(map(milli, known)), MOST_MILLI) if known and len(known) == len(found) else None
 
 
 def requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
-    """What each pod requests of a resource in milli-units, or what is missing."""
+    """What each pod requests of a resource in milli-units, or a sentence on which request is missing."""
     return requests([_request(pod, metric.name) for pod in pods], resource=metric.name, container=metric.container)
 
 
@@ -260,7 +260,7 @@ def _request(pod: ScaledPod, resource: str) -> PodRequest:
 
 
 def share(pods: Sequence[ScaledPod], metric: HpaMetric) -> int | str:
-    """What one pod may use of a resource at the wanted utilisation, in milli-units; or why nobody knows.
+    """What one pod may use of a resource at the target utilisation, in milli-units; or why that is unknown.
 
     floor(sum of requests * utilisation / number of pods) of the pods that take load.
     Source: `pkg/controller/ehpa/hpa.go` of Crane.

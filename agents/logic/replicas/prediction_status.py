@@ -1,4 +1,4 @@
-"""The status of a TimeSeriesPrediction: when it must be written anew, and what it says of each metric."""
+"""The status of a TimeSeriesPrediction: when it must be rewritten, and its entry for each metric."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from agents.logic.replicas.ehpa_manifest import Object
 
 _MINUTE = 60
 _LONGEST = 32_768
-"""Characters of a condition's message that the API server takes."""
+"""The most characters that the API server accepts in a condition's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PredictedMetric:
 
 
 def outdated(status: Sequence[Mapping[str, object]], *, now: float, window: int) -> bool:
-    """Whether some series of a status ends before the window (seconds) from now does, or there is none.
+    """Whether some series of a status ends before the window (seconds) from now does, or there is no series.
 
     Source: `pkg/controller/timeseriesprediction/time_series_prediction_controller.go` of Crane.
     """
@@ -49,8 +49,8 @@ def _ends(entry: Mapping[str, object]) -> list[float]:
 def status(predicted: Sequence[PredictedMetric], *, now: float, window: int) -> tuple[list[Object], Object]:
     """The entries of all metrics with a forecast, for two windows (seconds), and the condition Ready.
 
-    A series that misses the end by less than a step is long enough; upstream has it flap. The condition says why
-    what is missing is.
+    A series that misses the end by less than a step is long enough; upstream's status flaps in that case. The condition
+    explains why missing forecasts are missing.
     """
     until = (now + 2 * window) // _MINUTE * _MINUTE
     entries: list[Object] = []
@@ -76,7 +76,7 @@ def condition(message: str, *, ready: bool) -> Object:
 
 
 def _entry(metric: PredictedMetric, first: float, last: float, *, ready: bool) -> Object:
-    """One series, unlabelled, with five decimals as upstream writes them."""
+    """The entry of a metric: one series without labels, with five decimals as upstream writes them."""
     times = range(metric.first, metric.first + len(metric.values) * metric.step, metric.step)
     samples = [
         {"timestamp": at, "value": f"{value:.5f}"} for at, value in zip(times, metric.values, strict=True) if first <= at <= last

@@ -1,4 +1,4 @@
-"""Replicas from one metric: what it proposes before windows, rates and bounds, exactly as Kubernetes works it out.
+"""Replicas from one metric: what it proposes before windows, rates and bounds, exactly as Kubernetes computes it.
 
 Amounts are whole milli-units; ratios are float64 in Kubernetes' order of operations. A proposal may be any count from
 -2^31 to 2^31 - 1.
@@ -15,7 +15,7 @@ _MOST, _LEAST = 2**31 - 1, -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProposal:
-    """A count of replicas; what is used, in milli-units (of one pod or in all), and in percent where that is the target."""
+    """A count of replicas, and the usage behind it: in milli-units (of one pod or in all), and in percent if targeted."""
 
     replicas: int
     usage: int
@@ -24,14 +24,14 @@ class ReplicaProposal:
 
 @dataclass(frozen=True, slots=True)
 class MetricError:
-    """A metric proposes nothing; `text` says why."""
+    """Why a metric proposes nothing, in `text`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaContext:
-    """What every metric of an autoscaler is held against: replicas asked for and there, and how far off is near enough."""
+    """What every metric of an autoscaler is compared with: requested and actual replicas, and the tolerances."""
 
     current: int
     there: int
@@ -53,7 +53,7 @@ _NO_TARGET = MetricError("the target is 0")
 def by_utilization(
     pods: HpaPods, samples: MetricSamples, requests: Milli | str, *, target: int, scene: ReplicaContext
 ) -> ReplicaProposal | MetricError:
-    """From what pods use as a share (percent) of what they request.
+    """The proposal from the pods' usage as a share (percent) of their requests.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetResourceReplicas`, of Kubernetes.
     """
@@ -81,7 +81,7 @@ def by_utilization(
 
 
 def by_average(pods: HpaPods, samples: MetricSamples, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:
-    """From what a pod uses on average (milli-units).
+    """The proposal from the average usage of a pod (milli-units).
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calcPlainMetricReplicas`, of Kubernetes.
     """
@@ -108,7 +108,7 @@ def _groups(pods: HpaPods, samples: MetricSamples, *, target: int, scene: Replic
 def _proposed(
     proposal: ReplicaProposal, counts: tuple[int, int, int], *, ratio: float, corrected: float, scene: ReplicaContext
 ) -> ReplicaProposal:
-    """The proposal with its replicas; cautious where pods are missing or ignored."""
+    """The proposal with its replicas, which is cautious if pods are missing or ignored."""
     ready, missing, ignored = counts
     held_back = ignored > 0 and ratio > 1.0
     if not missing and not held_back:
@@ -123,16 +123,16 @@ def _proposed(
 
 
 def summed(values: Sequence[int]) -> int:
-    """The sum of an external metric's series (milli-units); what does not fit, or is below 0, counts as the largest there is.
+    """The sum of an external metric's series (milli-units). A sum that does not fit, or is below 0, becomes the largest amount.
 
-    So Kubernetes takes a negative value for an overflow, and an autoscaler that sees one goes to its maximum.
+    Kubernetes takes a negative sum for an overflow in the same way, and an autoscaler that sees one goes to its maximum.
     """
     total = sum(values)
     return total if 0 <= total < MOST_MILLI else MOST_MILLI
 
 
 def by_value(value: int, pods: HpaPods, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:
-    """From a value of the whole (milli-units), for the pods that are ready; from 0 replicas, for one.
+    """The proposal from a value of the whole workload (milli-units), scaling the ready pods; at 0 replicas, scaling one.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `getUsageRatioReplicaCount`, of Kubernetes.
     """
@@ -149,7 +149,7 @@ def by_value(value: int, pods: HpaPods, *, target: int, scene: ReplicaContext) -
 
 
 def by_value_per_pod(value: int, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:
-    """From a value of the whole (milli-units) of which each replica is to have `target`.
+    """The proposal from a value of the whole workload (milli-units) of which each replica should take `target`.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `GetExternalPerPodMetricReplicas`, of Kubernetes.
     """
@@ -167,17 +167,17 @@ def _with(proposal: ReplicaProposal, replicas: float) -> ReplicaProposal:
 
 
 def _count(replicas: float) -> int:
-    """Rounded up, within 32 bits."""
+    """A count of replicas, rounded up and limited to 32 bits."""
     return _MOST if replicas >= _MOST else _LEAST if replicas <= _LEAST else math.ceil(replicas)
 
 
 def _quotient(dividend: int, divisor: int) -> int:
-    """Whole division that cuts towards zero; by zero, zero."""
+    """Integer division that truncates towards zero; dividing by zero gives zero."""
     if not divisor:
         return 0
     return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
 def _total(amounts: Milli, rows: Flags) -> int:
-    """The exact sum of some rows, however large."""
+    """The exact sum of some rows, however large it is."""
     return sum(amounts[rows].tolist())

@@ -1,4 +1,4 @@
-"""One pass over a workload that an EHPA scales: what metrics, their forecasts and the crons propose, and what follows."""
+"""One pass over a workload that an EHPA scales: the proposals of metrics, forecasts and crons, and the resulting replicas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from schemas.facts.replica_scaling import ScaleSeen
 
 _RESOURCE = ("Resource", "ContainerResource")
 _DEFAULT = HpaMetric("Resource", "cpu", utilization=80)
-"""What the API server puts into an HPA without metrics."""
+"""The metric that the API server adds to an HPA without metrics."""
 _MILLI = 1000
 
 
 class CronReplicas(Protocol):
-    """The replicas that crons want at a time, at least `least`; `ValueError` if one cannot be read."""
+    """The replicas that crons want at a time, but at least `least`. Raises `ValueError` if one cannot be read."""
 
     def __call__(self, crons: Sequence[CronEntry], now: float, *, least: int) -> int:
         """As `ehpa_crons.wanted`."""
@@ -32,10 +32,10 @@ class CronReplicas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScalingSituation:
-    """What is known of a workload: pods, the newest usage, values of its other metrics, forecasts of the next window.
+    """What we know about a workload: pods, the newest usage, values of its other metrics, forecasts for the next window.
 
-    `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch. `crons` says what crons
-    want. `later` is the same at a later time, as far as it can be known: another `now`, `forecasts` and `crons`.
+    `values` and `forecasts` are by identifier, in the metric's unit. `now` is in seconds since the epoch. `crons` computes what
+    crons want. `later` is the same for a later time, as far as anybody can know it: with another `now`, `forecasts` and `crons`.
     """
 
     scale: ScaleSeen
@@ -50,7 +50,7 @@ class ScalingSituation:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """The decision, what the next pass needs, and what was proposed; `upcoming` is what will be, if it is more."""
+    """The decision, what the next pass needs, and the proposals; `upcoming`: the replicas needed later, if those are more."""
 
     decision: HpaDecision
     memory: HpaMemory
@@ -61,7 +61,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A metric with the readings that it is asked by, and where it comes from."""
+    """A metric with the readings for it, and where it comes from."""
 
     identifier: str
     origin: ProposalOrigin
@@ -70,7 +70,7 @@ class _Asked:
 
 
 def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: ForecasterSettings) -> PassResult:
-    """The pass. Raises ValueError for an EHPA whose amounts cannot be read."""
+    """Run one pass. Raises ValueError for an EHPA whose amounts cannot be read."""
     behavior = None if ehpa.behavior is None else scaling_behavior.read(ehpa.behavior)
     least = 1 if ehpa.least is None else ehpa.least
     bounds = HpaBounds(least, ehpa.most, behavior, settings.downscale_window)
@@ -88,7 +88,7 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
 def _upcoming(
     ehpa: Ehpa, situation: ScalingSituation, bounds: HpaBounds, planned: int, settings: ForecasterSettings
 ) -> int | None:
-    """The replicas that forecasts and crons will ask for; None if that is no more than planned, or nothing says so."""
+    """The replicas that forecasts and crons will ask for later; None if they ask for no more than planned, or for nothing."""
     later = situation.later
     if later is None:
         return None
@@ -114,7 +114,7 @@ def _context(bounds: HpaBounds, situation: ScalingSituation, settings: Forecaste
 
 @dataclass(slots=True)
 class _Readings:
-    """Readings that grow as metrics are asked for."""
+    """Readings to which `values` can be added while metrics are evaluated."""
 
     fixed: MetricReadings
     values: dict[HpaMetric, int]
@@ -142,7 +142,7 @@ def _milli(value: float) -> int:
 
 
 def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> list[_Asked]:
-    """A metric for each forecast that there is, as upstream's HPA has it: of each replica the same as of the live metric."""
+    """A metric for each existing forecast, as in upstream's HPA: with the same target for each replica as the live metric."""
     found = []
     for metric in ehpa.metrics:
         ahead = situation.forecasts.get(metric.identifier)

@@ -1,9 +1,9 @@
-"""What the containers of a workload should request, as Crane's Resource recommender and its EVPA have it.
+"""What the containers of a workload should request, according to Crane's Resource recommender and its EVPA.
 
-Both take a high percentile of what all pods' containers of one name used, with a margin, and what the last OOM kill asks for. The
-first has that as a floor under the memory, and may round up to a list of sizes; the second gives it priority over the percentile,
-and leaves requests alone that are nearly what is recommended. Sources: `pkg/recommendation/recommender/resource`,
-`pkg/controller/evpa` and `pkg/oom` of Crane, as guide/spec/ehpa.md, 7.1 and 7.3, tells of them.
+Both combine a high percentile of what the containers of one name used in all pods, plus a margin, with the need that the last OOM
+kill shows. The first uses that need as a floor for memory, and may round up to a list of sizes. The second prefers it to the
+percentile, and leaves requests alone that are close to the recommendation. Sources: `pkg/recommendation/recommender/resource`,
+`pkg/controller/evpa` and `pkg/oom` of Crane, as described in guide/spec/ehpa.md, 7.1 and 7.3.
 """
 
 import math
@@ -17,17 +17,17 @@ from schemas.units import Bytes, Cores, Fraction, Seconds
 
 MIB = 1 << 20
 CPU_BUCKETS = LinearBuckets(100.0, 0.1)
-"""In cores."""
+"""Buckets for CPU, in cores."""
 MEMORY_BUCKETS = LinearBuckets(104_857_600_000.0, 104_857_600.0)
-"""In bytes."""
+"""Buckets for memory, in bytes."""
 OOM_REACH = Seconds(7 * 86_400.0)
-"""An OOM kill that is older counts for nothing."""
+"""Older OOM kills do not count."""
 OOM_LEAST = Bytes(100 * MIB)
-"""A kill raises memory by this much at least."""
+"""An OOM kill raises memory by at least this much."""
 
 
 class Estimators(StrEnum):
-    """Whose rules: RECOMMENDER: Crane's Resource recommender. EVPA: the estimators of its EffectiveVerticalPodAutoscaler."""
+    """Whose rules apply: those of Crane's Resource recommender, or of its EffectiveVerticalPodAutoscaler's estimators (EVPA)."""
 
     RECOMMENDER = "recommender"
     EVPA = "evpa"
@@ -35,7 +35,7 @@ class Estimators(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceNeeds:
-    """Crane's settings. Histories in seconds; `tolerance` is by how much a request may be off and stay (None: by nothing)."""
+    """Crane's settings. Histories are in seconds; a request off by no more than `tolerance` stays (None: no tolerance)."""
 
     cpu_history: Seconds = Seconds(168 * 3600.0)
     memory_history: Seconds = Seconds(168 * 3600.0)
@@ -44,7 +44,7 @@ class ResourceNeeds:
     utilization: Fraction = Fraction(1.0)
     oom_ratio: float = 1.2
     oom_priority: bool = False
-    """Whether a kill's estimate stands instead of the percentile's; else it is its floor."""
+    """Whether the estimate from an OOM kill replaces that of the percentile; otherwise it is only a floor."""
     tolerance: Amounts | None = None
 
     @property
@@ -76,14 +76,14 @@ NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class RecommendedResources:
-    """What a container should request, and whether that is another amount than it requests now."""
+    """What a container should request, and whether that differs from what it requests now."""
 
     target: Amounts
     changes: bool
 
 
 def after_oom(requested: Bytes, ratio: float = 1.2) -> Bytes:
-    """The memory, in bytes, that a container gets which was killed at this request: so much more, and 100 MiB at least."""
+    """The memory, in bytes, for a container that was killed at this request: `ratio` times as much, and at least 100 MiB more."""
     return Bytes(max(requested + OOM_LEAST, math.trunc(requested * ratio)))
 
 
@@ -94,9 +94,9 @@ def recommend(
     needs: ResourceNeeds,
     sizes: Sequence[Amounts] = (),
 ) -> RecommendedResources | None:
-    """For estimates of CPU in cores and memory in bytes; None where too little is known.
+    """The recommendation for estimates of CPU (cores) and memory (bytes); None if too little is known.
 
-    `killed_at` is the request at which an OOM kill of the last seven days came. `sizes`: the smallest that holds both is taken.
+    `killed_at` is the request at which an OOM kill of the last seven days happened. `sizes`: take the smallest that holds both.
     """
     if not all(math.isfinite(each) for each in estimates):
         return None
@@ -113,7 +113,7 @@ def recommend(
 
 
 def normalised(wanted: Amounts, sizes: Sequence[Amounts]) -> Amounts:
-    """The smallest size, by CPU and then memory, that has at least as much of both; what is wanted itself if none has."""
+    """The smallest size, by CPU and then memory, that holds at least the wanted amounts; the wanted amounts if none does."""
     fits = [size for size in sizes if (size.cpu or 0) >= (wanted.cpu or 0) and (size.memory or 0) >= (wanted.memory or 0)]
     return min(fits, key=lambda size: (size.cpu or 0, size.memory or 0), default=wanted)
 
@@ -135,7 +135,7 @@ def _size(text: str) -> Amounts:
 
 
 def _near(one: Amounts, other: Amounts, tolerance: Amounts) -> bool:
-    """Whether both amounts are there and differ by no more than the tolerance."""
+    """Whether CPU and memory are set on both sides and differ by no more than the tolerance."""
     if one.cpu is None or other.cpu is None or one.memory is None or other.memory is None:
         return False
     cpu, memory = abs(one.cpu - other.cpu), abs(one.memory - other.memory)

@@ -27,7 +27,7 @@ class ScalingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScalingRules:
-    """One direction. `window` is in seconds, None if the controller's counts; `tolerance` a share, None likewise."""
+    """The rules of one direction. `window` is in seconds and `tolerance` a share; None means the controller's default."""
 
     policies: tuple[ScalingPolicy, ...]
     select: str = "Max"
@@ -37,7 +37,7 @@ class ScalingRules:
 
 @dataclass(frozen=True, slots=True)
 class ScalingBehavior:
-    """Both directions."""
+    """The rules of both directions."""
 
     up: ScalingRules
     down: ScalingRules
@@ -52,7 +52,7 @@ DEFAULT_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value":
 
 
 def defaulted(block: Mapping[str, object]) -> dict[str, object]:
-    """A `behavior` with what the API server adds to it."""
+    """A `behavior` block with the defaults that the API server adds."""
     return {
         "scaleUp": _defaulted(block.get("scaleUp"), DEFAULT_UP),
         "scaleDown": _defaulted(block.get("scaleDown"), DEFAULT_DOWN),
@@ -65,7 +65,7 @@ def _defaulted(declared: object, default: Mapping[str, object]) -> dict[str, obj
 
 
 def read(block: Mapping[str, object]) -> ScalingBehavior:
-    """A `behavior` as it stands in an object, defaults added."""
+    """The rules of a `behavior` block from an object, with defaults added."""
     full = defaulted(block)
     return ScalingBehavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
 
@@ -83,9 +83,9 @@ def _rules(declared: object) -> ScalingRules:
 
 
 def held(wanted: int, current: int, past: Iterable[Moment], *, now: float, windows: tuple[float, float]) -> int:
-    """`current`, moved no more than every recommendation in the windows (up, down; seconds) asks for.
+    """`current`, moved only as far as every recommendation in the windows (up, down; seconds) supports.
 
-    One exactly as old as a window no longer counts.
+    A recommendation exactly as old as a window no longer counts.
     """
     up_window, down_window = windows
     lowest = highest = wanted
@@ -98,12 +98,12 @@ def held(wanted: int, current: int, past: Iterable[Moment], *, now: float, windo
 
 
 def highest_of(wanted: int, past: Iterable[Moment], *, now: float, window: float) -> int:
-    """The highest recommendation within the window (seconds), where no behaviour is given; one exactly as old still counts."""
+    """The highest recommendation in the window (seconds), for HPAs without a behaviour; one exactly as old still counts."""
     return max([wanted, *(count for at, count in past if at >= now - window)])
 
 
 def most(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
-    """The highest count that the rates upwards allow after the changes (added, removed) so far."""
+    """The highest count that the scale-up rates allow after the changes (added, removed) so far."""
     if rules.select == "Disabled":
         return current
     limits = [_raised(policy, _start(current, policy, changes, now)) for policy in rules.policies]
@@ -111,7 +111,7 @@ def most(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], Ite
 
 
 def least(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], Iterable[Moment]], *, now: float) -> int:
-    """The lowest count that the rates downwards allow after the changes (added, removed) so far."""
+    """The lowest count that the scale-down rates allow after the changes (added, removed) so far."""
     if rules.select == "Disabled":
         return current
     limits = [_lowered(policy, _start(current, policy, changes, now)) for policy in rules.policies]
@@ -119,9 +119,9 @@ def least(current: int, rules: ScalingRules, changes: tuple[Iterable[Moment], It
 
 
 def recorded(changes: tuple[Moment, ...], change: Moment, rules: ScalingRules) -> tuple[Moment, ...]:
-    """The changes of a direction with one more, which takes the place of the last one older than all of its policies' periods.
+    """The changes of a direction plus a new one, which replaces the last one older than all of its policies' periods.
 
-    Older ones before that stay: the other direction's policies may look further back and count them.
+    Older changes before that one stay: the other direction's policies may look further back and count them.
     Source: `storeScaleEvent` in `pkg/controller/podautoscaler/horizontal.go` of Kubernetes.
     """
     since = change[0] - max((policy.period for policy in rules.policies), default=0.0)

@@ -1,4 +1,4 @@
-"""What is wrong with policies, facts and decisions about scaling: a sentence for each thing that nobody may count with."""
+"""Validates policies, facts and decisions about scaling: gives a sentence for each value that nobody may compute with."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,13 +16,13 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 
 MOST_REPLICAS = scaling_amounts.MOST_COUNT
-"""Replicas of one workload."""
+"""The most replicas of one workload."""
 MOST_AGE = 86_400.0
-"""Seconds: the rows of one scrape are of about one time."""
+"""The most seconds between the rows of a scrape, which are of about one time, and between the values of a history."""
 
 
 def reasons(event: Event) -> Iterator[str]:
-    """Why an event must not be taken in; nothing for an event that is good, or none of this capability."""
+    """Why an event must be refused; nothing for a good event, or for one of another capability."""
     match event:
         case LoadScraped():
             yield from _scrape(event)
@@ -52,7 +52,7 @@ def _replicas(event: object, *fields: str) -> Iterator[str]:
 
 
 def _spec(event: EhpaChanged) -> Iterator[str]:
-    """Amounts that a stage computes with. An object that cannot be carried out is told, and nobody computes with it."""
+    """Check the amounts that a stage computes with. Objects that cannot be carried out may pass: nobody computes with them."""
     if event.unsupported:
         return
     yield from scaling_amounts.reasons(event.metrics, event.behavior)
@@ -86,7 +86,7 @@ def _scrape(event: LoadScraped) -> Iterator[str]:
 
 @lru_cache(maxsize=2048)
 def _odd_names(workloads: tuple[str, ...], series: tuple[str, ...]) -> tuple[str, ...]:
-    """The first of these that is none. Scrapes repeat their names, so the answer is kept."""
+    """What is wrong with the first bad name. Scrapes repeat their names, so the answer is cached."""
     found = [reason for place, key in enumerate(workloads) for reason in bounds.workload_key(f"workloads[{place}]", key)]
     found += [reason for place, name in enumerate(series) for reason in bounds.text(f"series[{place}]", name)]
     return tuple(found[:1])
@@ -99,7 +99,7 @@ def _history(event: LoadHistoryRead) -> Iterator[str]:
 
 
 def _amounts(name: str, values: Sequence[float]) -> Iterator[str]:
-    """Loads may be below zero: a query says what it says. But they are numbers."""
+    """Check that loads are numbers. They may be below zero, because a query can return anything."""
     yield from _between(name, values, -bounds.MOST_NUMBER, bounds.MOST_NUMBER)
 
 

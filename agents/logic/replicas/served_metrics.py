@@ -1,8 +1,8 @@
-"""What an autoscaler is told that asks for a forecast or for crons: answers from policies, and from the newest forecasts.
+"""Answers autoscalers that ask for a forecast or for crons, from policies and the newest forecasts.
 
-An answer is in milli-units: 0.7 cores are 700. Of several EHPAs that a selector fits, the largest forecast counts, and the crons
-of the one that came first. A forecast that has expired, or that was made for an older object of the same name, is no answer.
-Where upstream's adapter differs: `docs/quirks.md`.
+Answers are in milli-units: 0.7 cores are 700. If a selector matches several EHPAs, the largest forecast counts, and the crons of
+the oldest EHPA. A forecast is ignored if it has expired or was made for an older object of the same name. `docs/quirks.md` lists
+where upstream's adapter differs.
 """
 
 import math
@@ -26,7 +26,7 @@ _Target = tuple[str, str, str]
 
 
 class ServedMetrics:
-    """The EHPAs of one cluster by what they scale. Values are replaced as a whole, so another thread may ask at any time."""
+    """The EHPAs of one cluster by target. Values are replaced as a whole, so another thread may read them at any time."""
 
     metrics = (CRON, PREDICTION)
 
@@ -50,7 +50,7 @@ class ServedMetrics:
                     self._put(target, [*self._of_target.get(target, ()), event])
 
     def answer(self, metric: str, namespace: str, selector: Mapping[str, str], now: float) -> int | str:
-        """The value in milli-units, or a sentence on why there is none; `now` in seconds since the epoch."""
+        """The metric's value in milli-units, or a sentence on why there is none; `now` is in seconds since the epoch."""
         found = self._found(namespace, selector)
         if metric == CRON:
             answer = self._cron(found, selector, now)
@@ -68,7 +68,7 @@ class ServedMetrics:
             self._of_target.pop(target, None)
 
     def _found(self, namespace: str, selector: Mapping[str, str]) -> list[EhpaChanged]:
-        """The EHPAs of a namespace that a selector fits; what it does not say is not asked for."""
+        """The EHPAs of a namespace that match a selector; labels that it lacks do not matter."""
         if selector.get("targetNamespace", namespace) != namespace:
             return []
         kind, name = selector.get("targetKind"), selector.get("targetName")
@@ -97,7 +97,7 @@ class ServedMetrics:
         return max(values) if values else answers[0]
 
     def _cron(self, found: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
-        """The replicas that the crons of the EHPA for a target want, at least its minimum (1 if it says none)."""
+        """The replicas that the crons of the EHPA for a target want, but at least its minimum (1 by default)."""
         absent = [word for word in TARGET_LABELS if word not in selector]
         if absent:
             return MetricError(f"the selector does not say '{absent[0]}'")
@@ -113,7 +113,7 @@ class ServedMetrics:
 
 
 def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int | MetricError:
-    """The largest value that a metric is forecast to have from now to the window's end, in milli-units."""
+    """The largest forecast of a metric from now to the window's end, in milli-units."""
     found = next((metric for metric in forecast.metrics if metric.identifier == identifier), None)
     if found is None:
         return MetricError(f"'{identifier}' is not forecast")
@@ -128,7 +128,7 @@ def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int |
 
 
 def _highest(metric: MetricForecast, now: float, window: Seconds) -> float | None:
-    """Of the steps that lie in the window, the one that has begun among them; None when there is none."""
+    """The largest value of the steps in the window, including the one that has already begun; None if there are none."""
     since = (now - to_seconds(metric.start)) / metric.step
     first, last = max(0, math.floor(since)), math.floor(since + window / metric.step)
     return max(metric.values[first : last + 1], default=None) if last >= 0 else None

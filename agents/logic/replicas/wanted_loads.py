@@ -1,6 +1,6 @@
-"""Which queries the objects of a cluster ask for: what the source of loads reads, and the forecaster waits for.
+"""Which queries the objects of a cluster need: the source of loads reads them, and the forecaster waits for the results.
 
-Both go by the same shares of the namespaces, so what the forecaster would not look at is not asked for.
+Both apply the same namespace shares, so the source queries nothing that the forecaster would ignore.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged,
 
 
 class WantedLoads:
-    """The EHPAs and TimeSeriesPredictions of one cluster. Objects with more than `most` metrics ask for nothing.
+    """The EHPAs and TimeSeriesPredictions of one cluster. Objects with more than `most` metrics get no queries.
 
-    `partition_of` gives the partition of a key, because the forecaster shares within each of its partitions. `matchers` tell the
-    cluster from others on the server that is asked.
+    `partition_of` gives the partition of a key, because the forecaster divides shares within each partition. `matchers`
+    distinguish the cluster from others on the same server.
     """
 
     def __init__(self, cluster: str, partition_of: Callable[[str], int], most: int, matchers: Sequence[str] = ()) -> None:
@@ -41,7 +41,7 @@ class WantedLoads:
                 pass
 
     def series(self) -> list[WantedSeries]:
-        """Each series that some query gives, once, in the order of the names of objects."""
+        """Each series that has a query, once, in the order of the objects' names."""
         for shares in self._shares.values():
             shares.settle()
         found: dict[str, WantedSeries] = {}

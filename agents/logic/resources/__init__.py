@@ -1,1 +1,1 @@
-"""Kubernetes' arithmetic of requests and limits: exact quantities, limits in proportion, LimitRanges, and what caps an amount."""
+"""Kubernetes' arithmetic of requests and limits: exact quantities, limits in proportion, LimitRanges, and caps on amounts."""

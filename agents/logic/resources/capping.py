@@ -1,7 +1,8 @@
 """What caps a recommendation for a pod: LimitRanges, the policy, and limits that stay as they are.
 
-In upstream's order: the pod's LimitRange over all containers, then for each container its LimitRange, the policy (which wins over
-it), and the container's own limit if limits are not to follow. Of admission and updater alike: pkg/utils/vpa/capping.go.
+The caps apply in upstream's order: the pod's LimitRange over all containers, then for each container its LimitRange, the policy
+(which wins over it), and the container's own limit unless limits follow requests. Admission and updater share this code.
+Source: pkg/utils/vpa/capping.go.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from schemas.policies.vertical import ControlledValues
 
 Found = dict[str, Quantity]
 Bounds = tuple[Found, Found]
-"""The least and the most that a container's LimitRange leaves."""
+"""The least and the most that a container's LimitRange allows."""
 
 
 class CapReason(StrEnum):
@@ -28,7 +29,7 @@ class CapReason(StrEnum):
     RANGE_MOST = "capped to fit Max in container LimitRange"
     RANGE_LEAST = "capped to fit Min in container LimitRange"
     POD_RANGE = "scaled to fit the pod LimitRange"
-    """Our own words: upstream does this without a note."""
+    """This text is ours: upstream caps to the pod's LimitRange without a note."""
 
 
 _POLICY = (CapReason.LEAST_ALLOWED, CapReason.MOST_ALLOWED)
@@ -50,7 +51,7 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRule:
-    """What a policy says of one container name; `*` stands for all names without a rule of their own."""
+    """A policy's rule for one container name; `*` stands for all names without a rule of their own."""
 
     container: str
     least: Resources = field(default_factory=dict)
@@ -67,7 +68,7 @@ class Capped:
 
 
 def rule_of(name: str, rules: Iterable[ContainerRule]) -> ContainerRule | None:
-    """The rule for a container: its own, else the last one for all, else none."""
+    """The rule for a container: its own, else the last `*` rule, else None."""
     general = None
     for rule in rules:
         if rule.container == name:
@@ -78,7 +79,7 @@ def rule_of(name: str, rules: Iterable[ContainerRule]) -> ContainerRule | None:
 
 
 def obeys(advice: Iterable[Advice], rules: Sequence[ContainerRule]) -> bool:
-    """Whether the bounds of the policy leave all amounts of the advice as they are."""
+    """Whether all amounts of the advice lie within the policy's bounds."""
     if not any(rule.least or rule.most for rule in rules):
         return True
     for each in advice:
@@ -91,7 +92,7 @@ def obeys(advice: Iterable[Advice], rules: Sequence[ContainerRule]) -> bool:
 
 
 def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequence[ContainerRule], ranges: Ranges) -> Capped:
-    """Advice for the containers that are there. Raises UnscalableError where upstream would fail."""
+    """Capped advice for the containers that the pod has. Raises UnscalableError where upstream would fail."""
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
@@ -129,7 +130,7 @@ def _steps(
 
 
 def _within(found: Found, least: Resources, most: Resources, by: tuple[CapReason, CapReason]) -> list[Cap]:
-    """Raised to the least, then lowered to the most, which wins."""
+    """Raise amounts to the least, then lower them to the most, which therefore wins."""
     steps = []
     for resource in sorted(found):
         low, high = least.get(resource), most.get(resource)
@@ -152,7 +153,7 @@ def _under_limit(found: Found, limits: Resources) -> list[Cap]:
 
 
 def _scaling(before: Resources | None, after: Resources | None) -> list[Cap]:
-    """What fitting the pod's LimitRange did to a target; nothing for a container that had no advice."""
+    """How fitting the pod's LimitRange changed a target; empty for a container without advice."""
     if before is None or after is None:
         return []
     changed = [name for name in sorted(after) if name in before and before[name].nano != after[name].nano]

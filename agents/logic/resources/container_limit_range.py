@@ -1,4 +1,4 @@
-"""LimitRanges of a namespace as one, and the bounds on a container's requests that follow from them."""
+"""Merges the LimitRanges of a namespace into one, and derives the bounds on a container's requests from it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from schemas.policies.limit_ranges import LimitRangeChanged, LimitType
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a LimitRange says of containers, or of pods as a whole."""
+    """The least, the most and the default that a LimitRange sets for containers, or for whole pods."""
 
     least: Resources | None = None
     most: Resources | None = None
     default: Resources | None = None
 
     def __bool__(self) -> bool:
-        """Whether it says anything, be it an empty list."""
+        """Whether it sets any list, even an empty one."""
         return not (self.least is None and self.most is None and self.default is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """All LimitRanges of a namespace as if they were one; None where none is."""
+    """All LimitRanges of a namespace as if they were one; None where the namespace has none of that type."""
 
     container: Range | None = None
     pod: Range | None = None
@@ -36,7 +36,7 @@ NONE = Ranges()
 
 
 def of_events(found: Iterable[LimitRangeChanged]) -> Ranges:
-    """The LimitRanges of one namespace, from events; in the order of their names, because the last default counts."""
+    """The LimitRanges of one namespace, from events. They are merged in the order of their names: the last default counts."""
     entries = [each for changed in sorted(found, key=lambda each: each.name) for each in changed.limits]
     typed = [
         (each.type, Range(*map(resource_lists.set_amounts, (each.least, each.most, each.default_limits)))) for each in entries
@@ -57,7 +57,7 @@ def of_manifests(found: Sequence[Mapping[str, Any]]) -> Ranges:
 def bounds(container: Container, bounding: Range) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
     """The least and the most that a recommendation may be, so that request and limit both stay within the range.
 
-    The least holds for the request as well as for the limit. Zero is no bound. getMinAllowedRecommendation and
+    The least applies to both request and limit. Zero is no bound. Source: getMinAllowedRecommendation and
     getMaxAllowedRecommendation in pkg/utils/vpa/capping.go.
     """
     least = _of_limit(container, bounding.least, bounding.default)

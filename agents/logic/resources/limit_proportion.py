@@ -1,7 +1,7 @@
 """Amounts in proportion: limits that follow requests, and requests that keep a limit within a bound.
 
-In whole millicores and bytes with integers of any size, as upstream computes (pkg/utils/vpa/limit_and_request_scaling.go).
-A result that does not fit 64 bits becomes the largest that does, and a note says so.
+The arithmetic uses whole millicores and bytes, and integers of any size, as upstream does
+(pkg/utils/vpa/limit_and_request_scaling.go). A result that does not fit into 64 bits becomes the largest that does, with a note.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ class UnscalableError(ArithmeticError):
 def limit_amounts(requests: Amounts, limits: Amounts, recommended: Amounts) -> Amounts:
     """The limits that go with recommended requests, for amounts of events; None where there was no limit.
 
-    Remembered, because the pods of a workload are alike.
+    The results are cached, because the pods of a workload are alike.
     """
     limit, request, wanted = (resource_lists.of_amounts(each) for each in (limits, requests, recommended))
     found = {resource: _proportional_of(resource, limit, request, wanted) for resource in (CPU, MEMORY)}
@@ -31,7 +31,7 @@ def limit_amounts(requests: Amounts, limits: Amounts, recommended: Amounts) -> A
 def limits(
     *, limit: Resources | None, request: Resources | None, recommended: Resources | None, default: Resources | None
 ) -> tuple[dict[str, Quantity] | None, tuple[str, ...]]:
-    """The limits for CPU and memory that go with a recommendation, and upstream's notes; no limits, no notes."""
+    """The limits for CPU and memory that go with a recommendation, and upstream's notes on them."""
     found: dict[str, Quantity] = {}
     notes = []
     for resource in (CPU, MEMORY):
@@ -51,7 +51,7 @@ def proportional(
     recommended: Quantity | None,
     default: Quantity | None,
 ) -> tuple[Quantity | None, str]:  # fmt: skip
-    """The limit that stands to `recommended` as `limit` (or else the default one) to `request`, and a note; None for none."""
+    """The limit in the same proportion to `recommended` as `limit` (or the default) to `request`, and a note; None if none."""
     if limit is None or (limit.whole == 0 and default is not None):
         limit = default
     if limit is None or limit.whole == 0:
@@ -75,7 +75,7 @@ def boundary(
     bound: Quantity | None,
     default: Quantity | None,
 ) -> Quantity | None:  # fmt: skip
-    """The request whose limit in proportion is `bound`; zero if there is no limit, so that nothing bounds the request."""
+    """The request whose proportional limit is `bound`; zero if there is no limit, so that nothing bounds the request."""
     if limit is None or (limit.whole == 0 and default is not None):
         limit = default
     if limit is None or limit.whole == 0:
@@ -86,7 +86,7 @@ def boundary(
 
 
 def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up: bool = False) -> tuple[Quantity, bool]:
-    """Give amount * by / over in the amount's form, rounded down or, for CPU, `up`; and whether that fits 64 bits."""
+    """Give amount * by / over in the amount's form, rounded down or, for CPU, `up`; and whether that fits into 64 bits."""
     memory = resource == MEMORY
     divisor = over.whole if memory else over.milli
     if divisor == 0:

@@ -1,7 +1,7 @@
 """A LimitRange on whole pods, shared out: all amounts of a pod are scaled alike until their limits sum to what it allows.
 
-applyPodLimitRange in upstream's pkg/utils/vpa/capping.go, which fails where there is no list to put an amount into; so does this.
-One thing differs: memory that scales to less than a byte becomes 0 here, and -1 there.
+Source: applyPodLimitRange in upstream's pkg/utils/vpa/capping.go. Like it, this fails where an amount has no list to go into.
+One thing differs: memory that scales to less than a byte becomes 0 here and -1 there.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from schemas import exact_quantity
 from schemas.exact_quantity import Quantity
 
 Lists = dict[str, dict[str, Quantity] | None]
-"""Lists by what they are: upper, target, lower."""
+"""Lists of amounts by kind: upper, target, lower."""
 
 ORDER = tuple((kind, resource) for kind in ("upper", "target", "lower") for resource in (CPU, MEMORY))
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A container of the pod, and what is recommended for it, if anything is."""
+    """A container of the pod, and its recommendation if it has one."""
 
     container: Container
     lists: Lists | None
 
 
 def fit(advice: Sequence[Advice], containers: Sequence[Container], allowed: Range) -> list[Advice]:
-    """The advice scaled; a container that has requests and no advice takes part with its requests for a target."""
+    """The scaled advice. A container that has requests but no advice takes part with its requests as the target."""
     advised = {each.container for each in advice}
     joined = [Advice(c.name, target=c.requests) for c in containers if c.name not in advised and c.requests]
     parts = [*advice, *joined]
@@ -52,7 +52,7 @@ def _lists(advice: Advice) -> Lists:
 
 
 def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range) -> None:
-    """Scale one resource of one kind of lists, if the range asks for it."""
+    """Scale one resource in all lists of one kind, if the range requires it."""
     least, most, default = (at(bound, resource) for bound in (allowed.least, allowed.most, allowed.default))
     amounts = [_amount(member, kind, resource) for member in members]
     limits = [_limit(member, resource, amount, default) for member, amount in zip(members, amounts, strict=True)]

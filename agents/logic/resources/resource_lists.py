@@ -1,4 +1,4 @@
-"""Lists of amounts by resource, as containers, recommendations and policies have them, from manifests and from events."""
+"""Lists of amounts by resource, as in containers, recommendations and policies, read from manifests and from events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ CPU = "cpu"
 MEMORY = "memory"
 
 Resources = Mapping[str, Quantity]
-"""Amounts by the resource's name. Beside it None stands for a list that was not given at all, which Kubernetes tells apart."""
+"""Amounts by the resource's name. None stands for a list that is missing, which Kubernetes distinguishes from an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What a container of a pod requests and is limited to, as it stands."""
+    """A container's current requests and limits."""
 
     name: str
     requests: Resources | None = None
@@ -28,7 +28,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is recommended for one container; an object's containerRecommendations."""
+    """The recommendation for one container, as an entry of an object's containerRecommendations."""
 
     container: str
     target: Resources | None = None
@@ -46,7 +46,7 @@ def at(resources: Resources | None, resource: str) -> Quantity:
 
 
 def read(value: object) -> dict[str, Quantity] | None:
-    """A list of a manifest; None for null. Raises NotAQuantityError for an amount that is none, TypeError for no list."""
+    """A list of a manifest; None for null. Raises NotAQuantityError for an amount that is no quantity, TypeError for no list."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -55,7 +55,7 @@ def read(value: object) -> dict[str, Quantity] | None:
 
 
 def of_amounts(amounts: Amounts) -> dict[str, Quantity]:
-    """The amounts of an event. Kubernetes' units are finer than ours, so nothing is lost but binary dust."""
+    """The amounts of an event. Kubernetes' units are finer than ours, so only binary rounding errors are lost."""
     found: dict[str, Quantity] = {}
     if amounts.cpu is not None:
         found[CPU] = exact_quantity.of_nano(round(amounts.cpu * 1_000_000_000), Form.DECIMAL)
@@ -65,18 +65,18 @@ def of_amounts(amounts: Amounts) -> dict[str, Quantity]:
 
 
 def to_amounts(resources: Resources) -> Amounts:
-    """CPU and memory as events have them: in whole millicores and bytes, which is what a cluster keeps of limits."""
+    """CPU and memory as events have them: whole millicores and bytes, the precision that a cluster keeps for limits."""
     cpu, memory = resources.get(CPU), resources.get(MEMORY)
     return Amounts(None if cpu is None else Cores(cpu.milli / 1000), None if memory is None else Bytes(memory.whole))
 
 
 def set_amounts(amounts: Amounts) -> dict[str, Quantity] | None:
-    """The amounts of an event where one that sets nothing was not given."""
+    """The amounts of an event; None if the event sets none."""
     return of_amounts(amounts) or None
 
 
 def of_recommendation(found: ContainerRecommendation) -> Advice:
-    """The advice of an event."""
+    """The advice in an event."""
     return Advice(
         found.container,
         of_amounts(found.target),
@@ -87,7 +87,7 @@ def of_recommendation(found: ContainerRecommendation) -> Advice:
 
 
 def read_advice(value: Mapping[str, Any]) -> Advice:
-    """The advice of a manifest. Raises NotAQuantityError and TypeError."""
+    """The advice in a manifest. Raises NotAQuantityError and TypeError."""
     name = value.get("containerName") or ""
     if not isinstance(name, str):
         raise TypeError(f"a container's name is a string, not {type(name).__name__}")

@@ -1,1 +1,1 @@
-"""The consumer that keeps what follows from EHPAs, and the scaler that carries plans out."""
+"""The consumer that keeps the objects of EHPAs up to date, and the scaler that carries plans out."""

@@ -1,10 +1,10 @@
-"""Keeps what follows from EHPAs as it is to be: generated autoscalers, predictions and substitutes, and everybody's status.
+"""Keeps the objects of EHPAs in their desired state: generated autoscalers, predictions, substitutes, and the status of each.
 
-It reads which EHPAs and predictions there are, what was forecast and what the control record says from the log, and all else from
-the API server, at the moment of a pass. A pass over an object is due when the log says something new about it, and again after a
-while, because what somebody changed by hand may not be in the log. So it does not matter where an earlier process was killed: the
-next pass finds the world as it is. These objects are no decisions that are carried out once; they are kept, like the status of a
-VPA. What is carried out once, a plan to scale, is the scaler's business.
+From the log it reads which EHPAs and predictions exist, their forecasts and the control record. It reads everything else from the
+API server at the moment of a pass. A pass over an object is due when the log brings news of it, and again after a while, because
+the log may miss what somebody changed by hand. So it does not matter where an earlier process was killed: the next pass finds the
+world as it is. These objects are not decisions to carry out once; the consumer keeps them in shape, like the status of a VPA. The
+scaler carries out plans to scale, each of them once.
 """
 
 import heapq
@@ -44,11 +44,11 @@ _SOURCE = "/ullage/consumer/autoscalers"
 _IDLE = 0.2
 """Seconds between looks at the log."""
 _LOG_AGAIN = 1.0
-"""Seconds until the log is asked again when it was away."""
+"""Seconds until the consumer tries the log again after it was unavailable."""
 _AT_ONCE = 100
-"""Objects that are looked at between two looks at the log."""
+"""The most objects to look at between two looks at the log."""
 _REFUSED_AGAIN = 60.0
-"""Seconds until a pass that was refused for good is tried again: the missing right may have been given since."""
+"""Seconds until the consumer retries a pass that was refused for good: somebody may have granted the missing right since."""
 _log = structlog.get_logger(__name__)
 
 _ALREADY = OutcomeDetail.ALREADY_DONE
@@ -57,7 +57,7 @@ _Policy = EhpaChanged | TimeSeriesPredictionChanged
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerOptions:
-    """How often each object is looked at, in seconds, and how many at one time; passes a second on the long run, and at once."""
+    """Seconds between looks at each object, objects in parallel, and passes a second in the long run and in a burst."""
 
     resync: float = 30.0
     preview: float = 15.0
@@ -70,7 +70,7 @@ _Ended = PassReport | EdgeError
 
 
 class AutoscalerConsumer:
-    """The consumer of the context's cluster. With a `lease` that another instance holds it only reads; it does not renew it."""
+    """The consumer of the context's cluster. While another instance holds the `lease`, it only reads; it never renews it."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class AutoscalerConsumer:
         self._objects: dict[str, _Policy] = {}
         self._of_target: dict[str, set[str]] = {}
         self._scaled: dict[str, ActionFinished] = {}
-        """What the scaler did last to a target, or could not do."""
+        """The last thing that the scaler did to a target, or failed to do."""
         self._due: dict[str, float] = {}
-        """Keys of objects, and the real time at which to look at them."""
+        """The real time of the next look at each object, by key."""
         self._away = float("-inf")
         self._objection: str | None = ""
         self._refused: dict[str, str] = {}
         self._unpublished: list[NewRecord] = []
 
     def poll_once(self) -> int:
-        """Read the log to its end and look at some objects; how many outcomes were appended. Raises LogUnavailable."""
+        """Read the log to its end and look at some objects. Returns how many outcomes it appended. Raises LogUnavailable."""
         appended = self._flush()
         self._read()
         now = self._control.now
@@ -112,30 +112,30 @@ class AutoscalerConsumer:
 
     @property
     def waiting(self) -> int:
-        """How many objects could be looked at now."""
+        """How many objects are due now; 0 while the API server is away."""
         now = self._clock()
         return 0 if now < self._away else sum(at <= now for at in self._due.values())
 
     def reasons(self) -> list[str]:
-        """Why not ready; empty when ready. An instance that stands by is."""
+        """Why the consumer is not ready; empty when it is. An instance on standby is ready."""
         if self._cursor is None:
             return ["policies and forecasts in the log were not read to their end yet"]
         return self._control.silence.reasons()
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set. While the log is away nothing is done."""
+        """Work until `stop` is set, but do nothing while the log is unavailable."""
         try:
             while not stop.is_set():
                 try:
                     self.poll_once()
-                except LogUnavailable:  # the process says so, once for all that it runs
+                except LogUnavailable:  # the process logs it once for all that it runs
                     stop.wait(_LOG_AGAIN)
                 stop.wait(_IDLE)
         finally:
             self._pool.shutdown(cancel_futures=True)
 
     def _start(self) -> Cursor:
-        """The policies in force, forecasts as far back as they may hold, and from now on what triggers a pass."""
+        """Read the policies in force; the cursor starts at forecasts that may still be valid, else at the end."""
         log, topics = self._context.log, self._context.topics
         present = read_present(log, topics, "policies", 0)
         for record in present:
@@ -209,7 +209,7 @@ class AutoscalerConsumer:
             self._due[key] = min(self._due.get(key, now), now)
 
     def _forget(self, key: str) -> None:
-        """An object is gone, or another; those that it kept from their target are looked at."""
+        """Drop an object that is gone or replaced, and look soon at the EHPAs that it kept from their target."""
         before = self._objects.pop(key, None)
         self._due.pop(key, None)
         self._refused.pop(key, None)
@@ -222,7 +222,7 @@ class AutoscalerConsumer:
                 self._of_target.pop(before.target, None)
 
     def _run_due(self, now: datetime) -> list[tuple[str, _Ended]]:
-        """Look at what is due, several objects at one time, those first that have waited longest."""
+        """Look at the objects that are due, several in parallel, the longest due first."""
         real = self._clock()
         due = [(at, place, key) for place, (key, at) in enumerate(self._due.items()) if at <= real]
         keys = [key for _, _, key in heapq.nsmallest(_AT_ONCE, due)]
@@ -235,7 +235,7 @@ class AutoscalerConsumer:
         return self._options.preview if preview else self._options.resync
 
     def _run_pass(self, policy: _Policy, now: datetime) -> _Ended:
-        """One pass, in a thread of the pool. When the API does not answer, the others wait as well."""
+        """One pass, in a thread of the pool. If the API does not answer, all other passes wait, too."""
         if self._clock() < self._away:
             return PassReport()
         self._limit.wait()
@@ -261,7 +261,7 @@ class AutoscalerConsumer:
             return GiveUp(doing="looking at", to=policy.key, answer=f"{type(fault).__name__}: {fault}"[:1000])
 
     def _rival(self, policy: _Policy) -> str:
-        """The EHPA that scales the same target and came before, as `namespace/name`; empty when there is none."""
+        """The older EHPA that scales the same target, as `namespace/name`; empty if there is none."""
         if not isinstance(policy, EhpaChanged):
             return ""
         found = [self._objects[key] for key in list(self._of_target.get(policy.target, ()))]
@@ -309,7 +309,7 @@ class AutoscalerConsumer:
         _log.info("finished", action=str(write.change), policy=policy.key, result=event.result.value, reason=event.reason)
 
     def _flush(self) -> int:
-        """Append what is not in the log yet; how many outcomes. Nothing else is begun until the log has taken it."""
+        """Append the queued outcomes and return how many. No new pass starts before the log has accepted them."""
         if self._unpublished:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []

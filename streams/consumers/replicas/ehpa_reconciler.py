@@ -1,8 +1,8 @@
-"""One pass over one EHPA: look at it and at all that follows from it, put right what is not as it is to be, say so.
+"""One pass over one EHPA: look at it and all its objects, correct whatever differs from the desired state, and report it.
 
-Everything is read from the API server at the time, so it does not matter what was done before, by whom, and how often a pass is
-begun anew. An object of the expected name that is another's is never touched. While nothing may be changed, only the status is
-written: it says why.
+A pass reads everything from the API server, so it does not matter what was done before, by whom, and how often a pass starts
+over. It never touches an object that has the expected name but another owner. While changes are not allowed, it writes only the
+status, which gives the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,29 +27,29 @@ from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 Json = dict[str, Any]
 _log = structlog.get_logger(__name__)
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
-"""The annotation that shows what an HPA's metrics read."""
+"""The annotation that shows the current values of an HPA's metrics."""
 QUERY = "metric-query.autoscaling.crane.io"
-"""Before the slash in an annotation that says a metric's query."""
+"""The prefix, before the slash, of annotations that set a metric's query."""
 _LONGEST_METRICS = 100_000
-"""Characters of that annotation; all annotations of an object together may have 256 KiB."""
+"""The most characters of `CURRENT_METRICS`; all annotations of an object together may have 256 KiB."""
 _SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
-"""Kinds whose scale is in the log, so that replicas are planned for them."""
+"""Kinds whose scale is in the log, so that the forecaster can plan their replicas."""
 DIRECT = "ullage/scaling"
-"""The annotation of an EHPA that says `direct`: no HPA is generated, its plans are carried out."""
+"""An EHPA with this annotation set to `direct` gets no HPA; the scaler carries out its plans instead."""
 
 
 class Scales(Protocol):
     """Reads and sets scales."""
 
     def find(self, key: ControllerKey) -> FoundScale | None:
-        """The scale; None when there is none."""
+        """The scale; None if the object has none or does not exist."""
 
 
 class PodLists(Protocol):
     """Lists pods."""
 
     def selected(self, namespace: str, selector: str) -> Sequence[Json]:
-        """The pods that a selector, as text, selects."""
+        """The pods that match a selector, given as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class ReplicaClients:
 
 @dataclass(frozen=True, slots=True)
 class PassOrder:
-    """What a pass is to look at: the object, its newest forecast, why nothing may be changed (or None), and a rival.
+    """What a pass works on: the object, its newest forecast, why changes are not allowed (or None), and a rival.
 
-    `queries` are what rules say of its metrics, by identifier; `scaled` is what the scaler did last to the target;
-    `unsupported` why nobody can go by the object.
+    `queries`: the queries that rules give for its metrics, by identifier. `scaled`: the last thing that the scaler did to the
+    target. `unsupported`: why nobody can carry the object out.
     """
 
     namespace: str
@@ -86,7 +86,7 @@ class PassOrder:
 
 @dataclass(frozen=True, slots=True)
 class ObjectWrite:
-    """An object that a pass changed, or could not change (then `fault` says why)."""
+    """An object that a pass changed or failed to change; `fault` is the reason of a failure."""
 
     kind: str
     name: str
@@ -98,7 +98,7 @@ class ObjectWrite:
 
 @dataclass(slots=True)
 class PassReport:
-    """What came of a pass: whether the object is there, its generation, and what was written."""
+    """The result of a pass: whether the object exists, its generation, and the writes."""
 
     found: bool = False
     generation: int = 0
@@ -112,20 +112,20 @@ class _Stop(Exception):
 
 
 class EhpaReconciler:
-    """Passes over EHPAs. Threads may share it, one EHPA at a time."""
+    """Runs passes over EHPAs. Threads may share it as long as each EHPA has only one pass at a time."""
 
     def __init__(self, clients: ReplicaClients, generator: ObjectGenerator) -> None:
         self._clients, self._generator = clients, generator
 
     def run_pass(self, order: PassOrder) -> PassReport:
-        """One pass. Raises TryAgain and GiveUp when the EHPA or its target cannot be read, or the status not be written."""
+        """One pass. Raises TryAgain and GiveUp if it cannot read the EHPA or its target, or cannot write the status."""
         live = self._clients.ehpas.find(order.namespace, order.name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return PassReport()
         return _EhpaPass(self._clients, self._generator, order, live).run()
 
     def write_prediction(self, order: PassOrder) -> None:
-        """The status of a TimeSeriesPrediction that stands alone. Raises TryAgain and GiveUp."""
+        """Write the status of a TimeSeriesPrediction that belongs to no EHPA. Raises TryAgain and GiveUp."""
         live = self._clients.tsps.find(order.namespace, order.name)
         if live is not None:
             forecast = order.forecast
@@ -143,7 +143,7 @@ class _EhpaPass:
         self._result = EhpaFindings()
 
     def run(self) -> PassReport:
-        """All of it; a step that fails keeps later ones from being taken, and is said."""
+        """Run all steps. The first one that fails ends the pass, and the status reports it."""
         try:
             self._steps()
         except _Stop as stop:
@@ -155,7 +155,7 @@ class _EhpaPass:
 
     def _steps(self) -> None:
         if self._order.rival:
-            if self._order.objection is None:  # two HPAs on one workload, and Kubernetes scales it by neither
+            if self._order.objection is None:  # if a workload has two HPAs, Kubernetes scales it by neither
                 self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
             raise _Stop("TargetTaken", f"the older EHPA '{self._order.rival}' scales the same target")
         scale = self._scale()
@@ -177,7 +177,7 @@ class _EhpaPass:
             self._scaling(scale, direct=direct)
 
     def _scaling(self, scale: FoundScale, *, direct: bool) -> None:
-        """What the scaler does instead of an HPA, and why it does not."""
+        """Report what the scaler does in place of an HPA, or why it cannot."""
         scaled = self._order.scaled
         self._result.current = scale.there
         if direct:
@@ -209,14 +209,14 @@ class _EhpaPass:
         return found
 
     def _look_only(self) -> None:
-        """What there is, for the status."""
+        """Read the existing objects for the status and change none."""
         hpa = self._clients.hpas.find(self._order.namespace, self._child)
         self._result.hpa = hpa if hpa is not None and self._is_ours(hpa) else None
         tsp = self._clients.tsps.find(self._order.namespace, self._child)
         self._result.prediction = _ready_condition(tsp) if tsp is not None and self._is_ours(tsp) else None
 
     def _try(self, reason: str, step: Any) -> None:
-        """A step that the API refuses, or that cannot be taken, ends the pass with this reason."""
+        """Run a step. If the API refuses it, or it is impossible, the pass ends with this reason."""
         try:
             step()
         except EdgeError as error:
@@ -225,7 +225,7 @@ class _EhpaPass:
             raise _Stop(reason, str(error)) from error
 
     def _substitute(self, scale: FoundScale) -> None:
-        """Shows for one round what the HPA proposed, then says again what there is, as upstream's does."""
+        """Show for one round what the HPA proposed, then reset the Substitute to the actual replicas, as upstream does."""
         keeper, namespace = self._clients.substitutes, self._order.namespace
         manifest = self._generator.substitute(self._live)
         live = self._apply(keeper, "Substitute", manifest)
@@ -275,7 +275,7 @@ class _EhpaPass:
         self._result.hpa = live
 
     def _apply(self, keeper: ObjectKeeper, kind: str, manifest: Mapping[str, Any]) -> Json:
-        """The object as it is to be. Raises GiveUp for one that is another's, and what the API raises."""
+        """Bring the object into its desired state. Raises GiveUp if it is not ours, and whatever the API raises."""
         before = keeper.find(self._order.namespace, self._child)
         if before is not None:
             if not self._is_ours(before):
@@ -296,7 +296,7 @@ class _EhpaPass:
         return live
 
     def _remove(self, keeper: ObjectKeeper, kind: str) -> None:
-        """Delete what followed from this EHPA when it was another."""
+        """Delete an object of ours that the EHPA, as it is now, does not want."""
         found = keeper.find(self._order.namespace, self._child)
         if found is None or not self._is_ours(found) or found["metadata"].get("deletionTimestamp"):
             return
@@ -304,7 +304,7 @@ class _EhpaPass:
             self._wrote(kind, ObjectChange.DELETED, found, "the EHPA does not want it any more")
 
     def _is_ours(self, found: Mapping[str, Any]) -> bool:
-        """By its label, or by its owner where somebody has taken the label off."""
+        """Whether the object has this EHPA's label, or is owned by it, in case somebody removed the label."""
         about = found["metadata"]
         owners = [each.get("uid") for each in about.get("ownerReferences") or () if each.get("controller")]
         return self._uid in ((about.get("labels") or {}).get(UID_LABEL), *owners)
@@ -314,7 +314,7 @@ class _EhpaPass:
         self._report.writes.append(ObjectWrite(kind, self._child, change, version, reason))
 
     def _show_metrics(self) -> None:
-        """What the HPA's metrics read, as an annotation of the EHPA; a failure is not worth more than a later try."""
+        """Show the HPA's current metrics in an annotation of the EHPA. A failure is only logged; a later pass retries."""
         metrics = ((self._result.hpa or {}).get("status") or {}).get("currentMetrics")
         if not metrics:
             return
@@ -334,7 +334,7 @@ class _EhpaPass:
 
 
 def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
-    """The EHPA, with annotations for what rules say of its metrics and it does not say itself."""
+    """The EHPA with annotations for the queries that rules give, where it has none of its own."""
     about = live["metadata"]
     told = {**{f"{QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
     return {**live, "metadata": {**about, "annotations": told}} if queries else live
@@ -343,9 +343,10 @@ def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
 def write_forecasts(
     tsps: ObjectKeeper, generator: ObjectGenerator, live: Json, order: PassOrder, forecast: LoadForecast | None
 ) -> Json | None:
-    """Keep the status of a TimeSeriesPrediction; gives its condition Ready.
+    """Keep the status of a TimeSeriesPrediction up to date, and return its condition Ready.
 
-    It is written when its forecasts end too soon, or when other metrics can be forecast: once in a window, as upstream does.
+    A write is due when the forecasts end too soon (once in a window, as upstream does), when other metrics can be forecast, or
+    when the condition changes.
     """
     before, now = live.get("status") or {}, to_seconds(order.at)
     forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
@@ -371,5 +372,5 @@ def _ready_condition(tsp: Mapping[str, Any]) -> Json | None:
 
 
 def _replacing(status: Json) -> Json:
-    """A merge patch leaves what it does not name."""
+    """The status with explicit nulls, because a merge patch keeps every field that it does not name."""
     return {**dict.fromkeys(("expectReplicas", "currentReplicas", "lastScaleTime")), **status}

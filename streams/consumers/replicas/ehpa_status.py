@@ -1,7 +1,7 @@
-"""The status of an EHPA in the API's own words: what was found in one pass, over what stands in the object.
+"""The status of an EHPA in the API's own words: the findings of one pass, laid over the status that the object has.
 
-A condition whose status does not change keeps its time, and conditions that no longer apply go; upstream rewrites the time in
-every pass and keeps every condition for ever.
+A condition whose status does not change keeps its time, and conditions that no longer apply disappear. Upstream rewrites the time
+in every pass and keeps every condition for ever.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _COPIED = ("AbleToScale", "ScalingActive", "ScalingLimited")
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """Why an EHPA is not carried out: one word of upstream's, or ours, and a sentence."""
+    """Why an EHPA is not carried out: a reason of one word, upstream's or ours, and a sentence."""
 
     reason: str
     message: str
@@ -25,9 +25,9 @@ class NotReady:
 
 @dataclass(slots=True)
 class EhpaFindings:
-    """What one pass found. `hpa` and `prediction` are the HPA and the condition of the TimeSeriesPrediction, as they stand.
+    """What one pass found. `hpa` is the live HPA, `prediction` the live condition of the TimeSeriesPrediction.
 
-    Of what is scaled without an HPA: the replicas that are there and asked for, and when somebody last changed them.
+    Targets scaled without an HPA also have the actual and the requested replicas, and when the scaler last changed them.
     """
 
     not_ready: NotReady | None = None
@@ -40,7 +40,7 @@ class EhpaFindings:
 
 
 def desired_status(before: Mapping[str, Any], found: EhpaFindings, at: datetime) -> Json:
-    """What should stand in the object; equal to `before` when nothing is new."""
+    """The status that the object should have; equal to `before` if nothing is new."""
     status: Json = {key: before[key] for key in ("expectReplicas", "currentReplicas", "lastScaleTime") if key in before}
     seen = {} if found.hpa is None else found.hpa.get("status") or {}
     if found.hpa is not None:
@@ -84,7 +84,7 @@ def _condition(name: str, status: str, reason: str, message: str) -> Json:
 
 
 def _timed(wanted: Sequence[Json], before: Sequence[Mapping[str, Any]], at: datetime) -> list[Json]:
-    """With the time of the last change, in the order of their types."""
+    """The conditions with the time of their last change, sorted by type."""
     old = {each.get("type"): each for each in before}
     timed = []
     for each in sorted(wanted, key=lambda condition: str(condition["type"])):

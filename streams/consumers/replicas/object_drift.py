@@ -1,8 +1,7 @@
-"""Whether an object that stands in the cluster says what it is to say, and what must be taken out of it.
+"""Compares an object in the cluster with its desired state, and finds what must be removed from it.
 
-Server-side apply puts our fields back and takes nothing out that others added, but for lists, which it replaces: what somebody
-added to an autoscaler's metric is drift. In the behaviour of an autoscaler an addition is a change of what it does, too, so that
-is taken out.
+Server-side apply restores our fields and keeps what others added, except in lists, which it replaces: an addition to an
+autoscaler's metric is drift. An addition to an autoscaler's behaviour changes what it does, too, so we remove it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ Json = dict[str, Any]
 
 
 def covers(there: object, wanted: object, *, exactly: bool = False) -> bool:
-    """Whether what is there says all that is wanted, and (`exactly`, as in every list) nothing more; quantities by value."""
+    """Whether `there` has all that is `wanted` and, if `exactly` or in a list, nothing more; quantities compare by value."""
     if isinstance(wanted, Mapping):
         if not isinstance(there, Mapping) or (exactly and any(value and key not in wanted for key, value in there.items())):
             return False
@@ -37,7 +36,7 @@ def _same_amount(one: object, other: object) -> bool:
 
 
 def first_difference(there: Mapping[str, Any], wanted: Mapping[str, Any], place: str = "") -> str:
-    """Where they differ first, as `spec.maxReplicas was 50`; empty when nothing does."""
+    """The first difference, such as `spec.maxReplicas was 50`; empty if there is none."""
     for key, value in wanted.items():
         here = f"{place}.{key}" if place else str(key)
         if not covers(there.get(key), value):
@@ -48,7 +47,7 @@ def first_difference(there: Mapping[str, Any], wanted: Mapping[str, Any], place:
 
 
 def foreign_behavior(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Json | None:
-    """A merge patch that takes out of an HPA's behaviour what is not wanted there; None when nothing is to go."""
+    """A merge patch that removes unwanted additions from an HPA's behaviour; None if there are none."""
     found, ours = there.get("spec", {}).get("behavior"), wanted.get("spec", {}).get("behavior")
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What an EHPA's objects are to be, as the reconciler asks for it: the thinking is handed in."""
+"""The interface through which the reconciler gets the desired objects of an EHPA; somebody else decides what they are."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from schemas.decisions.forecasts import LoadForecast
 
 Json = dict[str, Any]
 UID_LABEL = "autoscaling.crane.io/effective-hpa-uid"
-"""The label of every object that follows from an EHPA; its value is the EHPA's uid."""
+"""The label of every object generated for an EHPA; its value is the EHPA's uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedObject:
-    """What an object is to be, or a sentence on why there can be none; `left_out` says what is missing in it."""
+    """The desired object, or a sentence on why there can be none; `left_out` lists what is missing from it."""
 
     manifest: Json | None
     why_not: str = ""
@@ -21,32 +21,32 @@ class WantedObject:
 
 
 class ObjectGenerator(Protocol):
-    """Makes the objects that follow from an EHPA, which is given as the API has it."""
+    """Makes the objects of an EHPA, which it takes as the API returns it."""
 
     def needs_pods(self, ehpa: Mapping[str, Any]) -> bool:
-        """Whether its HPA depends on what the target's pods request."""
+        """Whether the EHPA's HPA depends on the requests of the target's pods."""
 
     def hpa(
         self, ehpa: Mapping[str, Any], *, pods: Sequence[Mapping[str, Any]], forecast: LoadForecast | None, now: float
     ) -> WantedObject:
-        """Its HorizontalPodAutoscaler; a forecast that has expired counts for nothing. `now` in seconds since the epoch."""
+        """The EHPA's HorizontalPodAutoscaler, ignoring a forecast that has expired. `now` in seconds since the epoch."""
 
     def cron_faults(self, ehpa: Mapping[str, Any], now: float) -> Sequence[str]:
-        """Sentences on what is wrong with its crons; `hpa` says them as well."""
+        """Sentences on what is wrong with the EHPA's crons; `hpa` reports them as well."""
 
     def substitute(self, ehpa: Mapping[str, Any]) -> Json:
-        """Its Substitute, without replicas: those are the HPA's."""
+        """The EHPA's Substitute, without replicas: the HPA sets those."""
 
     def tsp(self, ehpa: Mapping[str, Any]) -> WantedObject | None:
-        """Its TimeSeriesPrediction; None where it wants no forecast."""
+        """The EHPA's TimeSeriesPrediction; None if it wants no forecast."""
 
     def tsp_status(
         self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
     ) -> tuple[list[Json], Json]:
-        """The forecasts that the status of a TimeSeriesPrediction is to hold, and its condition.
+        """The forecasts for the status of a TimeSeriesPrediction, and its condition.
 
-        One that is `unsupported` holds none, and says so.
+        If it is `unsupported`, there are no forecasts, and the condition says so.
         """
 
     def is_outdated(self, tsp: Mapping[str, Any], now: float) -> bool:
-        """Whether the forecasts that its status holds end too soon."""
+        """Whether the forecasts in the status of a TimeSeriesPrediction end too soon."""

@@ -1,7 +1,7 @@
-"""The scaler: sets the replicas of a workload through its scale subresource, if it still is as the plan expects.
+"""The scaler: sets the replicas of a workload through its scale subresource, if the workload is still as the plan expects.
 
-Plans that a generated autoscaler carries out, and previews, are not its business. A workload that asks for the planned replicas
-is as decided, whoever did it; one that asks for neither the planned nor the expected replicas is left alone.
+It ignores previews and plans that a generated autoscaler carries out. If a workload already asks for the planned replicas, the
+plan is done, whoever did it. If it asks for neither the planned nor the expected replicas, the scaler leaves it alone.
 """
 
 from typing import Protocol
@@ -18,26 +18,26 @@ from streams.errors import GiveUp
 from streams.log_context import LogContext
 
 MOST_REPLICAS = 2**31 - 1
-"""What Kubernetes can count."""
+"""The most replicas that Kubernetes can count."""
 MOST_FACTOR, LEAST_REPLICAS = 100, 10
-"""A plan multiplies replicas by no more than this at once; fewer than the least count as so many."""
+"""A plan may multiply replicas by no more than this at once; fewer replicas than the least count as that many."""
 
 
 class SettableScales(Protocol):
     """Reads and sets scales. All may raise TryAgain and GiveUp."""
 
     def find(self, key: ControllerKey) -> FoundScale | None:
-        """The scale; None when there is none."""
+        """The scale; None if the object has none or does not exist."""
 
     def set(self, found: FoundScale, replicas: int) -> None:
-        """Ask for so many replicas, if the scale still is as it was found."""
+        """Ask for this many replicas, if the scale is still as it was found."""
 
     def forget_kinds(self) -> None:
-        """Look up every kind anew from now on."""
+        """Drop all cached kinds, so that each is looked up anew."""
 
 
 def scaler(context: LogContext, scales: SettableScales, lease: HolderLease | None = None) -> Executor:
-    """A consumer that carries out ReplicasPlanned where it is the one to do so, while it holds the `lease` if there is one."""
+    """A consumer that carries out each ReplicasPlanned meant for the scaler, while it holds the `lease` if there is one."""
     permit = ActPermit(lease)
     return Executor(
         context,
@@ -54,7 +54,7 @@ def scaler(context: LogContext, scales: SettableScales, lease: HolderLease | Non
 
 
 def scale(scales: SettableScales, plan: ReplicasPlanned, permit: ActPermit) -> HandlerResult:
-    """Refuse what is absurd, look, ask the permit, then act. Raises TryAgain and GiveUp."""
+    """Refuse an absurd plan, look at the scale, check the permit, then act. Raises TryAgain and GiveUp."""
     absurd = objection(plan)
     if absurd is not None:
         return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
@@ -72,7 +72,7 @@ def scale(scales: SettableScales, plan: ReplicasPlanned, permit: ActPermit) -> H
 
 
 def objection(plan: ReplicasPlanned) -> str | None:
-    """Why nobody carries this plan out, whoever wrote it: no workload has so many, or it asks for far more than there are."""
+    """Why this plan must not be carried out, whoever wrote it: its count is impossible, or far above the present replicas."""
     if not 0 <= plan.replicas <= MOST_REPLICAS:
         return f"the plan is for {plan.replicas} replicas; there may be 0 to {MOST_REPLICAS}"
     most = MOST_FACTOR * max(plan.current, LEAST_REPLICAS)
