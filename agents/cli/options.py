@@ -22,6 +22,12 @@ Output = Annotated[
     Parameter(name=("--output", "-o"), help="For people (`table`, `md`) or for programs, with amounts in cores and bytes."),
 ]
 
+Tree = Annotated[
+    Literal["table", "json", "yaml"],
+    Parameter(name=("--output", "-o"), help="For people (`table`, here as text) or for programs, with every number."),
+]
+"""The form of an answer that is no table."""
+
 
 At = Annotated[
     str | None,

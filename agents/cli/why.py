@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import At, CommonOptions, given
+from agents.cli.options import At, CommonOptions, Tree, given
 
 
 def why(
@@ -21,9 +21,11 @@ def why(
         bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, bounds and settings too.")
     ] = False,
     at: At = None,
+    output: Tree = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
+    from agents.inspect import output_table
     from agents.processes.output import data
     from agents.settings import log_factory
     from agents.why.explanation import explain
@@ -37,5 +39,6 @@ def why(
         context = LogContext.of(log, log_factory.topics(settings))
         if options.cluster is not None:
             source_reports.require_cluster(context, options.cluster)
-        for line in lines(explain(context, asked), full=verbose):
+        found = explain(context, asked)
+        for line in lines(found, full=verbose) if output == "table" else output_table.document(output, found):
             data(line)

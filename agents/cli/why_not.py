@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import At, CommonOptions, given
+from agents.cli.options import At, CommonOptions, Tree, given
 
 
 def why_not(
@@ -19,6 +19,7 @@ def why_not(
     /,
     *,
     at: At = None,
+    output: Tree = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Say why something is left as it is: a pod that is not changed or waits for a node, a workload's pods, a node that stays.
@@ -27,4 +28,4 @@ def why_not(
     """
     from agents.inspect import why_not as command
 
-    command.run(given(common).settings(log__at=at), [what] if name is None else [what, name])
+    command.run(given(common).settings(log__at=at), [what] if name is None else [what, name], output)

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
+from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
 from agents.inspect.plan import newest_updater
 from agents.logic.nodes import scaling_dry_run
@@ -27,14 +29,17 @@ _ACTIONS = {Action.RESIZE: "a resize in place", Action.EVICT: "eviction"}
 KINDS = ("pod", "workload", "node")
 
 
-def run(settings: Settings, asked: Sequence[str]) -> None:
+def run(settings: Settings, asked: Sequence[str], form: Literal["table", "json", "yaml"] = "table") -> None:
     """Print the answer for a pod or a workload (one word), or for the kind of thing that the first of two words names."""
     one = "workload" if asked[0].count("/") > 1 else "pod"
     kind, name = (one, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
     if kind not in KINDS:
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
-    for line in answers[kind](settings, name):
+    answer = answers[kind](settings, name)
+    if form != "table":
+        answer = output_table.document(form, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
+    for line in answer:
         data(line)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agents import cli
 from agents.demo import day_in_memory, saved_log
@@ -199,3 +200,24 @@ def test_replicas_and_idle_nodes_are_recommended_from_the_log(
     assert 1 <= rows["shop/Deployment/orders"]["recommended"] <= 14
     assert cli.run(["recommendations", "--of", "nodes", "-o", "json", "--config", str(played[0])]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), list)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_why_gives_programs_every_number_of_the_tree(
+    form: str, played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, state = played
+    asked = state.explained[Action.RESIZE]
+    assert cli.run(["why", asked, "-o", form, "--config", str(config)]) == 0
+    told = yaml.safe_load(capsys.readouterr().out)  # JSON is YAML, too
+    assert told["asked"] == asked
+    assert told["decision"]["place"]["topic"].startswith("ullage.pod-updates")
+    assert any(cause["because"] for cause in told["decision"]["causes"]), "the recommendation with its numbers"
+    assert [outcome["what"] for outcome in told["outcomes"]]
+
+
+def test_why_not_gives_programs_its_answer_by_line(played: tuple[Path, DayState], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["why-not", "shop/Deployment/search", "--config", str(played[0])]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert cli.run(["why-not", "shop/Deployment/search", "-o", "json", "--config", str(played[0])]) == 0
+    assert json.loads(capsys.readouterr().out) == {"asked": "shop/Deployment/search", "answer": lines}
