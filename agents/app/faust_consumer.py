@@ -21,7 +21,6 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
-from agents.app import lazy_selector
 from streams.log.log_port import Record
 
 WAIT_MS = 100
@@ -270,4 +269,4 @@ class QuickConsumer(Consumer):
         return await super().wait_first(_Begun(first, waits_for), *others)
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
-        return QuickConsumerThread(self, loop=self.loop, thread_loop=lazy_selector.new_event_loop(), beacon=self.beacon)
+        return QuickConsumerThread(self, loop=self.loop, beacon=self.beacon)

@@ -14,7 +14,7 @@ import structlog
 from faust.types import StreamT
 
 from agents import rules_in_log
-from agents.app import kafka_client_options, lazy_selector, supervision, topic_check
+from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
@@ -198,7 +198,6 @@ def _on_revoked(app: App, recovery: Recovery) -> None:
 def run(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogProducer] = ChangelogProducer) -> int:
     """Work until a signal stops the process; returns the exit code."""
     logging_setup.set_up("worker")
-    asyncio.set_event_loop(lazy_selector.new_event_loop())
     options: dict[str, Any] = {"redirect_stdouts": False, "quiet": True, "override_logging": False}
     worker = faust.Worker(build(plan, changelog=changelog), loglevel="WARN", **options)
     worker.spinner = None
