@@ -14,6 +14,8 @@ import orjson
 from agents.processes.output import data
 
 OutputForm = Literal["table", "json", "yaml", "csv", "md"]
+TextForm = Literal["table", "json", "yaml"]
+"""The form of an answer that people read as text."""
 Row = Mapping[str, object]
 
 

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
+from agents.inspect.output_table import TextForm
 from agents.inspect.plan import newest_updater
 from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_stage import Scaler
@@ -29,7 +29,7 @@ _ACTIONS = {Action.RESIZE: "a resize in place", Action.EVICT: "eviction"}
 KINDS = ("pod", "workload", "node")
 
 
-def run(settings: Settings, asked: Sequence[str], form: Literal["table", "json", "yaml"] = "table") -> None:
+def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> None:
     """Print the answer for a pod or a workload (one word), or for the kind of thing that the first of two words names."""
     one = "workload" if asked[0].count("/") > 1 else "pod"
     kind, name = (one, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
