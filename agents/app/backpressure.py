@@ -21,13 +21,8 @@ class Backpressure:
         """`bound` is in bytes, for each input."""
         self.consumer, self.wires, self.bound, self.alone = consumer, wires, bound, alone
 
-    def is_needed(self, owned: OwnedPartition, name: str) -> bool:
-        """Whether `update` would do anything after a record of this input."""
-        source = owned.task.aligner.inputs[name]
-        return bool(owned.held) or source.open_size > self.bound or source.buffered > self.bound
-
-    async def update(self, owned: OwnedPartition, name: str) -> None:
-        """After a record of input `name` came in: hold that input if it is ahead, and release inputs that no longer are."""
+    def hold(self, owned: OwnedPartition, name: str) -> None:
+        """After a record of input `name` came in: skim that input if it gets no tick, and hold it if it is ahead."""
         source = owned.task.aligner.inputs[name]
         if source.open_size > self.bound and not source.closed:
             source.forget_open()
@@ -36,16 +31,9 @@ class Backpressure:
             owned.held.add(name)
             if name in self.alone:
                 self.consumer.pause(self.wires[name], owned.task.partition)
-        if owned.held:
-            await self._release(owned)
 
-    @staticmethod
-    def read_again(owned: OwnedPartition, name: str) -> None:
-        """A skimmed input has got its tick: read its whole segment again."""
-        owned.skimmed.discard(name)
-        owned.task.aligner.inputs[name].next = owned.task.aligner.positions[name]
-
-    async def _release(self, owned: OwnedPartition) -> None:
+    async def release(self, owned: OwnedPartition) -> None:
+        """Read on with the held inputs that are no longer ahead."""
         for name in sorted(owned.held):
             if not owned.open:
                 return  # a rebalance began meanwhile, and recovery starts without pauses
@@ -54,3 +42,9 @@ class Backpressure:
                 owned.held.discard(name)
                 read_on = self.consumer.resume if name in self.alone else self.consumer.seek
                 await read_on(self.wires[name], owned.task.partition, source.next)
+
+    @staticmethod
+    def read_again(owned: OwnedPartition, name: str) -> None:
+        """A skimmed input has got its tick: read its whole segment again."""
+        owned.skimmed.discard(name)
+        owned.task.aligner.inputs[name].next = owned.task.aligner.positions[name]

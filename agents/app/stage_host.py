@@ -78,8 +78,9 @@ class StageHost:
         if came.offset > owned.task.aligner.inputs[name].next and not await self._close_gap(owned, name, came):
             return
         self.feed(owned, name, came)
-        if self.backpressure.is_needed(owned, name):
-            await self.backpressure.update(owned, name)
+        self.backpressure.hold(owned, name)
+        if owned.held:
+            await self.backpressure.release(owned)
         if not self.producer.has_room or perf_counter() - self._yielded > YIELD_AFTER:
             await self._yield()
 

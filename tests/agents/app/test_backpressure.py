@@ -66,8 +66,15 @@ def ahead(consumer: Consumer, *, alone: bool = True) -> tuple[Backpressure, Owne
     backpressure = Backpressure(fetched, wires, 1000, alone=frozenset(stage.reads if alone else ()))
     task.feed("pod-metrics", Record(T.wire("pod-metrics"), 0, 0, b"k", b"x" * 2000, ()))
     ticked(owned, "pod-metrics", 1)
-    asyncio.run(backpressure.update(owned, "pod-metrics"))
+    came(backpressure, owned, "pod-metrics")
     return backpressure, owned
+
+
+def came(backpressure: Backpressure, owned: OwnedPartition, name: str) -> None:
+    """What a stage host does after a record of this input."""
+    backpressure.hold(owned, name)
+    if owned.held:
+        asyncio.run(backpressure.release(owned))
 
 
 def ticked(owned: OwnedPartition, name: str, offset: int) -> None:
@@ -81,7 +88,7 @@ def level(backpressure: Backpressure, owned: OwnedPartition) -> None:
         if name != "pod-metrics":
             ticked(owned, name, 0)
     assert owned.task.next_turn() is not None
-    asyncio.run(backpressure.update(owned, "policies"))
+    came(backpressure, owned, "policies")
 
 
 def test_an_input_over_the_bound_waits_and_is_read_on_when_the_others_came() -> None:
@@ -122,7 +129,7 @@ def test_ticks_alone_fill_an_input_too_while_others_wait() -> None:
     for offset in range(6):
         new = tick(T.wire("oom-events"), 0, 500 * (offset + 1))
         owned.task.feed("oom-events", Record(new.topic, 0, offset, new.key, new.value, new.headers))
-        asyncio.run(backpressure.update(owned, "oom-events"))
+        came(backpressure, owned, "oom-events")
     assert consumer.paused == {T.wire("pod-metrics"), T.wire("oom-events")}
 
 
