@@ -9,16 +9,13 @@ from agents import cli
 from agents.inspect import crane_resource_recommendations, replica_and_node_recommendations
 from agents.inspect.crane_resource_recommendations import ResourceRow
 from agents.logic.replicas.resource_recommendations import Estimators
-from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import tick
 from streams.errors import BadInput
-from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.topics import TOPICS, Topics
+from tests.support.recent_log import log_at, put
 
 NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 WEB = Workload("prod", "shop", "Deployment", "web")
@@ -27,15 +24,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def context() -> LogContext:
-    log, topics = MemoryLog(), Topics(partitions=1)
-    for topic in TOPICS:
-        log.create(topics.wire(topic.name), 1)
-    log.append([tick(topics.wire("control"), 0, int(NOW.timestamp() * 1000))])
-    return LogContext.of(log, topics, "prod")
-
-
-def put(context: LogContext, topic: str, *events: Event) -> None:
-    context.log.append([context.codec.encode(event, topic=topic, key="k", partition=0, source="/test") for event in events])
+    return log_at(NOW, "prod")
 
 
 def pod(name: str, *containers: str) -> PodChanged:

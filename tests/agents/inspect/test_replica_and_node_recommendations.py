@@ -8,17 +8,14 @@ import pytest
 
 from agents import cli
 from agents.inspect import replica_and_node_recommendations
-from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
-from streams.codec.event_codec import tick
-from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.topics import TOPICS, Topics
+from tests.support.recent_log import log_at, put
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEB, AGENT = Workload("prod", "shop", "Deployment", "web"), Workload("prod", "kube-system", "DaemonSet", "agent")
@@ -27,15 +24,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def context() -> LogContext:
-    log, topics = MemoryLog(), Topics(partitions=1)
-    for topic in TOPICS:
-        log.create(topics.wire(topic.name), 1)
-    log.append([tick(topics.wire("control"), 0, int(NOW.timestamp() * 1000))])
-    return LogContext.of(log, topics, "prod")
-
-
-def put(context: LogContext, topic: str, *events: Event) -> None:
-    context.log.append([context.codec.encode(event, topic=topic, key="k", partition=0, source="/test") for event in events])
+    return log_at(NOW, "prod")
 
 
 def pod(workload: Workload, name: str, node: str, *, ready: bool = True) -> PodChanged:
