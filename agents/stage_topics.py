@@ -68,6 +68,6 @@ def decision_topics() -> dict[str, str]:
     return {stage.name: stage.writes[0] for stage in ALL}
 
 
-def told_topics() -> tuple[str, ...]:
+def all_decision_topics() -> tuple[str, ...]:
     """The topics that together hold every decision once: all that stages write, without copies by cluster."""
     return tuple(name for stage in ALL for name in stage.writes if not name.endswith("-by-cluster"))

@@ -16,9 +16,9 @@ from schemas import bounds
 from schemas.facts.load import LoadHistoryRead, LoadScraped
 from schemas.facts.usage import MetricsScraped
 
-Fault = tuple[str, str]
+FieldFault = tuple[str, str]
 """Where in the value ("" for itself, else ".field" or "[3]"), and what is wrong there, as the rest of a sentence."""
-Check = Callable[[Any], Fault | None]
+Check = Callable[[Any], FieldFault | None]
 
 _SENTENCES = {"reason", "unsupported", "message"}
 """Fields that may quote the answer of somebody else."""
@@ -31,7 +31,7 @@ _COLUMNS: Mapping[object, frozenset[str]] = {
 """Of scrapes. Their length is the number of its rows, and whoever folds them looks at all numbers of a column at once."""
 
 
-def fault(event: object) -> Fault | None:
+def fault(event: object) -> FieldFault | None:
     """What is out of bounds in an event, and where; None if nothing is."""
     return _check_of(type(event))(event)
 
@@ -53,7 +53,7 @@ def _make(kind: type[Any]) -> Check:
     checks = [(f.name, check) for f in fields(kind) if f.name not in left_out and (check := _check(hints[f.name], f.name))]
     is_good = _quick(checks)
 
-    def check_all(value: object) -> Fault | None:
+    def check_all(value: object) -> FieldFault | None:
         if is_good(value):
             return None
         for name, check in checks:
@@ -115,7 +115,7 @@ def _plain_check(kind: type[Any], name: str) -> Check | None:
 def _whole(kind: type[Any]) -> Check:
     """A dataclass in a field that may hold something else too."""
 
-    def check(value: object) -> Fault | None:
+    def check(value: object) -> FieldFault | None:
         return inner(value) if type(value) is kind else None
 
     inner = _check_of(kind)
@@ -127,7 +127,7 @@ def _either(checks: Sequence[Check]) -> Check | None:
     if not checks:
         return None
 
-    def check(value: object) -> Fault | None:
+    def check(value: object) -> FieldFault | None:
         if value is None:
             return None
         for each in checks:
@@ -136,7 +136,7 @@ def _either(checks: Sequence[Check]) -> Check | None:
                 return found
         return None
 
-    def check_one(value: object) -> Fault | None:
+    def check_one(value: object) -> FieldFault | None:
         return None if value is None else one(value)
 
     one = checks[0]
@@ -146,7 +146,7 @@ def _either(checks: Sequence[Check]) -> Check | None:
 
 
 def _list(inner: Check | None) -> Check:
-    def check(value: Sequence[object]) -> Fault | None:
+    def check(value: Sequence[object]) -> FieldFault | None:
         if len(value) > bounds.MOST_ENTRIES:
             return "", f"has {len(value)} entries; more than {bounds.MOST_ENTRIES} are not possible"
         for place, each in enumerate(value if inner is not None else ()):
@@ -159,7 +159,7 @@ def _list(inner: Check | None) -> Check:
 
 
 def _mapping(inner: Check | None, *, texts: bool) -> Check:
-    def check(value: Mapping[str, object]) -> Fault | None:
+    def check(value: Mapping[str, object]) -> FieldFault | None:
         if len(value) > bounds.MOST_ENTRIES:
             return "", f"has {len(value)} entries; more than {bounds.MOST_ENTRIES} are not possible"
         size = 0
@@ -175,7 +175,7 @@ def _mapping(inner: Check | None, *, texts: bool) -> Check:
     return check
 
 
-def _number(value: object) -> Fault | None:
+def _number(value: object) -> FieldFault | None:
     kind = type(value)
     if (kind is not float and kind is not int) or -_MOST <= value <= _MOST:  # type: ignore[operator]  # it is a number here
         return None
@@ -187,25 +187,25 @@ def _number(value: object) -> Fault | None:
 _MOST = bounds.MOST_NUMBER
 
 
-def _number_or_none(value: object) -> Fault | None:
+def _number_or_none(value: object) -> FieldFault | None:
     return None if value is None else _number(value)
 
 
-def _text(value: object) -> Fault | None:
+def _text(value: object) -> FieldFault | None:
     return _longer_than(bounds.MOST_TEXT, value)
 
 
-def _sentence(value: object) -> Fault | None:
+def _sentence(value: object) -> FieldFault | None:
     return _longer_than(bounds.MOST_SENTENCE, value)
 
 
-def _longer_than(most: int, value: object) -> Fault | None:
+def _longer_than(most: int, value: object) -> FieldFault | None:
     if not isinstance(value, str) or len(value) <= most:
         return None
     return "", f"has {len(value)} characters; more than {most} are not possible"
 
 
-def _time(value: object) -> Fault | None:
+def _time(value: object) -> FieldFault | None:
     if not isinstance(value, datetime) or value.year in bounds.YEARS:
         return None
     return "", f"is {value.isoformat()}, a time that no clock of ours shows"

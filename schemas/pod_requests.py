@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-Amounts = Mapping[str, int]
+IntegerAmounts = Mapping[str, int]
 """Whole amounts by resource: 'cpu' in thousandths of a core, all others in their own unit (bytes, pieces)."""
 
 CPU = "cpu"
@@ -12,15 +12,15 @@ EPHEMERAL = "ephemeral-storage"
 PODS = "pods"
 HUGE_PAGES = "hugepages-"
 
-NONE: Amounts = {}
+NONE: IntegerAmounts = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerResize:
     """What the kubelet says of an in-place resize. `infeasible`: it will never be done, so the new request counts for nothing."""
 
-    allocated: Amounts = field(default_factory=dict)
-    actual: Amounts = field(default_factory=dict)
+    allocated: IntegerAmounts = field(default_factory=dict)
+    actual: IntegerAmounts = field(default_factory=dict)
     infeasible: bool = False
 
 
@@ -28,11 +28,11 @@ class ContainerResize:
 class ContainerRequests:
     """A container as far as its requests go. `always`: an init container with restart policy Always, which is a sidecar."""
 
-    requests: Amounts
+    requests: IntegerAmounts
     always: bool = False
     resize: ContainerResize | None = None
 
-    def effective(self) -> Amounts:
+    def effective(self) -> IntegerAmounts:
         """Its requests, and while a resize runs the largest of the wanted, the allocated and the actual.
 
         Source: determineContainerReqs in k8s.io/component-helpers, resource/helpers.go.
@@ -46,8 +46,8 @@ class ContainerRequests:
 def of_pod(
     containers: Iterable[ContainerRequests],
     init: Iterable[ContainerRequests] = (),
-    overhead: Amounts = NONE,
-    pod_level: Amounts = NONE,
+    overhead: IntegerAmounts = NONE,
+    pod_level: IntegerAmounts = NONE,
 ) -> dict[str, int]:
     """What a pod asks for, by resource.
 
@@ -59,7 +59,7 @@ def of_pod(
     for container in containers:
         _add(together, container.effective())
     sidecars: dict[str, int] = {}
-    starting: Amounts = {}
+    starting: IntegerAmounts = {}
     for container in init:
         amounts = container.effective()
         if container.always:
@@ -76,10 +76,10 @@ def of_pod(
     return total
 
 
-def _add(total: dict[str, int], amounts: Amounts) -> None:
+def _add(total: dict[str, int], amounts: IntegerAmounts) -> None:
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
 
 
-def _largest(one: Amounts, other: Amounts) -> Amounts:
+def _largest(one: IntegerAmounts, other: IntegerAmounts) -> IntegerAmounts:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *(n for n in other if n not in one))}

@@ -9,14 +9,14 @@ record aside.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Body = dict[str, Any]
+EventBody = dict[str, Any]
 """The JSON object of an event."""
 
-Lift = Callable[[Body], Body]
+Lift = Callable[[EventBody], EventBody]
 """From one version of a body to the next."""
 
 
-def _requests_recommended_v1(body: Body) -> Body:
+def _requests_recommended_v1(body: EventBody) -> EventBody:
     """What code reads moves out of `because`: the number of pods, the last OOM kill and the source of OOM kills.
 
     The reasons of a container keep only the rules that differ from the settings, which stand beside them.
@@ -35,7 +35,7 @@ def _requests_recommended_v1(body: Body) -> Body:
     return {**body, "because": because, **typed}
 
 
-def _without_settings(about: Any, settings: Body) -> Any:
+def _without_settings(about: Any, settings: EventBody) -> Any:
     """The reasons of one container without its margin, percentile shares and bounds, where the settings say the same."""
     if not isinstance(about, dict):
         return about
@@ -49,7 +49,7 @@ def _without_settings(about: Any, settings: Body) -> Any:
     return kept
 
 
-def _action_finished_v1(body: Body) -> Body:
+def _action_finished_v1(body: EventBody) -> EventBody:
     """Outcomes used to name a pod of a workload; now they name any subject."""
     lifted = {name: value for name, value in body.items() if name not in ("workload", "pod")}
     workload, pod = body["workload"], body["pod"]
@@ -57,13 +57,13 @@ def _action_finished_v1(body: Body) -> Body:
     return {**lifted, "subject": {"kind": "pod", "cluster": workload["cluster"], **pod, "workload": key}}
 
 
-def _pod_update_v1(body: Body) -> Body:
+def _pod_update_v1(body: EventBody) -> EventBody:
     """The id of the recommendation that an update or a refusal rests on moves out of `because`."""
     because = dict(body["because"])
     return {**body, "because": because, "recommendation": because.pop("recommendation", "")}
 
 
-def _defaults(body: Body) -> Body:
+def _defaults(body: EventBody) -> EventBody:
     """The next version only adds fields, whose defaults say what the older version meant."""
     return body
 

@@ -23,8 +23,8 @@ from streams.log.log_port import Log, Record
 _AT_ONCE = 500
 """Records that `last_records` reads at a time."""
 
-Partition = tuple[str, int]
-Bound = datetime | Mapping[Partition, int] | None
+TopicAndPartition = tuple[str, int]
+Bound = datetime | Mapping[TopicAndPartition, int] | None
 """A moment of event time, an offset for each partition (those left out: all there is), or all there is."""
 
 AT_ONCE = 2_000
@@ -161,7 +161,7 @@ def _bounded_time_ms(record: Record) -> int:
     return said if record.timestamp_ms < 0 else min(said, record.timestamp_ms)
 
 
-def _offset_taken_at(log: Log, place: Partition, wanted: int) -> int:
+def _offset_taken_at(log: Log, place: TopicAndPartition, wanted: int) -> int:
     """An offset before which all records were appended before this moment; append times never go back."""
     low, high = log.begin(*place), log.end(*place)
     while high - low > LOOKED_THROUGH:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from schemas.times import from_ms
 from streams.log.log_port import Log
-from streams.log_range import Partition, event_time_ms, has_topic
+from streams.log_range import TopicAndPartition, event_time_ms, has_topic
 from streams.topics import Topics
 
 _LOOKED_AT = 50
@@ -58,7 +58,7 @@ def late_starts(
     return found
 
 
-def _start(log: Log, place: Partition) -> datetime | None:
+def _start(log: Log, place: TopicAndPartition) -> datetime | None:
     """The time of the first record of a partition; None if it has none."""
     records = log.poll({place: log.begin(*place)}, limit=_LOOKED_AT)
     return next((from_ms(time) for record in records if (time := event_time_ms(record)) >= 0), None)

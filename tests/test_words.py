@@ -48,9 +48,6 @@ FOREIGN: Mapping[str, str] = {
 }
 """Words in backticks that look like names of ours and are not, each with its owner."""
 
-RENAMING: frozenset[str] = frozenset()
-"""Offenders that are known and still to be mended. There are none, and nothing may be added."""
-
 PYTHON = {*dir(builtins), *keyword.kwlist, *sys.stdlib_module_names}
 _BACKTICKED = re.compile(r"`([^`\n]+)`")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
@@ -185,29 +182,48 @@ def common() -> frozenset[str]:
     return frozenset(names | parts | variables | tops | modules)
 
 
-def _name(offender: str) -> str:
-    """The offender without its place."""
-    return offender.partition(":")[0] if offender.startswith(("class ", "file ")) else re.sub(r":\d+", "", offender)
-
-
 def test_no_two_public_classes_have_one_name() -> None:
-    assert [found for found in homonymous_classes() if _name(found) not in RENAMING] == []
+    assert list(homonymous_classes()) == []
 
 
 def homonymous_classes() -> Iterator[str]:
     """Name and files of each offender."""
+    for name, paths in sorted(public_classes().items()):
+        if len(paths) > 1 and name not in CLASSES_WITH_ONE_MEANING:
+            yield f"class {name}: {', '.join(paths)}"
+
+
+def public_classes() -> dict[str, list[str]]:
+    """The files that define a public class of each name."""
     places: dict[str, list[str]] = defaultdict(list)
     for source in sources():
         for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(source.path)
-    for name, paths in sorted(places.items()):
-        if len(paths) > 1 and name not in CLASSES_WITH_ONE_MEANING:
-            yield f"class {name}: {', '.join(paths)}"
+    return places
+
+
+def test_no_two_type_aliases_have_one_name_and_two_meanings() -> None:
+    assert list(homonymous_aliases()) == []
+
+
+def homonymous_aliases() -> Iterator[str]:
+    """Name and places of each public alias that stands for two types, or bears the name of a class."""
+    meanings: dict[str, dict[str, str]] = defaultdict(dict)
+    for source in sources():
+        for node in source.tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp(op=ast.BitOr()) as value):
+                    if re.fullmatch(r"[A-Z][a-z]\w+", name):
+                        meanings[name].setdefault(ast.unparse(value), source.path)
+    classes = public_classes()
+    for name, found in sorted(meanings.items()):
+        if len(found) > 1 or name in classes:
+            yield f"alias {name}: {', '.join([*found.values(), *classes.get(name, ())])}"
 
 
 def test_no_two_files_have_one_name() -> None:
-    assert [found for found in homonymous_files() if _name(found) not in RENAMING] == []
+    assert list(homonymous_files()) == []
 
 
 def homonymous_files() -> Iterator[str]:
@@ -222,7 +238,7 @@ def homonymous_files() -> Iterator[str]:
 
 
 def test_what_the_prose_names_exists() -> None:
-    assert [found for found in missing_names() if _name(found) not in RENAMING] == []
+    assert list(missing_names()) == []
 
 
 def missing_names() -> Iterator[str]:
@@ -275,7 +291,7 @@ def documents() -> list[Path]:
 
 
 def test_files_that_the_documents_name_exist() -> None:
-    assert [found for found in missing_files() if _name(found) not in RENAMING] == []
+    assert list(missing_files()) == []
 
 
 def missing_files() -> Iterator[str]:
@@ -289,7 +305,7 @@ def missing_files() -> Iterator[str]:
 
 
 def test_commands_that_code_and_documents_name_exist() -> None:
-    assert [found for found in missing_commands() if _name(found) not in RENAMING] == []
+    assert list(missing_commands()) == []
 
 
 def missing_commands() -> Iterator[str]:

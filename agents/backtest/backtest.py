@@ -14,7 +14,7 @@ from operator import sub
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.backtest.recommender_runner import ConcludedTurn, RecommenderRunner, covers
-from agents.backtest.recorded_containers import Advice
+from agents.backtest.recorded_containers import AdvisedAmounts
 from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import Score
@@ -179,7 +179,7 @@ class Backtest:
         self.score.containers.advise_members(batch.done.of, batch.places, batch.amounts())
 
 
-def _advice(of: ContainerRecommendation) -> Advice:
+def _advice(of: ContainerRecommendation) -> AdvisedAmounts:
     cores = (each.cpu for each in (of.lower, of.target, of.upper))
     memory = (each.memory for each in (of.lower, of.target, of.upper))
     return tuple(nan if amount is None else float(amount) for amount in (*cores, *memory))

@@ -23,7 +23,7 @@ Rows = NDArray[np.int64]
 
 Key = tuple[str, str, str]
 """Workload key, pod name, container name."""
-Advice = Sequence[float]
+AdvisedAmounts = Sequence[float]
 """Lower bound, target and upper bound of CPU, then of memory, as AMOUNTS names them; NaN where nothing is recommended."""
 
 _OWN = ("own_cpu", "own_memory", "own_limit")
@@ -135,7 +135,7 @@ class RecordedContainers:
             if len(known) > count:
                 self._advice[known] = np.nan
 
-    def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[Advice] | Floats) -> None:
+    def advise(self, containers: Sequence[tuple[str, ...]], advice: Sequence[AdvisedAmounts] | Floats) -> None:
         """From the next update on, for every container of these workloads and names that runs or is yet to come."""
         if len(containers):
             subjects = [self._number(container) for container in containers]

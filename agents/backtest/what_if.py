@@ -30,7 +30,7 @@ from schemas.times import from_ms
 from streams.log_context import LogContext
 
 _CPU, _MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
-Container = tuple[str, str]
+ContainerKey = tuple[str, str]
 """Workload key and container name."""
 
 
@@ -55,8 +55,8 @@ class StretchDecisions:
 
     updates: dict[tuple[str, Action], PlannedUpdate] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
-    targets: dict[Container, tuple[float, float]] = field(default_factory=dict)
-    over: set[Container] = field(default_factory=set)
+    targets: dict[ContainerKey, tuple[float, float]] = field(default_factory=dict)
+    over: set[ContainerKey] = field(default_factory=set)
     others: Counter[str] = field(default_factory=Counter)
     """Decisions about nodes and replicas, by kind."""
 

@@ -19,7 +19,7 @@ KILLS = ("recorded", "before", "unknown", "would_be", "own_crossings", "crossing
 _HOUR = 3600.0
 _FIRST_ROWS = 256
 
-Column = tuple[str, str, str]
+ResourceColumn = tuple[str, str, str]
 """Side, resource and what is summed: `requested`, `used`, `slack` (times seconds), `over` and `seconds`."""
 
 
@@ -53,7 +53,7 @@ class ContainerSums:
     Of the `hour` (a number of hours since 1970) that is not closed: the highest use, seconds, and use times seconds.
     """
 
-    sums: dict[Column, Floats] = field(default_factory=lambda: _zeros(_FIRST_ROWS))
+    sums: dict[ResourceColumn, Floats] = field(default_factory=lambda: _zeros(_FIRST_ROWS))
     kills: dict[str, Floats] = field(default_factory=lambda: {name: np.zeros(_FIRST_ROWS) for name in KILLS})
     hour: Floats = field(default_factory=lambda: np.full(_FIRST_ROWS, -1.0))
     peaks: dict[str, Floats] = field(default_factory=lambda: {name: np.full(_FIRST_ROWS, np.nan) for name in RESOURCES})
@@ -193,6 +193,6 @@ class ContainerSums:
         self.hour = np.concatenate([self.hour, np.full(more, -1.0)])
 
 
-def _zeros(rows: int) -> dict[Column, Floats]:
+def _zeros(rows: int) -> dict[ResourceColumn, Floats]:
     whats = ("requested", "used", "slack", "over", "seconds")
     return {(side, resource, what): np.zeros(rows) for side in SIDES for resource in RESOURCES for what in whats}

@@ -8,12 +8,12 @@ from cyclopts import Parameter
 from agents.cli.options import CommonOptions, PrometheusOptions, given
 
 _RECORDING = "A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
-Recording = Annotated[Path, Parameter(help=_RECORDING)]
-Form = Annotated[
+RecordingArgument = Annotated[Path, Parameter(help=_RECORDING)]
+FormOption = Annotated[
     Literal["table", "json", "yaml", "csv", "parquet", "md", "html"],
     Parameter(name=("--output", "-o", "--format", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
 ]
-Prices = Annotated[
+PricesOption = Annotated[
     Path | None, Parameter(help="A CSV file with `cpu,PRICE` a core-hour, `memory,PRICE` a GiB-hour and `currency,EUR`.")
 ]
 Jobs = Annotated[
@@ -24,7 +24,7 @@ Jobs = Annotated[
         "small trace. The result is the same. A log, and a policy written as code, are scored in one process.",
     ),
 ]
-Output = Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")]
+FileOutputOption = Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")]
 
 
 def backtest(  # noqa: PLR0913  # the flags of a command
@@ -49,10 +49,10 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     max_regression: Annotated[
         str | None, Parameter(help="Exit with 3 when a policy costs or kills more than the baseline by more than this, as `5%`.")
     ] = None,
-    prices: Prices = None,
+    prices: PricesOption = None,
     jobs: Jobs = None,
-    output: Form = "table",
-    fileoutput: Output = None,
+    output: FormOption = "table",
+    fileoutput: FileOutputOption = None,
     stored: PrometheusOptions | None = None,
     keep: Annotated[
         Path | None, Parameter(help="Keep what --prometheus-url gave as this trace (.parquet), to be read again as FILE.")
@@ -85,12 +85,12 @@ def diff(  # noqa: PLR0913  # the flags of a command
     two: Annotated[str, Parameter(help="Another one.")],
     /,
     *,
-    file: Annotated[Recording, Parameter(name=("--data",))],
+    file: Annotated[RecordingArgument, Parameter(name=("--data",))],
     top: Annotated[int, Parameter(help="How many workloads.")] = 20,
-    prices: Prices = None,
+    prices: PricesOption = None,
     jobs: Jobs = None,
-    output: Form = "table",
-    fileoutput: Output = None,
+    output: FormOption = "table",
+    fileoutput: FileOutputOption = None,
     common: CommonOptions | None = None,
 ) -> int:
     """Print the workloads that differ most between two policies on recorded usage, in risk and in cost."""

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import CommonOptions, Output, given
+from agents.cli.options import CommonOptions, OutputOption, given
 
 app = App(name="checkpoints", help="Look at the usage history of VPAs, or hand it to a stock VPA recommender.")
-Vpa = Annotated[str, Parameter(help="Only of VPAs whose NAMESPACE/NAME matches this pattern, as `'shop/*'`.")]
+VpaOption = Annotated[str, Parameter(help="Only of VPAs whose NAMESPACE/NAME matches this pattern, as `'shop/*'`.")]
 
 
 @app.command
-def show(*, vpa: Vpa = "*", output: Output = "table", common: CommonOptions | None = None) -> None:
+def show(*, vpa: VpaOption = "*", output: OutputOption = "table", common: CommonOptions | None = None) -> None:
     """Print a line for each container of a VPA: samples, first and last, and the weights behind CPU and memory.
 
     Read from the newest checkpoints of the workers; nothing is replayed.
@@ -28,7 +28,7 @@ def export(
     to: Annotated[
         Path | None, Parameter(help="Write a list of objects to this file (.json, else YAML), and none to the cluster.")
     ] = None,
-    vpa: Vpa = "*",
+    vpa: VpaOption = "*",
     common: CommonOptions | None = None,
 ) -> int:
     """Write VerticalPodAutoscalerCheckpoint objects, one for each container of a VPA; objects of the same name are replaced.

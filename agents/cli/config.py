@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import CommonOptions, Output, given
+from agents.cli.options import CommonOptions, OutputOption, given
 
 app = App(name="config", help="Look at the settings and where they come from.")
 
@@ -14,7 +14,7 @@ def show(
     *,
     origin: Annotated[bool, Parameter(help="Also say where each value comes from.")] = False,
     explain: Annotated[bool, Parameter(help="Also say what each setting means.")] = False,
-    output: Output = "table",
+    output: OutputOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Print every setting as `name = value`. What was read from a secret's file is hidden."""

@@ -6,12 +6,12 @@ from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, given
 
-Name = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "autoscalers", "asg"]
+ConsumerName = Literal["resizer", "evictor", "status", "webhook", "metrics-api", "autoscalers", "asg"]
 
 
 def consumer(
     names: Annotated[
-        tuple[Name, ...],
+        tuple[ConsumerName, ...],
         Parameter(
             help=(
                 "Which: `resizer` changes requests in place, `evictor` evicts, `status` writes the status of VPA objects, "

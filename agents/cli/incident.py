@@ -13,7 +13,7 @@ Begin = Annotated[
     Parameter(name="--from", help="Where the stretch begins: `2026-01-05T03:02`, `03:02`, or `2h` before the log's newest tick."),
 ]
 End = Annotated[str | None, Parameter(name="--to", help="Where the stretch ends, said in the same ways; without it, now.")]
-Topic = Annotated[
+TopicOption = Annotated[
     tuple[str, ...], Parameter(help="Only this topic, as `pod-updates`; may be given again.", consume_multiple=False)
 ]
 KeyFile = Annotated[
@@ -30,7 +30,7 @@ def export(  # noqa: PLR0913  # the flags of a command
     *,
     begin: Begin = None,
     end: End = None,
-    topic: Topic = (),
+    topic: TopicOption = (),
     pseudonyms: KeyFile = None,
     common: CommonOptions | None = None,
 ) -> None:
@@ -49,7 +49,7 @@ def record(
     /,
     *,
     length: Annotated[str | None, Parameter(name="--for", help="Stop after so long, as `10m`; without it, at Ctrl-C.")] = None,
-    topic: Topic = (),
+    topic: TopicOption = (),
     pseudonyms: KeyFile = None,
     common: CommonOptions | None = None,
 ) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from agents.settings.loading import LoadedSettings
 
 _GROUP = Group("Settings", sort_key=9)
-Limit = Annotated[int | None, Parameter(help="Only so many rows.", validator=validators.Number(gte=1))]
-Output = Annotated[
+LimitOption = Annotated[int | None, Parameter(help="Only so many rows.", validator=validators.Number(gte=1))]
+OutputOption = Annotated[
     Literal["table", "json", "yaml", "csv", "md"],
     Parameter(name=("--output", "-o"), help="For people (`table`, `md`) or for programs, with amounts in cores and bytes."),
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import CommonOptions, Output, given
+from agents.cli.options import CommonOptions, OutputOption, given
 
 app = App(name="policy", help="Say which workloads may be changed, how, within which bounds; and write policies as code.")
 Target = Annotated[str, Parameter(help="A workload, as `demo/shop/Deployment/cart`, or a beginning, as `'demo/shop/*'`.")]
@@ -53,7 +53,7 @@ def remove(target: Target, /, *, common: CommonOptions | None = None) -> None:
 
 
 @app.command(name="list")
-def list_policies(*, output: Output = "yaml", common: CommonOptions | None = None) -> None:
+def list_policies(*, output: OutputOption = "yaml", common: CommonOptions | None = None) -> None:
     """Print the policies in force, as the YAML that `apply` takes."""
     from agents.inspect import policy_list
 

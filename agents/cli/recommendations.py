@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import At, CommonOptions, Limit, Output, given
+from agents.cli.options import At, CommonOptions, LimitOption, OutputOption, given
 
 _Since = Annotated[
     str | None,
@@ -39,8 +39,8 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
     since: _Since = None,
     by: _By = "recommender",
     sizes: _Sizes = "",
-    limit: Annotated[Limit, Parameter(help="Only so many rows, those that save most.")] = None,
-    output: Output = "table",
+    limit: Annotated[LimitOption, Parameter(help="Only so many rows, those that save most.")] = None,
+    output: OutputOption = "table",
     at: At = None,
     common: CommonOptions | None = None,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.backtest import Prices
+from agents.cli.backtest import PricesOption
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
 from streams.errors import BadInput
@@ -18,7 +18,7 @@ def report(  # noqa: PLR0913  # the flags of a command
     begin: Begin = None,
     end: End = None,
     top: Annotated[int, Parameter(help="How many containers get a chart, those that save most first.")] = 12,
-    prices: Prices = None,
+    prices: PricesOption = None,
     live: Annotated[
         bool, Parameter(help="Serve the page instead of writing a file, and keep it up to date with the log.")
     ] = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from agents.cli.options import CommonOptions, Limit, PrometheusOptions, given
+from agents.cli.options import CommonOptions, LimitOption, PrometheusOptions, given
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
         Parameter(name=("--formatter", "-f", "--output", "-o"), help="csv-raw, json and yaml have cores and bytes."),
     ] = "table",
     fileoutput: Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")] = None,
-    limit: Limit = None,
+    limit: LimitOption = None,
     sort: Annotated[Literal["saved", "namespace", "risk"], Parameter(help="What comes first.")] = "saved",
     fail_on: Annotated[
         Literal["high", "medium"] | None, Parameter(help="Exit with 3 when a container is at this risk or a higher one.")

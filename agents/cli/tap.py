@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, Limit, given
+from agents.cli.options import CommonOptions, LimitOption, given
 from streams.errors import BadInput
 
 
@@ -17,8 +17,8 @@ def tap(  # noqa: PLR0913  # the flags of a command
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), help="Go on when the end is reached.")] = False,
     key: Annotated[str, Parameter(help="Only records whose key matches this pattern, as `demo/shop/*`.")] = "*",
     kind: Annotated[str | None, Parameter(name="--type", help="Only events of this type, as `EvictionPlanned`.")] = None,
-    limit: Annotated[Limit, Parameter(help="Stop after this many records.")] = None,
-    last: Annotated[Limit, Parameter(help="Only the newest so many, instead of `--from` and `--limit`.")] = None,
+    limit: Annotated[LimitOption, Parameter(help="Stop after this many records.")] = None,
+    last: Annotated[LimitOption, Parameter(help="Only the newest so many, instead of `--from` and `--limit`.")] = None,
     output: Annotated[
         Literal["table", "json", "pretty", "jsonl"],
         Parameter(

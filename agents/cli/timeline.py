@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from agents.cli.incident import Begin, End
-from agents.cli.options import CommonOptions, Limit, given
+from agents.cli.options import CommonOptions, LimitOption, given
 
-Form = Annotated[
+FormatOption = Annotated[
     Literal["table", "json", "yaml", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
 ]
 
@@ -26,8 +26,8 @@ def timeline(  # noqa: PLR0913  # the flags of a command
     begin: Begin = None,
     end: End = None,
     everything: Annotated[bool, Parameter(name="--all", help="Recommendations too.")] = False,
-    limit: Limit = None,
-    output: Form = "table",
+    limit: LimitOption = None,
+    output: FormatOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Print what happened in a stretch on one axis of time: policies, kills, decisions and outcomes, with places."""
@@ -46,8 +46,8 @@ def history(  # noqa: PLR0913  # the flags of a command
     *,
     begin: Begin = None,
     end: End = None,
-    limit: Limit = None,
-    output: Form = "table",
+    limit: LimitOption = None,
+    output: FormatOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Print each change of what a workload's containers request and are recommended, with bounds and places."""

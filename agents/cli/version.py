@@ -1,10 +1,10 @@
 """`ullage version`: print the versions of Ullage and of what it runs on."""
 
-from agents.cli.options import Output
+from agents.cli.options import OutputOption
 from agents.processes.output import data
 
 
-def version(*, output: Output = "table") -> None:
+def version(*, output: OutputOption = "table") -> None:
     """Print the versions of Ullage, Python, Faust and the two Kafka clients."""
     import platform
     from importlib import metadata

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from agents import rules_in_log
-from agents.backtest.what_if import Container, PlannedUpdate, StretchDecisions, WhatIf, what_if
+from agents.backtest.what_if import ContainerKey, PlannedUpdate, StretchDecisions, WhatIf, what_if
 from agents.backtest.what_if_rules import OtherRules
 from agents.inspect import output_table
 from agents.operate import policy_file
@@ -138,7 +138,7 @@ def _planned(side: StretchDecisions, action: Action) -> int:
     return sum(update.action is action for update in side.updates.values())
 
 
-def _figures(found: WhatIf) -> dict[Container, tuple[tuple[float, float], tuple[float, float]]]:
+def _figures(found: WhatIf) -> dict[ContainerKey, tuple[tuple[float, float], tuple[float, float]]]:
     """Containers whose last recommendation is another."""
     one, two = found.recorded.targets, found.other.targets
     pairs = {key: (one[key], two[key]) for key in one if key in two}
@@ -183,7 +183,7 @@ def _update(update: PlannedUpdate) -> str:
     return f"{update.at:%H:%M:%S} {update.action.value} {update.pod} ({update.workload})"
 
 
-def _figure(key: Container, one: tuple[float, float], two: tuple[float, float]) -> str:
+def _figure(key: ContainerKey, one: tuple[float, float], two: tuple[float, float]) -> str:
     cpu = (
         f"cpu {event_descriptions.amount(cpu=one[0])} → {event_descriptions.amount(cpu=two[0])}"
         if not _same(one[0], two[0])

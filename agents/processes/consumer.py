@@ -28,9 +28,9 @@ from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
-from streams.consumers.pods.admission_lease import AdmissionLease, Objection, nothing_objects
+from streams.consumers.pods.admission_lease import AdmissionLease, FindObjection, nothing_objects
 from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.pod_events import Record
+from streams.consumers.pods.pod_events import RecordEvent
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.errors import BadInput, GiveUp, UllageError
@@ -63,7 +63,7 @@ def status(context: LogContext, settings: Settings) -> StatusConsumer:
     )
 
 
-def eviction_objection(settings: Settings) -> Objection:
+def eviction_objection(settings: Settings) -> FindObjection:
     """The objection to all evictions, by these settings."""
     if not settings.evictor.needs_webhook:
         return nothing_objects
@@ -98,7 +98,7 @@ def begun(names: Sequence[str], settings: Settings) -> str:
     )
 
 
-def recorder(consumer: str, settings: Settings) -> Record:
+def recorder(consumer: str, settings: Settings) -> RecordEvent:
     """Writes this consumer's Kubernetes Events."""
     return EventRecorder(Api(cluster_factory.connection(settings.cluster)), f"ullage-{consumer}", real_time).record
 

@@ -17,8 +17,7 @@ from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_admission import SimulatedAdmission
 from agents.processes.simulated_node_groups import open_node_groups
 from agents.processes.simulated_replicas import open_replicas
-from streams.clients.cluster_port import Admission as AdmissionHook
-from streams.clients.cluster_port import admit_unchanged
+from streams.clients.cluster_port import AdmissionHook, admit_unchanged
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue

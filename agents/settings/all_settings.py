@@ -27,7 +27,7 @@ DAY_MS = 86_400_000
 LAST_MS = int(LAST_SECOND * 1000)
 """Milliseconds since the epoch that no clock shows."""
 Port = Annotated[int, Field(ge=0, le=65535)]
-Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
+InstallationName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")]
 
 _READY_WITHIN = 10.0
 """Seconds of real time that a task may be behind and still be ready."""
@@ -98,7 +98,7 @@ class ClockSettings(SettingsGroup):
 class WorkerSettings(SettingsGroup):
     """A worker: the process that hosts the stages."""
 
-    name: Name = "ullage"
+    name: InstallationName = "ullage"
     """The worker group: workers of one name share the partitions among them (Faust's app id)."""
     checkpoint_least: Annotated[float, Field(gt=0, le=3600)] = 1.0
     """Seconds of real time between two checkpoints of a partition's state, at least."""
@@ -124,7 +124,7 @@ class MetricsSettings(SettingsGroup):
 class ClusterSettings(SettingsGroup):
     """The cluster that sources watch and consumers act on."""
 
-    name: Name = "demo"
+    name: InstallationName = "demo"
     """The cluster's name: first part of every workload key."""
     url: str | None = None
     """Where a server answers that asks for no credentials, such as the simulated cluster on `http://127.0.0.1:8899`."""
@@ -134,7 +134,7 @@ class ClusterSettings(SettingsGroup):
     """The context in the kubeconfig; unset means its current one."""
     in_cluster: bool = False
     """Whether to use the service account of the pod that this process runs in, whatever else there is."""
-    namespaces: tuple[Name, ...] = ()
+    namespaces: tuple[InstallationName, ...] = ()
     """The only namespaces to watch; none means all of them. Nodes are watched in any case."""
     nodes: bool = False
     """Whether to tell what node scaling needs: each node in detail, what pods ask of nodes, disruption budgets, controllers.
@@ -148,7 +148,7 @@ class ClusterSettings(SettingsGroup):
     """prometheus-adapter's configuration (YAML): its rules say how to ask for metrics; upstream's prometheus-adapter-config."""
     adapter_labels: tuple[Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*=.*$", max_length=1000)], ...] = ()
     """Labels, `name=value`, that every query of such a rule asks for; upstream's prometheus-adapter-extension-labels."""
-    lease_namespace: Name | None = None
+    lease_namespace: InstallationName | None = None
     """Where two instances of a consumer take turns by Leases; unset means the pod's own namespace, or none outside."""
     start: datetime | None = None
     """When the simulated cluster begins, in event time with an offset; unset means at the first tick."""

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from agents.settings.settings_group import SettingsGroup
-from agents.settings.webhook_settings import Name
+from agents.settings.webhook_settings import KubernetesName
 
 
 class MetricsApiSettings(SettingsGroup):
@@ -16,9 +16,9 @@ class MetricsApiSettings(SettingsGroup):
     """The address that it listens on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 6443
     """The port that it listens on; 0 takes a free one."""
-    namespace: Name = "ullage"
+    namespace: KubernetesName = "ullage"
     """Its own namespace: there are its Service and its certificate's Secret."""
-    service: Name = "ullage-metrics-api"
+    service: KubernetesName = "ullage-metrics-api"
     """The Service through which the API server reaches it."""
     service_port: Annotated[int, Field(ge=1, le=65535)] = 443
     """The port of that Service."""
@@ -34,7 +34,7 @@ class MetricsApiSettings(SettingsGroup):
     """The authorities that vouch for the certificate, to be put into the APIService."""
     certificate_folder: Path | None = None
     """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
-    certificate_secret: Name = "ullage-metrics-api-certificate"  # noqa: S105  # the name of a Secret is none
+    certificate_secret: KubernetesName = "ullage-metrics-api-certificate"  # noqa: S105  # the name of a Secret is none
     """The Secret of a certificate of its own."""
     certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
     """How long a certificate of its own holds, in hours."""

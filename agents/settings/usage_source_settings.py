@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr
 
 from agents.settings.settings_group import SettingsGroup
 
-Label = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1000)]
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1000)]
 Metric = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_length=1000)]
 
 
@@ -58,19 +58,19 @@ class PrometheusSettings(SettingsGroup):
     """The counter of CPU seconds; upstream's history-cpu-metric."""
     memory_metric: Metric = "container_memory_working_set_bytes"
     """Memory in use; upstream's history-memory-metric."""
-    namespace_label: Label = "namespace"
+    namespace_label: LabelName = "namespace"
     """The label of both that holds the namespace; upstream's container-namespace-label."""
-    pod_label: Label = "pod"
+    pod_label: LabelName = "pod"
     """... the pod; cAdvisor's own, where upstream's container-pod-name-label is `pod_name`."""
-    container_label: Label = "container"
+    container_label: LabelName = "container"
     """... the container; cAdvisor's own, where upstream's container-name-label is `name`."""
     pod_labels: str = "kube_pod_labels"
     """The metric that carries pods' labels, for pods that are gone: a metric, or a selector with a range as upstream asks for."""
     pod_labels_prefix: str = "label_"
     """What the names of pods' labels begin with there; upstream's pod-label-prefix is `pod_label_`."""
-    pod_labels_namespace: Label = "namespace"
+    pod_labels_namespace: LabelName = "namespace"
     """Its label that holds the namespace; upstream's pod-namespace-label is `kubernetes_namespace`."""
-    pod_labels_pod: Label = "pod"
+    pod_labels_pod: LabelName = "pod"
     """Its label that holds the pod's name; upstream's pod-name-label is `kubernetes_pod_name`."""
 
 

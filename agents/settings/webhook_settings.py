@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from agents.settings.settings_group import SettingsGroup
 
 _NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
-Name = Annotated[str, Field(pattern=_NAME)]
+KubernetesName = Annotated[str, Field(pattern=_NAME)]
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]{1,3})?|[0-9]+m")
 
 
@@ -20,27 +20,27 @@ class WebhookSettings(SettingsGroup):
     """The address that it listens on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """The port that it listens on; 0 takes a free one."""
-    namespace: Name = "ullage"
+    namespace: KubernetesName = "ullage"
     """Its own namespace: there are its Service, its certificate's Secret and its Lease, and pods there are left alone."""
     self_register: bool = True
     """Whether it registers its own MutatingWebhookConfiguration; else others do, and it only keeps the authorities in it up."""
-    configuration: Name = "ullage-webhook"
+    configuration: KubernetesName = "ullage-webhook"
     """The name of the MutatingWebhookConfiguration."""
-    service: Name = "ullage-webhook"
+    service: KubernetesName = "ullage-webhook"
     """The Service through which the API server reaches it."""
     service_port: Annotated[int, Field(ge=1, le=65535)] = 443
     """The port of that Service."""
     url: Annotated[str, Field(pattern=r"^https://[^/?#@]+(/[^?#]*)?$")] | None = None
     """Where the API server reaches it if not through a Service: `https://HOST:PORT`."""
-    excluded_namespaces: tuple[Name, ...] = ("kube-node-lease", "kube-public", "kube-system")
+    excluded_namespaces: tuple[KubernetesName, ...] = ("kube-node-lease", "kube-public", "kube-system")
     """Namespaces whose pods are left alone, beside its own."""
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
     """What the API server does when nobody answers: go on without a patch, or refuse the pod."""
     timeout_seconds: Annotated[int, Field(ge=1, le=30)] = 5
     """How long the API server waits for an answer."""
-    lease: Name = "ullage-webhook"
+    lease: KubernetesName = "ullage-webhook"
     """The Lease that says that it is at work. A stock VPA's is called `vpa-admission-controller`."""
-    lease_namespace: Name | None = None
+    lease_namespace: KubernetesName | None = None
     """The namespace of the Lease; unset means `webhook.namespace`."""
     certificate: Path | None = None
     """The certificate, with its chain, in PEM. Unset means that it makes and renews one itself."""
@@ -50,7 +50,7 @@ class WebhookSettings(SettingsGroup):
     """The authorities that vouch for the certificate, to be put into the configuration."""
     certificate_folder: Path | None = None
     """Where a certificate of its own is kept, for one replica; unset means in a Secret, for any number of replicas."""
-    certificate_secret: Name = "ullage-webhook-certificate"  # noqa: S105  # the name of a Secret is none
+    certificate_secret: KubernetesName = "ullage-webhook-certificate"  # noqa: S105  # the name of a Secret is none
     """The Secret of a certificate of its own."""
     certificate_hours: Annotated[float, Field(ge=1, le=8760)] = 168.0
     """How long a certificate of its own holds, in hours."""

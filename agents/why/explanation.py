@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
-from agents.stage_topics import told_topics
+from agents.stage_topics import all_decision_topics
 from agents.why import admitted_pods, event_descriptions, node_decisions, undecided_subjects
 from agents.why.undecided_subjects import names_of
 from schemas.decisions.forecasts import LoadForecast
@@ -364,7 +364,7 @@ def _name_in_json(asked: str) -> str:
 
 def _decision_topics() -> Sequence[str]:
     """The topics of all stages' decisions, the last stage's first: people ask about what was done."""
-    return tuple(reversed(told_topics()))
+    return tuple(reversed(all_decision_topics()))
 
 
 def _latest_of_each_topic(causes: Sequence[Place]) -> tuple[Place, ...]:

@@ -15,7 +15,7 @@ from schemas.facts.usage import MetricsScraped
 from streams.codec.dead_letters import TYPE as DEAD_LETTER
 from streams.topics import TOPICS, KeySpace, Topic, Topics
 
-Document = dict[str, Any]
+AsyncApiDocument = dict[str, Any]
 VERSION = "3.0.0"
 _BINDING = "0.5.0"
 _REF = "#/components/schemas/{name}"
@@ -36,7 +36,7 @@ _ABOUT = (
 )
 
 
-def document(topics: Topics, version: str) -> Document:
+def document(topics: Topics, version: str) -> AsyncApiDocument:
     """The document for topics of this prefix and partition count, as `version` of the program writes them."""
     schemas = _schemas()
     return {
@@ -66,7 +66,7 @@ def _names(topic: Topic) -> list[str]:
     return [*(kind.name for kind in CATALOGUE.carried_by(topic.name)), *([] if topic.keyed is KeySpace.LATEST else [_TICK])]
 
 
-def _channel(topic: Topic, topics: Topics) -> Document:
+def _channel(topic: Topic, topics: Topics) -> AsyncApiDocument:
     configs = {name: _plain(value) for name, value in topic.configs().items()}
     configs["cleanup.policy"] = topic.cleanup.split(",")
     return {
@@ -88,13 +88,13 @@ _KNOWN_CONFIGS = ("cleanup.policy", "retention.ms", "max.message.bytes")
 """The settings of a topic that the binding knows."""
 
 
-def _operation(topic: Topic, action: str) -> Document:
+def _operation(topic: Topic, action: str) -> AsyncApiDocument:
     channel = f"#/channels/{topic.name}"
     messages = [{"$ref": f"{channel}/messages/{name}"} for name in _names(topic)]
     return {"action": action, "channel": {"$ref": channel}, "messages": messages}
 
 
-def _message(kind: Kind) -> Document:
+def _message(kind: Kind) -> AsyncApiDocument:
     summary = (getdoc(kind.event) or "").splitlines()[0]
     return {
         "name": kind.wire,
@@ -107,7 +107,7 @@ def _message(kind: Kind) -> Document:
     }
 
 
-def _tick() -> Document:
+def _tick() -> AsyncApiDocument:
     return {
         "name": _TICK,
         "summary": "The clock ticked. Its key is `tick`, and it has no headers.",
@@ -120,10 +120,10 @@ def _tick() -> Document:
     }
 
 
-def _dead_letter() -> Document:
+def _dead_letter() -> AsyncApiDocument:
     """As `streams.codec.dead_letters` writes them."""
-    quoted: Document = {"type": ["object", "null"]}
-    properties: Document = {
+    quoted: AsyncApiDocument = {"type": ["object", "null"]}
+    properties: AsyncApiDocument = {
         "reason": dict(_STRING),
         "path": dict(_STRING),
         "topic": dict(_STRING),
@@ -142,7 +142,7 @@ def _dead_letter() -> Document:
     }
 
 
-def _headers() -> Document:
+def _headers() -> AsyncApiDocument:
     texts = {
         "content-type": "application/json",
         "ce_specversion": "1.0",

@@ -87,7 +87,7 @@ class Patch:
     limits: Mapping[str, Amounts] = field(default_factory=dict)
 
 
-Admission = Callable[[Pod], Patch]
+AdmissionHook = Callable[[Pod], Patch]
 """Called once for each pod before it is created. It must never raise: no pod may fail to start because of us."""
 
 

@@ -18,7 +18,7 @@ from streams.codec.event_codec import causes, tick_number
 from streams.codec.headers import cause_bytes
 from streams.errors import BadInput, BadRecord
 from streams.incidents import incident_file
-from streams.incidents.incident_file import IncidentFile, Partition
+from streams.incidents.incident_file import IncidentFile, TopicAndPartition
 from streams.incidents.incident_manifest import IncidentManifest, PartitionTally
 from streams.incidents.pseudonyms import Pseudonyms
 from streams.log.log_port import Log, NewRecord, Record
@@ -40,7 +40,7 @@ class Stretch:
     """
 
     topics: Sequence[str]
-    since: datetime | Mapping[Partition, int] | None = None
+    since: datetime | Mapping[TopicAndPartition, int] | None = None
     until: datetime | None = None
 
 
@@ -121,7 +121,7 @@ def _taken(context: LogContext, wire: str, stretch: Stretch, bounds: Sequence[tu
             yield record
 
 
-def _is_within(record: Record, since: datetime | Mapping[Partition, int] | None) -> bool:
+def _is_within(record: Record, since: datetime | Mapping[TopicAndPartition, int] | None) -> bool:
     """Whether a record is not older than the beginning of a stretch."""
     if isinstance(since, datetime):
         return event_time_ms(record) >= int(since.timestamp() * 1000)
@@ -174,10 +174,10 @@ class _NewPlaces:
         manifest = file.manifest
         self._prefix = context.topics.prefix
         self._wires = {wire: self._renamed(wire, manifest.prefix, context.topics.prefix) for wire in manifest.topics}
-        self._ends: dict[Partition, int] = {}
+        self._ends: dict[TopicAndPartition, int] = {}
         for wire, partitions in manifest.topics.items():
             self._require_empty(context.log, self._wires[wire], partitions)
-        self._offsets: dict[Partition, array[int]] = {}
+        self._offsets: dict[TopicAndPartition, array[int]] = {}
         for record in file.records(salvaged=salvage):
             self._offsets.setdefault((record.topic, record.partition), array("q")).append(record.offset)
 

@@ -37,7 +37,7 @@ _COLUMNS: Mapping[str, str] = {
 _ROWS_AT_ONCE = 5_000
 _MEMORY = "512MB"
 
-Partition = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ class IncidentFile:
 
     def records(self, *, salvaged: bool = False) -> Iterator[Record]:
         """The records in the order of the file; `salvaged`: sorted, each offset once, without what the manifest does not name."""
-        last: tuple[Partition, int] | None = None
+        last: tuple[TopicAndPartition, int] | None = None
         for _, record in self._rows(ordered=salvaged):
             if salvaged and record is not None:
                 place = ((record.topic, record.partition), record.offset)
@@ -199,7 +199,7 @@ def write(
     path: Path,
     records: Iterable[Record],
     manifest: IncidentManifest,
-    tallies: Mapping[Partition, PartitionTally],
+    tallies: Mapping[TopicAndPartition, PartitionTally],
     clusters: Callable[[], tuple[str, ...]],
 ) -> IncidentManifest:
     """Write the records, counting each into its partition's tally. Returns `manifest` with counts and hashes.
@@ -227,7 +227,7 @@ def write(
 
 
 def _filled(
-    manifest: IncidentManifest, tallies: Mapping[Partition, PartitionTally], events: Mapping[str, int]
+    manifest: IncidentManifest, tallies: Mapping[TopicAndPartition, PartitionTally], events: Mapping[str, int]
 ) -> IncidentManifest:
     topics: dict[str, list[Any]] = {}
     for (topic, _), tally in sorted(tallies.items()):

@@ -32,7 +32,7 @@ from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
 from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
-from streams.log.range_reader import RangeReader, Ranges
+from streams.log.range_reader import OffsetRanges, RangeReader
 
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
@@ -136,7 +136,7 @@ class KafkaLog:
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in positions}):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
-    def read_without(self, key: bytes, ranges: Ranges, containing: bytes = b"") -> Iterator[Record]:
+    def read_without(self, key: bytes, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
         """The records of these ranges without those of a key, which is quick if most have it; a few of them may remain.
 
         With `containing`, most records without these bytes are left out, too, which is quick if few have them.

@@ -16,7 +16,7 @@ from streams.log.kafka_reader import PATIENCE, SLICE_MS, open_consumer
 from streams.log.log_port import Record
 from streams.log.record_batches import RecordsWithoutKey
 
-Ranges = Mapping[tuple[str, int], tuple[int, int]]
+OffsetRanges = Mapping[tuple[str, int], tuple[int, int]]
 """(topic, partition) to the first offset and the one after the last."""
 
 
@@ -28,7 +28,7 @@ class RangeReader:
         self._left_out = left_out
         self._consumer: Any = None
 
-    def read(self, ranges: Ranges, containing: bytes = b"") -> Iterator[Record]:
+    def read(self, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
         """The records of these ranges, in order within a partition. The first of each fetch is there whatever its key is.
 
         Most records without the bytes `containing` are left out.

@@ -21,7 +21,7 @@ from streams.log_context import LogContext
 from streams.topics import Topics
 
 Floats = NDArray[np.float64]
-Names = tuple[Sequence[str], Sequence[str], Sequence[str]]
+ScrapeNames = tuple[Sequence[str], Sequence[str], Sequence[str]]
 """Workload keys, pod names and container names, of equal length."""
 
 
@@ -64,7 +64,7 @@ class ScrapeBatcher:
 
     context: LogContext
     source: str
-    _names: Names = ((), (), ())
+    _names: ScrapeNames = ((), (), ())
     _batches: list[_Batch] = field(default_factory=list)
 
     def records(self, columns: UsageColumns, scrape: ScrapeContext) -> list[NewRecord]:
@@ -91,7 +91,7 @@ class ScrapeBatcher:
         return self.context.codec.encode(event, topic="pod-metrics", key=cluster, partition=batch.partition, source=self.source)
 
 
-def _cut(names: Names, topics: Topics) -> Iterable[_Batch]:
+def _cut(names: ScrapeNames, topics: Topics) -> Iterable[_Batch]:
     """The sort is stable: rows of the same container stay in the order in which they were given."""
     keys = list(zip(*names, strict=True))
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)

@@ -20,7 +20,7 @@ from schemas import times
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Seconds
-from streams.clients.cluster_port import Admission, Pod, PodUsage, admit_unchanged
+from streams.clients.cluster_port import AdmissionHook, Pod, PodUsage, admit_unchanged
 from streams.clients.kube.quantities import merged, settled
 from streams.simulated import api_errors, scheduler
 from streams.simulated.api_errors import ApiRefusal
@@ -50,7 +50,7 @@ class SimulatedCluster:
         nodes: Sequence[SimulatedNode],
         deployments: Sequence[SimulatedDeployment],
         start: datetime | None = None,
-        admit: Admission = admit_unchanged,
+        admit: AdmissionHook = admit_unchanged,
         groups: Sequence[SimulatedNodeGroup] = (),
         step: int = STEP,
     ) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from schemas.units import Bytes, Cores, Fraction, Seconds
-from streams.clients.cluster_port import Admission, admit_unchanged
+from streams.clients.cluster_port import AdmissionHook, admit_unchanged
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import (
     ContainerTemplate,
@@ -125,7 +125,7 @@ def with_groups(settings: ShopSettings) -> ShopSettings:
 
 
 def demo_cluster(
-    seed: int, *, start: datetime | None = None, name: str = "demo", admit: Admission = admit_unchanged
+    seed: int, *, start: datetime | None = None, name: str = "demo", admit: AdmissionHook = admit_unchanged
 ) -> SimulatedCluster:
     """The shop before its first pod; the first step creates them all."""
     return SimulatedCluster(name=name, seed=seed, start=start, nodes=NODES, deployments=DEPLOYMENTS, admit=admit)

@@ -14,7 +14,7 @@ from streams.clients.kube import quantities
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.kubelet import KIB, NANO
 
-Json = Mapping[str, object]
+JsonMapping = Mapping[str, object]
 
 _CONDITIONS: Mapping[ResizeState, tuple[str, str]] = {
     ResizeState.IN_PROGRESS: ("PodResizeInProgress", ""),
@@ -23,12 +23,12 @@ _CONDITIONS: Mapping[ResizeState, tuple[str, str]] = {
 }
 
 
-def pod_list(pods: Sequence[Pod]) -> Json:
+def pod_list(pods: Sequence[Pod]) -> JsonMapping:
     """A PodList."""
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod(one) for one in pods]}
 
 
-def pod(pod: Pod) -> Json:
+def pod(pod: Pod) -> JsonMapping:
     """A Pod."""
     return {
         "kind": "Pod",
@@ -39,18 +39,18 @@ def pod(pod: Pod) -> Json:
     }
 
 
-def metrics_list(usages: Sequence[PodUsage]) -> Json:
+def metrics_list(usages: Sequence[PodUsage]) -> JsonMapping:
     """A PodMetricsList, in metrics-server's units: nanocores and KiB."""
     return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [metrics(one) for one in usages]}
 
 
-def lease(name: str, renewed: datetime) -> Json:
+def lease(name: str, renewed: datetime) -> JsonMapping:
     """A Lease that was renewed then."""
     metadata = {"name": name, "creationTimestamp": _time(renewed)}
     return {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": {"renewTime": _time(renewed)}}
 
 
-def status(no: ApiRefusal) -> Json:
+def status(no: ApiRefusal) -> JsonMapping:
     """A refusal."""
     details: dict[str, object] = {} if no.after is None else {"retryAfterSeconds": int(no.after)}
     if no.cause:
@@ -58,7 +58,7 @@ def status(no: ApiRefusal) -> Json:
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": no.code, "message": no.message, "details": details}
 
 
-def metadata(pod: Pod) -> Json:
+def metadata(pod: Pod) -> JsonMapping:
     """A pod's metadata."""
     replica_set = f"{pod.workload.name}-{pod.labels['pod-template-hash']}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
@@ -73,16 +73,16 @@ def metadata(pod: Pod) -> Json:
     }
 
 
-def _container(pod: Pod, name: str) -> Json:
+def _container(pod: Pod, name: str) -> JsonMapping:
     return {"name": name, "resources": _resources(pod.asked_requests[name], pod.asked_limits[name])}
 
 
-def _resources(requests: Amounts, limits: Amounts) -> Json:
+def _resources(requests: Amounts, limits: Amounts) -> JsonMapping:
     spelled = {"requests": quantities.spell_amounts(requests), "limits": quantities.spell_amounts(limits)}
     return {kind: texts for kind, texts in spelled.items() if texts}
 
 
-def _status(pod: Pod) -> Json:
+def _status(pod: Pod) -> JsonMapping:
     body: dict[str, object] = {"phase": pod.phase.value, "conditions": []}
     if pod.resize in _CONDITIONS:
         kind, reason = _CONDITIONS[pod.resize]
@@ -94,10 +94,12 @@ def _status(pod: Pod) -> Json:
     return body
 
 
-def _container_status(container: ContainerSeen, kill: OOMKill | None) -> Json:
+def _container_status(container: ContainerSeen, kill: OOMKill | None) -> JsonMapping:
     waiting = kill is not None and kill.restarts > container.restarts
-    state: Json = {"waiting": {"reason": "CrashLoopBackOff"}} if waiting else {"running": {}}
-    ended: Json = {} if kill is None else {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": _time(kill.at)}}
+    state: JsonMapping = {"waiting": {"reason": "CrashLoopBackOff"}} if waiting else {"running": {}}
+    ended: JsonMapping = {}
+    if kill is not None:
+        ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": _time(kill.at)}}
     return {
         "name": container.name,
         "restartCount": container.restarts,
@@ -108,7 +110,7 @@ def _container_status(container: ContainerSeen, kill: OOMKill | None) -> Json:
     }
 
 
-def metrics(usage: PodUsage) -> Json:
+def metrics(usage: PodUsage) -> JsonMapping:
     """A PodMetrics."""
     return {
         "metadata": {"namespace": usage.namespace, "name": usage.pod},
@@ -118,7 +120,7 @@ def metrics(usage: PodUsage) -> Json:
     }
 
 
-def _usage(used: Amounts) -> Json:
+def _usage(used: Amounts) -> JsonMapping:
     spelled = {}
     if used.cpu is not None:
         spelled["cpu"] = f"{round(used.cpu * NANO)}n"

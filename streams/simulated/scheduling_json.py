@@ -9,12 +9,12 @@ from streams.simulated.cluster_nodes import CPU, GPUS, ClusterNode
 from streams.simulated.cluster_spec import SimulatedDeployment
 from streams.simulated.kubelet import SimulatedPod
 
-Json = Mapping[str, object]
+JsonMapping = Mapping[str, object]
 _READY = {"type": "Ready", "status": "True"}
 _WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def node(found: ClusterNode) -> Json:
+def node(found: ClusterNode) -> JsonMapping:
     """A Node."""
     amounts = {name: f"{amount}m" if name == CPU else str(amount) for name, amount in found.amounts.items()}
     return {
@@ -33,7 +33,7 @@ def node(found: ClusterNode) -> Json:
     }
 
 
-def pod(shown: Pod, known: SimulatedPod) -> Json:
+def pod(shown: Pod, known: SimulatedPod) -> JsonMapping:
     """A Pod with what it asks of its node."""
     body = dict(kube_json.pod(shown))
     deployment = known.deployment
@@ -52,7 +52,7 @@ def pod(shown: Pod, known: SimulatedPod) -> Json:
     return {**body, "spec": spec}
 
 
-def budget(deployment: SimulatedDeployment, allowed: int) -> Json:
+def budget(deployment: SimulatedDeployment, allowed: int) -> JsonMapping:
     """The PodDisruptionBudget of a deployment."""
     return {
         "metadata": {"namespace": deployment.namespace, "name": deployment.name},
@@ -61,7 +61,7 @@ def budget(deployment: SimulatedDeployment, allowed: int) -> Json:
     }
 
 
-def replica_set(deployment: SimulatedDeployment, name: str, wanted: int) -> Json:
+def replica_set(deployment: SimulatedDeployment, name: str, wanted: int) -> JsonMapping:
     """The ReplicaSet of a deployment."""
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.name, "controller": True}
     metadata = {"namespace": deployment.namespace, "name": name, "ownerReferences": [owner]}

@@ -22,7 +22,7 @@ from streams.codec.event_codec import Codec, tick
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.review import Found, Review
+from streams.consumers.webhook.review import FoundOwner, Review
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
@@ -158,6 +158,6 @@ class AdmissionScene:
         return [event for event in map(self.codec.decode, records) if isinstance(event, ActionFinished)]
 
 
-def web(owner: ControllerKey) -> Found:
+def web(owner: ControllerKey) -> FoundOwner:
     """Deployment `web` is above all."""
     return ControllerKey(owner.namespace, "Deployment", "web", "apps/v1")

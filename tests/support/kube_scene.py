@@ -17,7 +17,7 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
-from streams.sources.kube.watch.notifications import Lookup, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
+from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
 from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, PrioritiesMap, WebhookLease, watches
 from streams.topics import TOPICS, Topics
@@ -52,7 +52,7 @@ class KubeScene:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
-        self.lookups: list[Lookup] = []
+        self.lookups: list[LookupChange] = []
         self.bound, self.nodes, self.webhook, self.priorities = bound, nodes, webhook, priorities
         self.restart()
 

@@ -11,7 +11,7 @@ from agents.logic.nodes.aws import node_templates
 from agents.logic.nodes.drain_rules import DisruptionBudget
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner
 from agents.logic.nodes.scheduling import placement_rules
-from agents.logic.nodes.scheduling.placement_rules import REQUIRED, Json, RuleOwner, Unreadable
+from agents.logic.nodes.scheduling.placement_rules import REQUIRED, JsonMapping, RuleOwner, Unreadable
 from agents.logic.nodes.scheduling.pod_shapes import (
     HOSTNAME,
     NodeTerm,
@@ -139,7 +139,7 @@ def _few_demands(fact: PodShapeSeen) -> None:
         raise Unreadable(f"{found}; {MOST_NODE_DEMANDS} with {MOST_NODE_VALUES} are the most")
 
 
-def _affinity(fact: PodShapeSeen) -> Json:
+def _affinity(fact: PodShapeSeen) -> JsonMapping:
     found = dict(_node_affinity(fact.node_terms))
     for kind, terms in (("podAffinity", fact.affinity), ("podAntiAffinity", fact.anti_affinity)):
         if terms:
@@ -147,7 +147,7 @@ def _affinity(fact: PodShapeSeen) -> Json:
     return found
 
 
-def _node_affinity(terms: Sequence[NodeQuery] | None) -> Json:
+def _node_affinity(terms: Sequence[NodeQuery] | None) -> JsonMapping:
     if terms is None:
         return {}
     stated = [{"matchExpressions": _demands(one.expressions), "matchFields": _demands(one.fields)} for one in terms]
@@ -159,7 +159,7 @@ def _where(terms: Sequence[NodeQuery]) -> tuple[NodeTerm, ...]:
     return (placement_rules.node_terms(_node_affinity(terms)) or ()) if terms else ()
 
 
-def _term(one: RequiredPodAffinity) -> Json:
+def _term(one: RequiredPodAffinity) -> JsonMapping:
     return {
         "topologyKey": one.topology_key,
         "labelSelector": _query(one.selector),
@@ -168,7 +168,7 @@ def _term(one: RequiredPodAffinity) -> Json:
     }
 
 
-def _spread(one: SpreadConstraint) -> Json:
+def _spread(one: SpreadConstraint) -> JsonMapping:
     return {
         "topologyKey": one.topology_key,
         "maxSkew": one.max_skew,
@@ -180,7 +180,7 @@ def _spread(one: SpreadConstraint) -> Json:
     }
 
 
-def _query(query: LabelQuery | None) -> Json | None:
+def _query(query: LabelQuery | None) -> JsonMapping | None:
     """A selector in Kubernetes' words; one without demands is the empty object."""
     if query is None:
         return None
@@ -189,7 +189,7 @@ def _query(query: LabelQuery | None) -> Json | None:
     return {"matchLabels": dict(query.labels), "matchExpressions": _demands(query.expressions)}
 
 
-def _demands(demands: Sequence[LabelDemand]) -> list[Json]:
+def _demands(demands: Sequence[LabelDemand]) -> list[JsonMapping]:
     return [{"key": one.key, "operator": one.operator, "values": list(one.values)} for one in demands]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agents.logic.replicas import replica_calculator
 from agents.logic.replicas.hpa_pods import HpaPods, MetricSamples, Milli
-from agents.logic.replicas.hpa_reconcile import Answer
+from agents.logic.replicas.hpa_reconcile import MetricResult
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
 from schemas import exact_quantity
 
@@ -78,7 +78,7 @@ class MetricReadings:
     values: Mapping[HpaMetric, int] = field(default_factory=dict)
 
 
-def ask(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> Answer:
+def ask(metric: HpaMetric, readings: MetricReadings, scene: ReplicaContext) -> MetricResult:
     """What a metric proposes, or the reason and the error."""
     found = _by_pods(metric, readings, scene) if metric in readings.samples else _by_whole(metric, readings, scene)
     return found if isinstance(found, ReplicaProposal) else (metric.reason, found)

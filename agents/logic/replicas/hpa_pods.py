@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Flags = NDArray[np.bool_]
 Milli = NDArray[np.int64]
-Times = NDArray[np.float64]
+Timestamps = NDArray[np.float64]
 
 
 def milli(value: float) -> int:
@@ -61,8 +61,8 @@ class HpaPods:
     phase: NDArray[np.int8]
     deleting: Flags
     ready: NDArray[np.int8]
-    changed: Times
-    started: Times
+    changed: Timestamps
+    started: Timestamps
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -82,8 +82,8 @@ class MetricSamples:
 
     known: Flags
     values: Milli
-    at: Times
-    window: Times
+    at: Timestamps
+    window: Timestamps
     cpu: bool = False
 
 

@@ -71,12 +71,12 @@ class HpaDecision:
 _READ, _FOUND = "True/SucceededGetScale", "True/ValidMetricFound"
 """Conditions: the scale could be read, and some metric has a proposal."""
 
-Answer = ReplicaProposal | tuple[str, MetricError]
+MetricResult = ReplicaProposal | tuple[str, MetricError]
 """What a metric proposes, or the reason of the condition and the error."""
 
 
 def decide(
-    bounds: HpaBounds, current: int, answers: Sequence[Answer], memory: HpaMemory, *, now: float
+    bounds: HpaBounds, current: int, answers: Sequence[MetricResult], memory: HpaMemory, *, now: float
 ) -> tuple[HpaDecision, HpaMemory]:
     """One pass at `now` (seconds since the epoch) for a workload that asks for `current` replicas.
 
@@ -100,7 +100,7 @@ def _disabled(bounds: HpaBounds, memory: HpaMemory) -> bool:
 
 
 def _by_metrics(
-    bounds: HpaBounds, current: int, answers: Sequence[Answer], memory: HpaMemory, *, now: float
+    bounds: HpaBounds, current: int, answers: Sequence[MetricResult], memory: HpaMemory, *, now: float
 ) -> tuple[HpaDecision, HpaMemory]:
     proposals = [answer.replicas for answer in answers if isinstance(answer, ReplicaProposal)]
     errors = [answer for answer in answers if not isinstance(answer, ReplicaProposal)]

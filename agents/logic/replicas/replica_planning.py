@@ -10,7 +10,7 @@ from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehp
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
 from agents.logic.replicas.hpa_pods import ReadinessDelays, milli
-from agents.logic.replicas.hpa_reconcile import Answer, HpaBounds, HpaDecision, HpaMemory
+from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaDecision, HpaMemory, MetricResult
 from agents.logic.replicas.pod_usage import ScaledPod, WorkloadReading
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
@@ -172,13 +172,13 @@ def _crons(ehpa: Ehpa, situation: ScalingSituation, least: int, readings: _Readi
     return [_Asked("cron", ProposalOrigin.CRON, metric)]
 
 
-def _answer(asked: _Asked, readings: _Readings, context: ReplicaContext) -> Answer:
+def _answer(asked: _Asked, readings: _Readings, context: ReplicaContext) -> MetricResult:
     if asked.error:
         return asked.metric.reason, MetricError(asked.error)
     return hpa_metrics.ask(asked.metric, readings.fixed, context)
 
 
-def _proposal(asked: _Asked, answer: Answer) -> MetricProposal:
+def _proposal(asked: _Asked, answer: MetricResult) -> MetricProposal:
     if not isinstance(answer, ReplicaProposal):
         return MetricProposal(asked.identifier, asked.origin, error=answer[1].text)
     metric = asked.metric

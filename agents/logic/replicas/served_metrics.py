@@ -19,7 +19,7 @@ from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.times import to_seconds
 from schemas.units import Seconds
 
-Latest = Callable[[str], LoadForecast | None]
+LatestForecast = Callable[[str], LoadForecast | None]
 """The newest forecast for the object with a key."""
 _Target = tuple[str, str, str]
 """Namespace, kind and name of what an EHPA scales."""
@@ -30,7 +30,7 @@ class ServedMetrics:
 
     metrics = (CRON, PREDICTION)
 
-    def __init__(self, cluster: str, latest: Latest) -> None:
+    def __init__(self, cluster: str, latest: LatestForecast) -> None:
         self._cluster, self._latest = cluster, latest
         self._ehpas: dict[str, EhpaChanged] = {}
         self._of_target: dict[_Target, tuple[EhpaChanged, ...]] = {}

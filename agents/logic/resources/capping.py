@@ -15,8 +15,8 @@ from agents.logic.resources.resource_lists import Advice, Container, Resources
 from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ControlledValues
 
-Found = dict[str, Quantity]
-Bounds = tuple[Found, Found]
+FoundAmounts = dict[str, Quantity]
+Bounds = tuple[FoundAmounts, FoundAmounts]
 """The least and the most that a container's LimitRange allows."""
 
 
@@ -116,7 +116,7 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
 
 def _steps(
     given: Resources | None, container: Container, rule: ContainerRule | None, bounded: Bounds | None
-) -> tuple[Found | None, list[Cap]]:
+) -> tuple[FoundAmounts | None, list[Cap]]:
     if given is None:
         return None, []
     found, steps = dict(given), list[Cap]()
@@ -129,7 +129,7 @@ def _steps(
     return found, steps
 
 
-def _within(found: Found, least: Resources, most: Resources, by: tuple[CapReason, CapReason]) -> list[Cap]:
+def _within(found: FoundAmounts, least: Resources, most: Resources, by: tuple[CapReason, CapReason]) -> list[Cap]:
     """Raise amounts to the least, then lower them to the most, which therefore wins."""
     steps = []
     for resource in sorted(found):
@@ -143,7 +143,7 @@ def _within(found: Found, least: Resources, most: Resources, by: tuple[CapReason
     return steps
 
 
-def _under_limit(found: Found, limits: Resources) -> list[Cap]:
+def _under_limit(found: FoundAmounts, limits: Resources) -> list[Cap]:
     steps = []
     for resource in sorted(limits.keys() & found.keys()):
         if found[resource].milli > limits[resource].milli:

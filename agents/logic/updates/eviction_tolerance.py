@@ -57,13 +57,13 @@ class DisruptionRules:
 class ReplicaCounts:
     """The pods of one controller, named as `kind/name`; an empty name means no or an unknown controller.
 
-    `told` is what the controller wants, None if unknown. `members` have not ended and are not being deleted; `live` ones have a
+    `wanted` is what the controller wants, None if unknown. `members` have not ended and are not being deleted; `live` ones have a
     node, `running` ones are not pending, and for `begun` ones a change was begun that stops a container. `boosted`: one of them
     has a startup boost.
     """
 
     controller: str
-    told: ConfiguredReplicas | None = None
+    wanted: ConfiguredReplicas | None = None
     members: int = 0
     live: int = 0
     running: int = 0
@@ -80,9 +80,9 @@ class ReplicaCounts:
             return self.live
         if strict and kind and kind not in SIZED:
             return 0
-        if self.told is None or self.told.replicas is None:
+        if self.wanted is None or self.wanted.replicas is None:
             return self.members
-        return self.told.replicas or None
+        return self.wanted.replicas or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ def group(counts: ReplicaCounts, mode: UpdateMode, rules: DisruptionRules, *, bo
 
 
 def replica_counts(
-    pods: Iterable[PodChanged], told: Callable[[str], ConfiguredReplicas | None], begun: Callable[[str], int]
+    pods: Iterable[PodChanged], wanted: Callable[[str], ConfiguredReplicas | None], begun: Callable[[str], int]
 ) -> dict[str, ReplicaCounts]:
-    """The pods of a workload by controller; `told` is asked for what each wants, `begun` for the changes begun of its pods."""
+    """The pods of a workload by controller; `wanted` is asked for what each wants, `begun` for the changes begun of its pods."""
     found: dict[str, ReplicaCounts] = {}
     for pod in pods:
         if not is_there(pod):
@@ -134,7 +134,7 @@ def replica_counts(
         counts = found.get(pod.controller)
         if counts is None:
             controller = pod.controller
-            counts = found[controller] = ReplicaCounts(controller, told(controller), begun=begun(controller))
+            counts = found[controller] = ReplicaCounts(controller, wanted(controller), begun=begun(controller))
         pending = pod.phase is PodPhase.PENDING
         counts.members += 1
         counts.live += not pending or pod.node is not None

@@ -299,8 +299,8 @@ class Updater(PartedState):
     def _groups(self, workload: str, begun: OpenPlans) -> dict[str, ReplicaCounts]:
         """The pods of a workload by direct controller."""
         pods = (pod.fact for pod in self.clusters.pods_of[workload].values())
-        told = partial(self.clusters.constraints.configured, workload)
-        return eviction_tolerance.replica_counts(pods, told, lambda controller: begun.groups[workload, controller])
+        wanted = partial(self.clusters.constraints.configured, workload)
+        return eviction_tolerance.replica_counts(pods, wanted, lambda controller: begun.groups[workload, controller])
 
     def _history(self, uid: str, *, fresh: bool = False) -> PodHistory:
         history = self.clusters.histories.get(uid) or NO_HISTORY

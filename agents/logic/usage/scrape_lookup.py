@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.engine.tables.row_table import CHUNK, Indices, RowTable
 
-Names = tuple[str, ...]
+NameColumn = tuple[str, ...]
 
 _HELD = 4096
 """Scrapes remembered at most; more than the batches of one round of a partition."""
@@ -44,7 +44,7 @@ class ScrapeRows:
     `passed_over`: some rows do not count.
     """
 
-    names: tuple[Names, Names, Names]
+    names: tuple[NameColumn, NameColumn, NameColumn]
     layers: list[ScrapeLayer]
     rows: Indices
     freed: int
@@ -59,7 +59,7 @@ class ScrapeLookup:
         self._held: dict[tuple[int, int, int], ScrapeRows] = {}
         self._again = False
 
-    def find(self, workloads: Names, pods: Names, names: Names) -> list[ScrapeLayer]:
+    def find(self, workloads: NameColumn, pods: NameColumn, names: NameColumn) -> list[ScrapeLayer]:
         """The rows of one scrape."""
         if self._again:
             self._held = {key: found for key, found in self._held.items() if not found.passed_over}
@@ -88,7 +88,7 @@ class ScrapeLookup:
         found.freed = len(freed)
         return True
 
-    def _search(self, names: tuple[Names, Names, Names]) -> ScrapeRows:
+    def _search(self, names: tuple[NameColumn, NameColumn, NameColumn]) -> ScrapeRows:
         keys = list(zip(*names, strict=True))
         order = sorted(range(len(keys)), key=keys.__getitem__)
         every = np.array([self._row(*keys[i]) for i in order], np.int64)

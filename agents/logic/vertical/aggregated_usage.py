@@ -17,7 +17,7 @@ from agents.logic.vertical.container_index import MemberSelection
 _MANY = 16
 """More aggregates of one name are added up by themselves; fewer together with those of other names."""
 
-Parts = Sequence[Sequence[int]]
+LevelParts = Sequence[Sequence[int]]
 """For each container name the rows of its aggregates, in the order in which they are added."""
 
 
@@ -71,7 +71,7 @@ class AggregateSum:
     memory: Histograms
 
 
-def added(usage: ContainerUsage, parts: Parts) -> tuple[AggregateSum, Indices]:
+def added(usage: ContainerUsage, parts: LevelParts) -> tuple[AggregateSum, Indices]:
     """One new aggregate for each element of `parts`, and their rows. An element with no rows is empty."""
     rows = RowTable("sums", aggregate_columns(usage.settings))
     rows.reserve(len(parts))

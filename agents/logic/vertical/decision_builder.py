@@ -176,9 +176,9 @@ class RecommendationBatch:
         return made
 
     @cached_property
-    def numbers(self) -> "Numbers":
+    def numbers(self) -> "UsageNumbers":
         """The numbers of each container as plain values."""
-        return Numbers(self.done, self.builder.settings, self.places)
+        return UsageNumbers(self.done, self.builder.settings, self.places)
 
     @property
     def decided_by(self) -> Mapping[str, str]:
@@ -232,7 +232,7 @@ class DeferredRecommendation:
         return of.builder.event(self.subject, grounds, amounts, DeferredBecause(because))
 
 
-class Numbers:
+class UsageNumbers:
     """The numbers of some containers of a recommendation as plain values, by their number among `places`.
 
     Columns become lists when the first of their numbers is asked for.
@@ -255,14 +255,14 @@ class Numbers:
         """
         columns = self._columns
         rules = columns.rules[place]
-        told = self._own.told(rules)
+        differing = self._own.differing(rules)
         return {
             "samples": int(columns.count[place]),
             "first": _time(columns.first[place]),
             "last": _time(columns.last[place]),
-            "cpu": {**_resource(columns.cpu, place), **told.cpu},
-            "memory": {**_resource(columns.memory, place), **told.memory},
-            **told.container,
+            "cpu": {**_resource(columns.cpu, place), **differing.cpu},
+            "memory": {**_resource(columns.memory, place), **differing.memory},
+            **differing.container,
         }
 
     def node(self, place: int) -> dict[str, object]:

@@ -22,7 +22,7 @@ class _ResourceRules:
     scale: float
     own: list[float]
 
-    def told(self, rules: Sequence[float]) -> dict[str, object]:
+    def differing(self, rules: Sequence[float]) -> dict[str, object]:
         """The differences in these rules of a container: percentiles, and bounds in cores and bytes."""
         found: dict[str, object] = {}
         shares = list(rules[self.shares])
@@ -55,7 +55,7 @@ class OwnRules:
     cpu: _ResourceRules
     memory: _ResourceRules
 
-    def told(self, rules: Sequence[float]) -> RuleExplanations:
+    def differing(self, rules: Sequence[float]) -> RuleExplanations:
         """The differing rules of one container; `rules` has a value for each of COLUMNS."""
         container: dict[str, object] = {}
         margin = rules[PLACE["margin"]]
@@ -63,7 +63,7 @@ class OwnRules:
             container["margin"] = margin
         if rules[PLACE["integer_cpu"]]:
             container["integer_cpu"] = True
-        return RuleExplanations(container, self.cpu.told(rules), self.memory.told(rules))
+        return RuleExplanations(container, self.cpu.differing(rules), self.memory.differing(rules))
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.engine.turn import Decided
-from agents.logic.vertical.decision_builder import Numbers, RecommendationBatch
+from agents.logic.vertical.decision_builder import RecommendationBatch, UsageNumbers
 from agents.logic.vertical.recommended_amounts import Recommendation
 from agents.logic.vertical.vertical_settings import BUILT_IN, NAME
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -29,7 +29,7 @@ class ShadowComparison:
     def decided(self) -> Iterator[Decided]:
         """Two decisions about each workload that is announced."""
         places = self.batch.places
-        theirs = Numbers(self.shadow, self.batch.builder.settings, places)
+        theirs = UsageNumbers(self.shadow, self.batch.builder.settings, places)
         for number, subject in enumerate(self.batch.subjects):
             found = range(self.batch.begins[number], self.batch.begins[number + 1])
             names = [self.batch.containers[place][1] for place in found]

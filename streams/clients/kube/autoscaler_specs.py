@@ -6,7 +6,7 @@ import msgspec
 
 from streams import typed_json
 from streams.clients.kube.pod_objects import AnnotatedMeta
-from streams.clients.kube.watched_objects import LabelSelector, Quantity
+from streams.clients.kube.watched_objects import LabelSelector, QuantityInJson
 
 
 class AutoscalerObject(msgspec.Struct, frozen=True, gc=False):
@@ -29,8 +29,8 @@ class TargetSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     type: str = ""
     average_utilization: int | None = None
-    average_value: Quantity | None = None
-    value: Quantity | None = None
+    average_value: QuantityInJson | None = None
+    value: QuantityInJson | None = None
 
 
 class NamedMetric(msgspec.Struct, frozen=True, gc=False):
@@ -81,7 +81,7 @@ class RateRules(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     policies: list[RatePolicy] | None = None
     select_policy: str | None = None
     stabilization_window_seconds: int | None = None
-    tolerance: Quantity | None = None
+    tolerance: QuantityInJson | None = None
 
 
 class BehaviorSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -18,10 +18,10 @@ _PLURAL = "verticalpodautoscalercheckpoints"
 _NEVER = -62_135_596_800.0
 _TRIES = 5
 
-Body = dict[str, object]
+JsonObject = dict[str, object]
 
 
-def checkpoint_object(kept: CheckpointSeen) -> Body:
+def checkpoint_object(kept: CheckpointSeen) -> JsonObject:
     """The checkpoint as a Kubernetes object."""
     return {
         "apiVersion": API_VERSION,
@@ -40,7 +40,7 @@ def checkpoint_object(kept: CheckpointSeen) -> Body:
     }
 
 
-def checkpoint_list(kept: Iterable[CheckpointSeen]) -> Body:
+def checkpoint_list(kept: Iterable[CheckpointSeen]) -> JsonObject:
     """Several checkpoints as one `List` document, which `kubectl apply -f` accepts."""
     return {"apiVersion": "v1", "kind": "List", "items": [checkpoint_object(each) for each in kept]}
 
@@ -69,7 +69,7 @@ def write(api: Api, kept: CheckpointSeen) -> None:
             return
 
 
-def _replaced(there: Mapping[str, object], wanted: Body) -> Body:
+def _replaced(there: Mapping[str, object], wanted: JsonObject) -> JsonObject:
     return {**there, "spec": wanted["spec"], "status": wanted["status"]}
 
 
@@ -78,7 +78,7 @@ def _conflicts(response: ApiResponse) -> bool:
     return response.code == HTTPStatus.CONFLICT
 
 
-def _histogram(kept: SavedHistogram) -> Body:
+def _histogram(kept: SavedHistogram) -> JsonObject:
     return {
         **_timed("referenceTimestamp", kept.reference),
         "totalWeight": kept.total,
@@ -86,7 +86,7 @@ def _histogram(kept: SavedHistogram) -> Body:
     }
 
 
-def _timed(name: str, seconds: float) -> Body:
+def _timed(name: str, seconds: float) -> JsonObject:
     if seconds <= _NEVER:
         return {}
     return {name: times.rfc3339(times.from_seconds(int(seconds // 1)))}

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from streams import typed_json
-from streams.clients.kube.watched_objects import Quantity
+from streams.clients.kube.watched_objects import QuantityInJson
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class CpuBoostSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     type: str = ""
     factor: float | None = None
-    quantity: Quantity | None = None
+    quantity: QuantityInJson | None = None
     duration_seconds: float | None = None
 
 
@@ -57,12 +57,12 @@ class ContainerPolicySpec(msgspec.Struct, frozen=True, rename="camel"):
 
     container_name: str = ""
     mode: str | None = None
-    min_allowed: dict[str, Quantity] | None = None
-    max_allowed: dict[str, Quantity] | None = None
+    min_allowed: dict[str, QuantityInJson] | None = None
+    max_allowed: dict[str, QuantityInJson] | None = None
     controlled_resources: list[str] | None = None
     controlled_values: str | None = None
-    oom_bump_up_ratio: Quantity | None = None
-    oom_min_bump_up: Quantity | None = None
+    oom_bump_up_ratio: QuantityInJson | None = None
+    oom_min_bump_up: QuantityInJson | None = None
     memory_aggregation_interval_seconds: int | None = None
     memory_aggregation_interval_count: int | None = None
     startup_boost: StartupBoostSpec | None = None

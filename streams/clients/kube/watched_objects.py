@@ -10,7 +10,7 @@ import msgspec
 
 from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, StatusCondition, Time
 
-Quantity = str | int | float
+QuantityInJson = str | int | float
 """A quantity in a custom resource. The API server leaves it as somebody wrote it."""
 
 

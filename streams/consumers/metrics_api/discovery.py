@@ -11,7 +11,7 @@ from typing import Any
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The content type of aggregated discovery, and what an `Accept` names that wants it."""
 
-Document = Mapping[str, Any]
+DiscoveryDocument = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ Served = Mapping[MetricsGroup, Sequence[str]]
 """The names of the resources of each group that is served."""
 
 
-def documents(served: Served) -> dict[str, Document]:
+def documents(served: Served) -> dict[str, DiscoveryDocument]:
     """The documents by path."""
     groups = {group: _group(group) for group in served}
     info = {"title": "Ullage", "version": "v1"}
     paths = {group.root.removeprefix("/"): _openapi(group, served[group]) for group in served}
-    found: dict[str, Document] = {
+    found: dict[str, DiscoveryDocument] = {
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())},
         "/openapi/v2": {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}},
         "/openapi/v3": {"paths": {path: {"serverRelativeURL": url} for path, url in paths.items()}},
@@ -71,12 +71,12 @@ def _openapi(group: MetricsGroup, resources: Sequence[str]) -> str:
     return f"/openapi/v3{group.root}?hash={len(resources)}"
 
 
-def _resources(group: MetricsGroup, names: Sequence[str]) -> Document:
+def _resources(group: MetricsGroup, names: Sequence[str]) -> DiscoveryDocument:
     listed = [{"name": name, "singularName": "", "namespaced": True, "kind": group.kind, "verbs": ["get"]} for name in names]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group.group_version, "resources": listed}
 
 
-def aggregated(served: Served) -> Document:
+def aggregated(served: Served) -> DiscoveryDocument:
     """The single document of aggregated discovery, for both `/apis` and `/api`."""
     return {
         "kind": "APIGroupDiscoveryList",
@@ -86,7 +86,7 @@ def aggregated(served: Served) -> Document:
     }
 
 
-def _aggregated(group: MetricsGroup, names: Sequence[str]) -> Document:
+def _aggregated(group: MetricsGroup, names: Sequence[str]) -> DiscoveryDocument:
     kind = {"group": group.name, "version": group.version, "kind": group.kind}
     resources = [
         {"resource": name, "singularResource": "", "scope": "Namespaced", "responseKind": kind, "verbs": ["get"]}

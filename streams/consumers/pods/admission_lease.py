@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from streams.clients.kube.json_objects import ObjectStore
 
-Objection = Callable[[], str | None]
+FindObjection = Callable[[], str | None]
 """Why nobody may be evicted now, as a sentence; None when nothing speaks against it. Raises TryAgain and GiveUp."""
 
 

@@ -14,8 +14,8 @@ from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.pods.admission_lease import Objection, nothing_objects
-from streams.consumers.pods.pod_events import Record, record_eviction, record_nothing
+from streams.consumers.pods.admission_lease import FindObjection, nothing_objects
+from streams.consumers.pods.pod_events import RecordEvent, record_eviction, record_nothing
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 
@@ -23,9 +23,9 @@ from streams.log_context import LogContext
 def evictor(
     context: LogContext,
     client: ClusterClient,
-    objection: Objection = nothing_objects,
+    objection: FindObjection = nothing_objects,
     lease: HolderLease | None = None,
-    record: Record = record_nothing,
+    record: RecordEvent = record_nothing,
 ) -> Executor:
     """A consumer that carries out EvictionPlanned on `client`, unless `objection` has one, while it holds the `lease` if any.
 
@@ -50,8 +50,8 @@ def evict(
     plan: EvictionPlanned,
     permit: ActPermit,
     *,
-    objection: Objection = nothing_objects,
-    record: Record = record_nothing,
+    objection: FindObjection = nothing_objects,
+    record: RecordEvent = record_nothing,
 ) -> HandlerResult:
     """Look, check the permit, act, then record Events. Raises TryAgain and GiveUp."""
     pod = find_live(client, plan.pod)

@@ -16,7 +16,7 @@ EVICTED_POD, EVICTED_OF_VPA, RESIZED_POD = "EvictedByVPA", "EvictedPod", "InPlac
 """Upstream's reasons (pkg/updater/restriction)."""
 _log = structlog.get_logger(__name__)
 
-Record = Callable[[ObjectEvent], object]
+RecordEvent = Callable[[ObjectEvent], object]
 """Writes an event. Raises TryAgain and GiveUp."""
 
 
@@ -24,7 +24,7 @@ def record_nothing(_event: ObjectEvent) -> None:
     """For a cluster that keeps no events."""
 
 
-def record_eviction(record: Record, plan: EvictionPlanned) -> None:
+def record_eviction(record: RecordEvent, plan: EvictionPlanned) -> None:
     """The cluster accepted the eviction: record it for the pod, and for the VPA that governs it if there is one."""
     message = f"Pod was evicted to apply recommended requests; decision {plan.id}"
     _try(record, ObjectEvent(plan.subject, EVICTED_POD, message, plan.id))
@@ -33,13 +33,13 @@ def record_eviction(record: Record, plan: EvictionPlanned) -> None:
         _try(record, ObjectEvent(plan.vpa, EVICTED_OF_VPA, message, plan.id))
 
 
-def record_resize(record: Record, plan: ResizePlanned) -> None:
+def record_resize(record: RecordEvent, plan: ResizePlanned) -> None:
     """The cluster accepted new amounts in place."""
     message = f"Pod was resized in place to requests {spelled(plan.requests)}; decision {plan.id}"
     _try(record, ObjectEvent(plan.subject, RESIZED_POD, message, plan.id))
 
 
-def _try(record: Record, event: ObjectEvent) -> None:
+def _try(record: RecordEvent, event: ObjectEvent) -> None:
     try:
         record(event)
     except (TryAgain, GiveUp) as error:

@@ -19,7 +19,7 @@ from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.largest_nodes import LargestNodes
 from streams.consumers.pods import memory_in_use, plan_sanity
-from streams.consumers.pods.pod_events import Record, record_nothing, record_resize
+from streams.consumers.pods.pod_events import RecordEvent, record_nothing, record_resize
 from streams.errors import UnderWay
 from streams.log_context import LogContext
 
@@ -36,7 +36,7 @@ _WAITS = {
 
 
 def resizer(
-    context: LogContext, client: ClusterClient, lease: HolderLease | None = None, record: Record = record_nothing
+    context: LogContext, client: ClusterClient, lease: HolderLease | None = None, record: RecordEvent = record_nothing
 ) -> Executor:
     """A consumer that carries out ResizePlanned on `client`, while it holds the `lease` if there is one.
 
@@ -60,7 +60,7 @@ def resizer(
 class Resizes:
     """Asks for resizes and follows them. Both calls raise UnderWay while the kubelet is not done, TryAgain and GiveUp."""
 
-    def __init__(self, client: ClusterClient, permit: ActPermit, record: Record = record_nothing) -> None:
+    def __init__(self, client: ClusterClient, permit: ActPermit, record: RecordEvent = record_nothing) -> None:
         """`permit` is asked before a resize; `record` writes Kubernetes Events."""
         self._client, self._permit, self._record = client, permit, record
         self._asked: set[str] = set()

@@ -21,7 +21,7 @@ from streams.log_context import LogContext
 _BEATS = 3
 """Heartbeats of recommendations that are read: within one, every recommendation is published again."""
 
-Latest = Callable[[str], LatestDecision | None]
+FindRecommendation = Callable[[str], LatestDecision | None]
 """The newest recommendation of a workload key."""
 
 
@@ -34,7 +34,7 @@ class AdmissionView(LogFollower):
     def __init__(
         self,
         context: LogContext,
-        make: Callable[[Latest], Reviewer],
+        make: Callable[[FindRecommendation], Reviewer],
         *,
         heartbeat: Seconds,
         ready: Callable[[], object] = lambda: None,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
-from streams.consumers.webhook.review import Found, UnknownOwner
+from streams.consumers.webhook.review import FoundOwner, UnknownOwner
 from streams.errors import EdgeError
 
 _FRESH = Seconds(600.0)
@@ -54,17 +54,17 @@ class OwnerLookups:
     ) -> None:
         self._chain, self._executor, self._watcher = chain, executor, watcher
         self._patience, self._clock = patience, clock
-        self._known: OrderedDict[ControllerKey, tuple[float, Found]] = OrderedDict()
-        self._asked: dict[ControllerKey, asyncio.Task[Found]] = {}
+        self._known: OrderedDict[ControllerKey, tuple[float, FoundOwner]] = OrderedDict()
+        self._asked: dict[ControllerKey, asyncio.Task[FoundOwner]] = {}
 
-    def cached(self, owner: ControllerKey) -> tuple[Found] | None:
+    def cached(self, owner: ControllerKey) -> tuple[FoundOwner] | None:
         """The cached answer, in a tuple of one; None if it has to be looked up."""
         held = self._known.get(owner)
         if held is None or self._clock() >= held[0]:
             return None
         return (held[1],)
 
-    async def find(self, owner: ControllerKey) -> Found:
+    async def find(self, owner: ControllerKey) -> FoundOwner:
         """Look it up. Raises nothing."""
         held = self.cached(owner)
         if held is not None:
@@ -81,8 +81,8 @@ class OwnerLookups:
             self._watcher.looked_up("late")
             return UnknownOwner(f"the API server did not say within {self._patience:g} s")
 
-    async def _ask(self, owner: ControllerKey) -> Found:
-        found: Found
+    async def _ask(self, owner: ControllerKey) -> FoundOwner:
+        found: FoundOwner
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._executor, self._chain.topmost, owner)
             self._watcher.looked_up("none" if found is None else "found")

@@ -20,10 +20,10 @@ class UnknownOwner:
     why: str
 
 
-Found = ControllerKey | UnknownOwner | None
+FoundOwner = ControllerKey | UnknownOwner | None
 """An answer about owners; None when none of them could be a target."""
 
-Topmost = Callable[[ControllerKey], Found]
+Topmost = Callable[[ControllerKey], FoundOwner]
 """The topmost well-known or scalable controller above (or at) one."""
 
 

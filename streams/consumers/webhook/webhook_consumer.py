@@ -26,7 +26,7 @@ from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.owner_lookups import Chain, LookupWatcher, OwnerLookups
 from streams.consumers.webhook.registration import Registrar
-from streams.consumers.webhook.review import Found, Review, Topmost, UnknownOwner
+from streams.consumers.webhook.review import FoundOwner, Review, Topmost, UnknownOwner
 from streams.consumers.webhook.status_lease import StatusLease
 from streams.errors import BadInput, EdgeError, Unreachable
 from streams.serving.certificate_rotation import CertificateRotation
@@ -213,7 +213,7 @@ class _KnownOwners:
         self._lookups = lookups
         self.wanted: list[ControllerKey] = []
 
-    def topmost(self, owner: ControllerKey) -> Found:
+    def topmost(self, owner: ControllerKey) -> FoundOwner:
         held = self._lookups.cached(owner)
         if held is not None:
             return held[0]

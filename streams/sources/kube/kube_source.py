@@ -60,7 +60,7 @@ from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (
     CheckpointsFound,
     ForgetKinds,
-    Lookup,
+    LookupChange,
     Notification,
     ObjectGone,
     ObjectSeen,
@@ -109,7 +109,7 @@ class KubeSource:
         context: LogContext,
         options: SourceOptions,
         sync_status: SyncStatus,
-        look_up: Callable[[Lookup], None],
+        look_up: Callable[[LookupChange], None],
         outbox: Outbox | None = None,
     ) -> None:
         """`outbox` is another one in tests of its bound."""
@@ -240,7 +240,7 @@ class KubeSource:
         if self._reported is None or at - self._reported >= self._options.period:
             self._reported = at
             period = Seconds(self._options.period.total_seconds())
-            sees = self._sync_status.topics_in_sight(unpublished=() if self._first_pods_published else ("pods",))
+            sees = self._sync_status.synced_topics(unpublished=() if self._first_pods_published else ("pods",))
             self._publisher.publish(SourceReported(at, self._cluster, NAME, sees, period))
 
     def _object_seen(self, seen: ObjectSeen) -> None:

@@ -19,18 +19,18 @@ from streams.sources.usage.readings import BEHIND, Floats, Readings
 READ_BACK = timedelta(minutes=5)
 """How much of the log to read after a restart. A server without news for longer is published once more, which does no harm."""
 _NEVER = float("-inf")
-Container = tuple[str, str, str]
+ContainerId = tuple[str, str, str]
 """Namespace, pod and container."""
-Names = tuple[Sequence[str], Sequence[str], Sequence[str]]
+ScrapeNames = tuple[Sequence[str], Sequence[str], Sequence[str]]
 
 
 class Deduplicator:
     """The newest window of each container of one cluster."""
 
     def __init__(self) -> None:
-        self._names: Names = ((), (), ())
+        self._names: ScrapeNames = ((), (), ())
         self._ends: Floats = np.empty(0)
-        self._absent: dict[Container, float] = {}
+        self._absent: dict[ContainerId, float] = {}
         """Containers that the last answer left out, until nothing as old as their windows could be news any more."""
 
     def news(self, readings: Readings) -> Any:
@@ -42,7 +42,7 @@ class Deduplicator:
 
     def restore(self, context: LogContext, at: datetime) -> None:
         """Read the end of the log. Raises LogUnavailable."""
-        ends: dict[Container, float] = {}
+        ends: dict[ContainerId, float] = {}
         for record in log_range.read_range(context.log, [context.topics.wire("pod-metrics")], since=at - READ_BACK):
             event = context.codec.decode_or_none(record)
             if isinstance(event, MetricsScraped) and event.cluster == context.cluster and not event.history:
@@ -51,7 +51,7 @@ class Deduplicator:
             namespaces, pods, containers = zip(*ends, strict=True)
             self._names, self._ends = (namespaces, pods, containers), np.array(list(ends.values()))
 
-    def _newest(self, names: Names) -> Floats:
+    def _newest(self, names: ScrapeNames) -> Floats:
         """When the newest window of each of these containers ended. The others count as absent from now on."""
         ends = self._absent | dict(zip(zip(*self._names, strict=True), self._ends.tolist(), strict=True))
         keys = list(zip(*names, strict=True))
@@ -62,7 +62,7 @@ class Deduplicator:
         return newest
 
 
-def _record_ends(ends: dict[Container, float], event: MetricsScraped) -> None:
+def _record_ends(ends: dict[ContainerId, float], event: MetricsScraped) -> None:
     ages = np.asarray(event.ages, np.float64) if len(event.ages) else np.zeros(len(event.pods))
     moments = (times.to_seconds(event.at) - ages).tolist()
     for workload, pod, container, end in zip(event.workloads, event.pods, event.containers, moments, strict=True):

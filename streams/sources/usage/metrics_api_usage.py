@@ -17,6 +17,7 @@ import numpy as np
 from schemas.units import Seconds
 from streams.clients.kube import api_paths, pod_objects, quantities
 from streams.clients.kube.api import MOST_IN_ONE_LIST, Api, ApiRequest
+from streams.clients.kube.watched_objects import QuantityInJson
 from streams.sources.usage.readings import Floats, Readings, RejectedRow
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"
@@ -24,12 +25,11 @@ PAGE = 5_000
 """Pods in one page. Only some servers have pages; metrics-server answers with everything at once."""
 _DUST = 1e-6
 _NAN = float("nan")
-Quantity = str | int | float | None
 
 
 class _Usage(msgspec.Struct, frozen=True, gc=False):
-    cpu: Quantity = None
-    memory: Quantity = None
+    cpu: QuantityInJson | None = None
+    memory: QuantityInJson | None = None
 
 
 _NOTHING = _Usage()
@@ -126,7 +126,9 @@ def _with_times(pods: Sequence[_Pod], rejected: list[RejectedRow]) -> Sequence[_
     return [pod for pod in pods if pod.timestamp not in stamps and pod.window not in windows]
 
 
-def _column(quantities: Sequence[Quantity], read: Callable[[Sequence[Quantity]], list[float]]) -> Floats:
+def _column(
+    quantities: Sequence[QuantityInJson | None], read: Callable[[Sequence[QuantityInJson | None]], list[float]]
+) -> Floats:
     """Numbers, with NaN for an absent quantity and minus infinity, which no quantity is, for an unreadable one."""
     try:
         return np.array(read(quantities), np.float64)
@@ -134,7 +136,7 @@ def _column(quantities: Sequence[Quantity], read: Callable[[Sequence[Quantity]],
         return np.array([_number(quantity) for quantity in quantities], np.float64)
 
 
-def _cores(quantities: Sequence[Quantity]) -> list[float]:
+def _cores(quantities: Sequence[QuantityInJson | None]) -> list[float]:
     """Quantities of CPU. Metrics servers write nanocores; others take the slower way. Raises ValueError for an unreadable one."""
     return [
         int(quantity[:-1]) / 1e9 if isinstance(quantity, str) and quantity[-1:] == "n" else _number(quantity)
@@ -142,7 +144,7 @@ def _cores(quantities: Sequence[Quantity]) -> list[float]:
     ]
 
 
-def _bytes(quantities: Sequence[Quantity]) -> list[float]:
+def _bytes(quantities: Sequence[QuantityInJson | None]) -> list[float]:
     """Quantities of memory. Metrics servers write kibibytes; the rest is as for cores."""
     return [
         int(quantity[:-2]) * 1024.0 if isinstance(quantity, str) and quantity[-2:] == "Ki" else _number(quantity)
@@ -150,7 +152,7 @@ def _bytes(quantities: Sequence[Quantity]) -> list[float]:
     ]
 
 
-def _number(quantity: Quantity) -> float:
+def _number(quantity: QuantityInJson | None) -> float:
     if quantity is None:
         return _NAN
     try:

@@ -18,7 +18,7 @@ READ_BACK = timedelta(hours=4)
 """Where to begin: three hours, in which sources publish every pod again, and one more for a source that was away."""
 REMEMBER_DELETED = timedelta(hours=1)
 """How long a deleted pod is remembered."""
-Name = tuple[str, str]
+PodKey = tuple[str, str]
 """Namespace and pod."""
 
 
@@ -30,9 +30,9 @@ class PodWorkloads:
         self._context, self._remember_deleted = context, remember_deleted
         self._partition = context.cluster_partition("pod-changes-by-cluster")
         self._next: int | None = None
-        self._pods: dict[Name, tuple[str, str]] = {}
+        self._pods: dict[PodKey, tuple[str, str]] = {}
         """Uid and workload key of each pod that exists."""
-        self._deleted: dict[Name, tuple[datetime, str]] = {}
+        self._deleted: dict[PodKey, tuple[datetime, str]] = {}
         """End and workload key of each pod that was deleted lately."""
 
     def catch_up(self, at: datetime, *, read_back: timedelta = READ_BACK) -> None:

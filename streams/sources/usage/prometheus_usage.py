@@ -12,7 +12,7 @@ import numpy as np
 
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.promql import Container, MetricNames
+from streams.sources.usage.promql import ContainerId, MetricNames
 from streams.sources.usage.readings import Floats, Readings, no_readings
 
 _NAN = float("nan")
@@ -48,5 +48,5 @@ class PrometheusUsage:
         )
 
 
-def _column(keys: list[Container], values: dict[Container, float]) -> Floats:
+def _column(keys: list[ContainerId], values: dict[ContainerId, float]) -> Floats:
     return np.array([values.get(key, _NAN) for key in keys], np.float64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from schemas.units import Seconds
 from streams.clients.prometheus import Series, duration
 
-Container = tuple[str, str, str]
+ContainerId = tuple[str, str, str]
 """Namespace, pod and container."""
 
 
@@ -53,12 +53,12 @@ class MetricNames:
         """The query for the number of containers."""
         return f"count({self.memory()})"
 
-    def container(self, series: Series) -> Container:
+    def container(self, series: Series) -> ContainerId:
         """The container that a series is about."""
         labels = series.metric
         return labels.get(self.namespace_label, ""), labels.get(self.pod_label, ""), labels.get(self.container_label, "")
 
-    def values(self, result: Iterable[Series]) -> dict[Container, float]:
+    def values(self, result: Iterable[Series]) -> dict[ContainerId, float]:
         """The value of each container, from the result of a query about one moment."""
         return {self.container(series): float(series.value[1]) for series in result if series.value is not None}
 

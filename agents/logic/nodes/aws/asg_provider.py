@@ -85,8 +85,8 @@ class ScalingActivity:
     status: str
 
 
-Answer = Sequence[DescribedGroup] | Sequence[ScalingActivity] | Mapping[str, str] | None
-Asking = Generator[AwsCall, Answer, None]
+AsgAnswer = Sequence[DescribedGroup] | Sequence[ScalingActivity] | Mapping[str, str] | None
+Asking = Generator[AwsCall, AsgAnswer, None]
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class AsgProvider:
         self._by_id = {i.provider_id: (g, i) for g in self.groups.values() for i in g.listed or ()}
         yield from self._learn_types()
 
-    def _placeholders(self, one: DescribedGroup) -> Generator[AwsCall, Answer, tuple[AwsInstance, ...]]:
+    def _placeholders(self, one: DescribedGroup) -> Generator[AwsCall, AsgAnswer, tuple[AwsInstance, ...]]:
         """Stand-ins for missing instances of a group, with a status that says whether AWS failed to make them."""
         missing = range(len(one.instances), one.desired)
         if not missing or not one.zones:
@@ -280,9 +280,9 @@ class AsgProvider:
         return None if found is None else found[0]
 
 
-def _groups(answer: Answer) -> list[DescribedGroup]:
+def _groups(answer: AsgAnswer) -> list[DescribedGroup]:
     return [one for one in answer if isinstance(one, DescribedGroup)] if isinstance(answer, Sequence) else []
 
 
-def _activities(answer: Answer) -> list[ScalingActivity]:
+def _activities(answer: AsgAnswer) -> list[ScalingActivity]:
     return [one for one in answer if isinstance(one, ScalingActivity)] if isinstance(answer, Sequence) else []

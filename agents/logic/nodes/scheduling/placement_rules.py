@@ -38,7 +38,7 @@ MOST_PORT = 65535
 _NAMING = {"In": LabelOperator.IN, "NotIn": LabelOperator.NOT_IN}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
-Json = Mapping[str, object]
+JsonMapping = Mapping[str, object]
 
 
 class Unreadable(ValueError):
@@ -53,13 +53,13 @@ class RuleOwner:
     labels: Mapping[str, str]
 
 
-def mapping(value: object, where: str) -> Json:
+def mapping(value: object, where: str) -> JsonMapping:
     """An object; absent is an empty one."""
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise Unreadable(f"{where} is no object")
-    return cast("Json", value)
+    return cast("JsonMapping", value)
 
 
 def sequence(value: object, where: str, most: int = MOST_TERMS) -> list[object]:
@@ -154,7 +154,7 @@ def node_terms(affinity: object) -> tuple[NodeTerm, ...] | None:
     return tuple(_node_term(mapping(one, "a node selector term")) for one in found)
 
 
-def _node_term(term: Json) -> NodeTerm:
+def _node_term(term: JsonMapping) -> NodeTerm:
     expressions = sequence(term.get("matchExpressions"), "a node selector term", MOST_EXPRESSIONS)
     fields = [mapping(one, "a field") for one in sequence(term.get("matchFields"), "a node selector term", MOST_EXPRESSIONS)]
     names = tuple(_name(one) for one in fields if one.get("key") == NODE_NAME_FIELD and one.get("operator") in _NAMING)
@@ -171,7 +171,7 @@ def _expression(value: object) -> LabelRequirement:
     return requirement(text(one.get("key"), where), text(one.get("operator"), where), texts(one.get("values"), where))
 
 
-def _name(field: Json) -> LabelRequirement:
+def _name(field: JsonMapping) -> LabelRequirement:
     """A demand on the node's name, which is valid with exactly one value."""
     return LabelRequirement(
         NODE_NAME_FIELD, _NAMING[text(field["operator"], "a field")], frozenset(texts(field.get("values"), "a field"))
@@ -185,7 +185,7 @@ def pod_terms(affinity: object, kind: str, whose: RuleOwner) -> tuple[AffinityTe
     return tuple(_pod_term(mapping(one, where), whose) for one in found)
 
 
-def _pod_term(term: Json, whose: RuleOwner) -> AffinityTerm:
+def _pod_term(term: JsonMapping, whose: RuleOwner) -> AffinityTerm:
     where = "a term between pods"
     named = texts(term.get("namespaces"), where)
     by_labels = selector(term.get("namespaceSelector"), where)
@@ -202,7 +202,7 @@ def spread(value: object, whose: RuleOwner) -> tuple[TopologySpread, ...]:
     return tuple(_spread(mapping(one, "a spread constraint"), whose) for one in sequence(value, "the spread constraints"))
 
 
-def _spread(rule: Json, whose: RuleOwner) -> TopologySpread:
+def _spread(rule: JsonMapping, whose: RuleOwner) -> TopologySpread:
     where = "a spread constraint"
     chosen = selector(rule.get("labelSelector"), where)
     own = {key: whose.labels[key] for key in texts(rule.get("matchLabelKeys"), where) if key in whose.labels}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, SchedulingSelector
-from schemas.pod_requests import Amounts
+from schemas.pod_requests import IntegerAmounts
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -178,9 +178,9 @@ class SchedulingNode:
     labels: Pairs = ()
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    allocatable: Amounts = field(default_factory=dict)
-    capacity: Amounts = field(default_factory=dict)
-    attachable: Amounts = field(default_factory=dict)
+    allocatable: IntegerAmounts = field(default_factory=dict)
+    capacity: IntegerAmounts = field(default_factory=dict)
+    attachable: IntegerAmounts = field(default_factory=dict)
 
     def label(self, key: str) -> str | None:
         """The value of a label."""

@@ -14,7 +14,7 @@ from agents.logic.nodes.scheduling.topology_counts import AllOf, AntiAffinityHol
 
 MOST_KEYS = 16
 """An audience of more namespaces and values than this counts as one that may mean anybody."""
-Label = tuple[str, str, str]
+NamespacedLabel = tuple[str, str, str]
 """Namespace, key and value."""
 
 
@@ -23,7 +23,7 @@ class RulesByAudience:
 
     def __init__(self) -> None:
         self.size = 0
-        self._narrow: dict[Label, list[tuple[int, DomainCounts]]] = {}
+        self._narrow: dict[NamespacedLabel, list[tuple[int, DomainCounts]]] = {}
         self._broad: list[tuple[int, DomainCounts]] = []
 
     def add(self, tally: DomainCounts) -> None:
@@ -51,7 +51,7 @@ class ShapesByLabel:
 
     def __init__(self) -> None:
         self._all: list[int] = []
-        self._by_label: dict[Label, list[int]] = {}
+        self._by_label: dict[NamespacedLabel, list[int]] = {}
 
     def add(self, number: int, shape: PodShape) -> None:
         """One more shape."""
@@ -77,7 +77,7 @@ def audiences(rule: Counting) -> tuple[Audience, ...]:
     return (Audience(rule.selector, frozenset((rule.namespace,))),)
 
 
-def keys(audience: Audience) -> Iterator[list[Label]]:
+def keys(audience: Audience) -> Iterator[list[NamespacedLabel]]:
     """For each demand that names values the labels of which a pod must have one; nothing for an audience that may be anybody."""
     if not audience.namespace_labels.nothing:
         return
@@ -86,6 +86,6 @@ def keys(audience: Audience) -> Iterator[list[Label]]:
             yield [(namespace, one.key, value) for namespace in sorted(audience.namespaces) for value in sorted(one.values)]
 
 
-def _labels(shape: PodShape) -> Iterator[Label]:
+def _labels(shape: PodShape) -> Iterator[NamespacedLabel]:
     for key, value in shape.labels:
         yield shape.namespace, key, value

@@ -11,7 +11,7 @@ from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy,
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube import quantities
 from streams.clients.kube.vpa_spec import ContainerPolicySpec, StartupBoostSpec
-from streams.clients.kube.watched_objects import Quantity
+from streams.clients.kube.watched_objects import QuantityInJson
 
 W = TypeVar("W", bound=StrEnum)
 _RESOURCES = ("cpu", "memory")
@@ -82,7 +82,7 @@ def at_least(path: str, number: float | None, least: float, most: float = bounds
     return float(number)
 
 
-def _amounts(path: str, given: Mapping[str, Quantity] | None) -> Amounts:
+def _amounts(path: str, given: Mapping[str, QuantityInJson] | None) -> Amounts:
     """CPU and memory. Other resources are ignored, because nothing can be recommended for them."""
     found = {name: _number(f"{path}.{name}", (given or {}).get(name)) for name in _RESOURCES}
     cpu = at_least(f"{path}.cpu", found["cpu"], 0, bounds.MOST_CORES)
@@ -103,13 +103,13 @@ def _resources(path: str, names: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _ratio(path: str, quantity: Quantity | None) -> float | None:
+def _ratio(path: str, quantity: QuantityInJson | None) -> float | None:
     """A ratio to the thousandth, rounded up, as Kubernetes reads such a quantity."""
     number = at_least(path, _number(path, quantity), 1)
     return None if number is None else math.ceil(round(number * 1000, 6)) / 1000
 
 
-def _number(path: str, quantity: Quantity | None) -> float | None:
+def _number(path: str, quantity: QuantityInJson | None) -> float | None:
     try:
         return None if quantity is None else quantities.parse(str(quantity))
     except ValueError:

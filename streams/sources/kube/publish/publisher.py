@@ -25,9 +25,9 @@ from streams.log_context import LogContext
 
 PodFact = PodChanged | PodDeleted | ScaleSeen | HpaSeen | HpaGone
 WorkloadFact = ContainerOOMKilled | CheckpointSeen
-ScalingPolicy = EhpaChanged | EhpaRemoved | TimeSeriesPredictionChanged | TimeSeriesPredictionRemoved
+ScalingPolicyFact = EhpaChanged | EhpaRemoved | TimeSeriesPredictionChanged | TimeSeriesPredictionRemoved
 HpaTarget = HpaTargetChanged | HpaTargetRemoved
-ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | ScalingPolicy | HpaTarget
+ObjectPolicy = VpaChanged | VpaRemoved | LimitRangeChanged | LimitRangeRemoved | ScalingPolicyFact | HpaTarget
 ClusterFact = NodeChanged | NodeRemoved | SourceReported
 SOURCE = "/ullage/source/kube"
 _log = structlog.get_logger(__name__)

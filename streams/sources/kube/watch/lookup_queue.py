@@ -18,7 +18,7 @@ from streams.sources.kube.watch.notifications import (
     CheckpointLookup,
     CheckpointsFound,
     ForgetKinds,
-    Lookup,
+    LookupChange,
     Notification,
     ScaleFound,
     ScaleLookup,
@@ -37,13 +37,13 @@ class Lookups:
 
     def __init__(self, list_watch: ListWatch, scales: ScaleClient, namespaces: tuple[str, ...] = ()) -> None:
         self._list_watch, self._scales, self._namespaces = list_watch, scales, namespaces
-        self._queues: dict[str, deque[Lookup]] = {}
-        self._later: list[tuple[float, int, Lookup]] = []
-        self._enqueued: set[Lookup] = set()
+        self._queues: dict[str, deque[LookupChange]] = {}
+        self._later: list[tuple[float, int, LookupChange]] = []
+        self._enqueued: set[LookupChange] = set()
         self._numbers = itertools.count()
         self._changed = threading.Condition()
 
-    def enqueue(self, lookup: Lookup, after: float = 0.0) -> None:
+    def enqueue(self, lookup: LookupChange, after: float = 0.0) -> None:
         """Add a look-up, to be done in `after` seconds or later, unless it is in the queue already."""
         with self._changed:
             if lookup not in self._enqueued:
@@ -63,7 +63,7 @@ class Lookups:
                 self._scales.forget_kinds()
         return []
 
-    def _next(self, wait: Seconds) -> Lookup | None:
+    def _next(self, wait: Seconds) -> LookupChange | None:
         until = monotonic() + wait
         with self._changed:
             while True:
@@ -77,7 +77,7 @@ class Lookups:
                     return None
                 self._changed.wait(min([until, *(due for due, _, _ in self._later[:1])]) - now)
 
-    def _take_turn(self) -> Lookup:
+    def _take_turn(self) -> LookupChange:
         """The first look-up of the namespace whose turn it is, which then goes to the end."""
         namespace = next(iter(self._queues))
         waiting = self._queues.pop(namespace)
@@ -128,7 +128,7 @@ class Lookups:
         return found
 
 
-def _namespace(lookup: Lookup) -> str:
+def _namespace(lookup: LookupChange) -> str:
     """The namespace whose turn a look-up takes; empty if it concerns all."""
     match lookup:
         case ScaleLookup():

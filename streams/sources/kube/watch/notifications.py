@@ -82,4 +82,4 @@ class ForgetKinds:
     """Look up kinds again from now on, because types may have been installed or removed. Has no result of its own."""
 
 
-Lookup = ScaleLookup | CheckpointLookup | ForgetKinds
+LookupChange = ScaleLookup | CheckpointLookup | ForgetKinds

@@ -65,7 +65,7 @@ class SyncStatus:
         """Whether each of these kinds is in sync or has a failed watch, so that no first list is still under way."""
         return all(self.synced(kind) or self._failed(kind) for kind in kinds)
 
-    def topics_in_sight(self, unpublished: Collection[str] = ()) -> tuple[str, ...]:
+    def synced_topics(self, unpublished: Collection[str] = ()) -> tuple[str, ...]:
         """The topics that the source reports completely. `unpublished`: kinds with objects that are not published yet."""
         return tuple(
             topic

@@ -16,7 +16,7 @@ from streams.clients.prometheus import Prometheus, Series, duration
 from streams.errors import BadInput
 from streams.sources.usage.promql import matchers, selector
 
-Name = tuple[str, str]
+PodKey = tuple[str, str]
 """Namespace and pod."""
 _ABOVE: Mapping[str, str] = {"ReplicaSet": "replicaset", "Job": "job_name"}
 """Controllers that may have one above them, and the label of their own name in the metric about it."""
@@ -70,22 +70,22 @@ class ExportedPods:
     def _selector(self) -> str:
         return selector(matchers(self.labels))
 
-    def _owners(self, metric: str, label: str) -> dict[Name, tuple[str, str]]:
+    def _owners(self, metric: str, label: str) -> dict[PodKey, tuple[str, str]]:
         """Kind and name of the owner of each object, by its namespace and name; empty for one without an owner."""
         return {
             (series.metric.get("namespace", ""), series.metric.get(label, "")): _owner(series.metric)
             for series in self._ask(metric)
         }
 
-    def _topmost(self, pod: Name, kind: str, owner: str, above: Mapping[str, Mapping[Name, tuple[str, str]]]) -> Workload:
+    def _topmost(self, pod: PodKey, kind: str, owner: str, above: Mapping[str, Mapping[PodKey, tuple[str, str]]]) -> Workload:
         if not kind:
             return Workload(self.cluster, pod[0], "Pod", pod[1])
         higher, name = above.get(kind, {}).get((pod[0], owner), ("", ""))
         return Workload(self.cluster, pod[0], higher or kind, name or owner)
 
-    def _amounts(self, metric: str) -> dict[Name, dict[str, dict[str, float]]]:
+    def _amounts(self, metric: str) -> dict[PodKey, dict[str, dict[str, float]]]:
         """By pod, container and resource."""
-        found: dict[Name, dict[str, dict[str, float]]] = {}
+        found: dict[PodKey, dict[str, dict[str, float]]] = {}
         for series in self._ask(metric):
             resource, value = series.metric.get("resource", ""), _number(series)
             if resource in {"cpu", "memory"} and value is not None:
@@ -93,7 +93,7 @@ class ExportedPods:
         return found
 
     def _containers(
-        self, pod: Name, amounts: Mapping[str, Mapping[Name, dict[str, dict[str, float]]]]
+        self, pod: PodKey, amounts: Mapping[str, Mapping[PodKey, dict[str, dict[str, float]]]]
     ) -> Iterator[ContainerSeen]:
         requests, limits = (amounts[what].get(pod, {}) for what in _AMOUNTS)
         for name in sorted(requests.keys() | limits.keys()):
@@ -111,7 +111,7 @@ def _owner(labels: Mapping[str, str]) -> tuple[str, str]:
     return ("", "") if kind in {"", "<none>"} or not name else (kind, name)
 
 
-def _pod(series: Series) -> Name:
+def _pod(series: Series) -> PodKey:
     return series.metric.get("namespace", ""), series.metric.get("pod", "")
 
 

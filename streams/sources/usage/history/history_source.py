@@ -25,7 +25,7 @@ from streams.log_context import LogContext
 from streams.publishing.scrape_batches import ScrapeBatcher, ScrapeContext, UsageColumns
 from streams.sources.usage.history.past_workloads import PastWorkloads, PodLabelQuery, served_vpas
 from streams.sources.usage.history.range_queries import UsageHistory, UsageMatrix
-from streams.sources.usage.pod_workloads import READ_BACK, Name, PodWorkloads
+from streams.sources.usage.pod_workloads import READ_BACK, PodKey, PodWorkloads
 from streams.sources.usage.promql import MetricNames
 from streams.sources.usage.readings import Readings, RejectedRow, reject_impossible
 
@@ -64,7 +64,7 @@ class HistoryProgress:
     rows: int = 0
     left_out: int = 0
     containers: set[tuple[str, str, str]] = field(default_factory=set)
-    unmatched: set[Name] = field(default_factory=set)
+    unmatched: set[PodKey] = field(default_factory=set)
 
 
 class HistorySource:

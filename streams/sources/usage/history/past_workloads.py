@@ -16,7 +16,7 @@ from schemas.units import Seconds
 from streams import compacted_copy
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.log_context import LogContext
-from streams.sources.usage.pod_workloads import Name, PodWorkloads
+from streams.sources.usage.pod_workloads import PodKey, PodWorkloads
 from streams.sources.usage.promql import matchers, selector
 
 _ODD = re.compile(r"[^a-zA-Z0-9_]")
@@ -37,14 +37,14 @@ class PodLabelQuery:
     pod_label: str = "pod"
     labels: tuple[str, ...] = ()
 
-    def ask(self, server: Prometheus, at: datetime, length: Seconds, step: Seconds) -> dict[Name, Labels]:
+    def ask(self, server: Prometheus, at: datetime, length: Seconds, step: Seconds) -> dict[PodKey, Labels]:
         """The labels that each pod had last in the `length` before `at`. Raises TryAgain and GiveUp."""
         if not self.metric:
             return {}
         is_range = self.metric.rstrip().endswith("]")
         chosen = self.metric if "{" in self.metric else self.metric + selector(matchers(self.labels))
         query = self.metric if is_range else f"max_over_time(timestamp({chosen})[{duration(length)}:{duration(step)}])"
-        newest: dict[Name, tuple[float, Labels]] = {}
+        newest: dict[PodKey, tuple[float, Labels]] = {}
         for series in server.query(query, at):
             name = series.metric.get(self.namespace_label, ""), series.metric.get(self.pod_label, "")
             last = _last(series)
@@ -59,12 +59,12 @@ class PodLabelQuery:
 class PastWorkloads:
     """The workloads of one cluster's pods, existing and deleted."""
 
-    def __init__(self, pods: PodWorkloads, served_vpas: Iterable[VpaChanged], labels: Mapping[Name, Labels]) -> None:
+    def __init__(self, pods: PodWorkloads, served_vpas: Iterable[VpaChanged], labels: Mapping[PodKey, Labels]) -> None:
         self._pods, self._labels = pods, labels
         self._vpas: dict[str, list[VpaChanged]] = {}
         for vpa in sorted(served_vpas, key=lambda vpa: (vpa.created, vpa.name)):
             self._vpas.setdefault(vpa.namespace, []).append(vpa)
-        self._found: dict[Name, str | None] = {}
+        self._found: dict[PodKey, str | None] = {}
 
     def workload(self, namespace: str, pod: str) -> str | None:
         """The key of a pod's workload; None if neither the log nor a VPA shows it."""

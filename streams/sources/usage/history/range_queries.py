@@ -12,7 +12,7 @@ from schemas import times
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus, Series, TimeRange
 from streams.errors import GiveUp, TryAgain, Unreachable
-from streams.sources.usage.promql import Container, MetricNames
+from streams.sources.usage.promql import ContainerId, MetricNames
 from streams.sources.usage.readings import Floats
 
 POINTS = 500_000
@@ -26,7 +26,7 @@ class UsageMatrix:
     """Cores and bytes, each (containers, moments), NaN where nothing was recorded. Moments are in seconds since the epoch."""
 
     moments: tuple[float, ...]
-    containers: tuple[Container, ...]
+    containers: tuple[ContainerId, ...]
     cores: Floats
     memory: Floats
 
@@ -58,12 +58,12 @@ class UsageHistory:
         containers = tuple(sorted(cores.keys() | memory.keys()))
         return UsageMatrix(moments, containers, *(_aligned(found, containers, moments) for found in (cores, memory)))
 
-    def aligned(self, query: str, containers: Sequence[Container], moments: tuple[float, ...]) -> Floats:
+    def aligned(self, query: str, containers: Sequence[ContainerId], moments: tuple[float, ...]) -> Floats:
         """What a query gives of these containers at these moments (containers, moments), NaN for none. Raises as `matrices`."""
         return _aligned(self._numbers(query, moments), containers, moments)
 
-    def _numbers(self, query: str, moments: tuple[float, ...]) -> dict[Container, Floats]:
-        found: dict[Container, Floats] = {}
+    def _numbers(self, query: str, moments: tuple[float, ...]) -> dict[ContainerId, Floats]:
+        found: dict[ContainerId, Floats] = {}
         for series in self._query(query, moments):
             column = found.setdefault(self.names.container(series), np.full(len(moments), np.nan))
             indexes = [round((at - moments[0]) / self.step) for at, _ in series.values]
@@ -83,6 +83,6 @@ class UsageHistory:
         return [*self._query(query, moments[:half]), *self._query(query, moments[half:])]
 
 
-def _aligned(found: Mapping[Container, Floats], containers: Sequence[Container], moments: Sequence[float]) -> Floats:
+def _aligned(found: Mapping[ContainerId, Floats], containers: Sequence[ContainerId], moments: Sequence[float]) -> Floats:
     none = np.full(len(moments), np.nan)
     return np.array([found.get(name, none) for name in containers]).reshape(len(containers), len(moments))

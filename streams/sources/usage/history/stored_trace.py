@@ -16,10 +16,10 @@ from schemas.facts.pods import PodChanged
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus, duration
 from streams.errors import BadInput
-from streams.sources.usage.history.exported_pods import ExportedPods, Name
+from streams.sources.usage.history.exported_pods import ExportedPods, PodKey
 from streams.sources.usage.history.history_source import HistoryPeriod
 from streams.sources.usage.history.range_queries import UsageHistory, UsageMatrix
-from streams.sources.usage.promql import Container, MetricNames, oom_restarts
+from streams.sources.usage.promql import ContainerId, MetricNames, oom_restarts
 
 _ROWS = "who integer, timestamp_s double, cpu_cores double, memory_bytes double, memory_bytes_max double, oom_kills double"
 _NAMES = (
@@ -49,7 +49,7 @@ class StoredTrace:
         import duckdb
 
         pods = {(each.event.pod.namespace, each.event.pod.name): each.event for each in self._exported.read()}
-        numbers: dict[Container, int] = {}
+        numbers: dict[ContainerId, int] = {}
         rows = 0
         with TemporaryDirectory(prefix="ullage-stored-") as folder, duckdb.connect(f"{folder}/rows.duckdb") as db:
             db.execute(f"create table rows ({_ROWS}); create table names ({_NAMES})")
@@ -69,7 +69,7 @@ class StoredTrace:
             except duckdb.IOException as error:
                 raise BadInput(f"the trace '{to}' cannot be written: {str(error).splitlines()[0]}") from error
 
-    def _columns(self, matrix: UsageMatrix, numbers: dict[Container, int]) -> dict[str, Any]:
+    def _columns(self, matrix: UsageMatrix, numbers: dict[ContainerId, int]) -> dict[str, Any]:
         """The rows in which something was seen, by column. A container without a number gets the next."""
         there = ~(np.isnan(matrix.cores) & np.isnan(matrix.memory))
         container, moment = np.nonzero(there)
@@ -86,7 +86,7 @@ class StoredTrace:
         }
 
 
-def _named(numbers: Mapping[Container, int], pods: Mapping[Name, PodChanged]) -> dict[str, Any]:
+def _named(numbers: Mapping[ContainerId, int], pods: Mapping[PodKey, PodChanged]) -> dict[str, Any]:
     """The names and amounts of all containers, by column; an amount that nobody set is NaN."""
     whos, *texts, cpu, memory, most_cpu, most_memory = zip(*(_row(name, who, pods) for name, who in numbers.items()), strict=True)
     amounts = dict(zip(_AMOUNTS, (cpu, memory, most_cpu, most_memory), strict=True))
@@ -98,7 +98,7 @@ def _named(numbers: Mapping[Container, int], pods: Mapping[Name, PodChanged]) ->
     }
 
 
-def _row(name: Container, who: int, pods: Mapping[Name, PodChanged]) -> tuple[str | float | None, ...]:
+def _row(name: ContainerId, who: int, pods: Mapping[PodKey, PodChanged]) -> tuple[str | float | None, ...]:
     """A container's names and what it requested. A pod that was not exported is a workload of its own."""
     namespace, pod, container = name
     seen = pods.get((namespace, pod))

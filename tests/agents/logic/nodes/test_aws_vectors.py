@@ -224,7 +224,7 @@ class FakeAws:
         except StopIteration:
             return
 
-    def answer(self, call: AwsCall) -> asg_provider.Answer:
+    def answer(self, call: AwsCall) -> asg_provider.AsgAnswer:
         if call.api == "DescribeAutoScalingGroups":
             if call.filters:
                 return [one for one in self.groups.values() if all(_carries(one, wanted) for wanted in call.filters)]

@@ -56,6 +56,6 @@ def test_namespaces_are_watched_only_with_node_scaling_and_its_topic_is_vouched_
     assert "namespaces" in [watch.name for watch in watches(nodes=True)]
     assert "namespaces" not in [watch.name for watch in watches()]
     scene.sync()
-    assert "scheduling-changes" in scene.sync_status.topics_in_sight()
+    assert "scheduling-changes" in scene.sync_status.synced_topics()
     scene.fail("namespaces")
-    assert "scheduling-changes" not in scene.sync_status.topics_in_sight()
+    assert "scheduling-changes" not in scene.sync_status.synced_topics()
