@@ -275,10 +275,11 @@ async def latency(site: Site, count: int = 300) -> list[float]:
     return [found[key] - at for key, at in places.items()]
 
 
-async def idle(site: Site, worker: Process, after: float, seconds: float = 15.0) -> float:
+async def idle(site: Site, worker: Process, after: float, seconds: float = 30.0) -> float:
     """CPU milliseconds of the worker for one tick (all inputs, all partitions), so many seconds after the last scrape.
 
-    Each workload is looked at once a minute. In the minute after a scrape most ticks have recommendations to state.
+    Once a minute each workload is looked at that had usage in the two minutes before, so for two minutes after a scrape ticks
+    have more to do. It is measured for half a minute, because in each the stages write one quiet round of checkpoints.
     """
     assert worker.process is not None
     process = psutil.Process(worker.process.pid)
