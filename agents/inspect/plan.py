@@ -37,7 +37,7 @@ def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     pods = list(outlook(updater, cluster))
     unchanged = _unchanged(updater, cluster, pods)
     scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
-    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) else None
+    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) and turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
     table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_node_lines(nodes)]
     for line in table if form == "table" else output_table.document(form, whole):
