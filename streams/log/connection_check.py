@@ -20,7 +20,9 @@ from streams.errors import LogUnavailable
 from streams.log.kafka_connection import KafkaConnection, split_address
 
 PATIENCE = Seconds(5.0)
-"""Seconds for each step."""
+"""Seconds for a connection and the first answer on it, and for each later answer."""
+_LEAST = Seconds(0.1)
+"""Seconds for which an answer is waited for even if connecting took all the time."""
 _GRACE = 0.25
 """Seconds for which a broker's own sentence is waited for when its time is over."""
 _HANDSHAKE, _AUTHENTICATE = 17, 36
@@ -123,8 +125,10 @@ _CLIENT_CERTIFICATE = "it may want a certificate of ours: log.security.certifica
 
 
 def _connect(where: KafkaConnection, broker: str, patience: Seconds) -> socket.socket:
+    until = monotonic() + patience
     plain = _dial(broker, patience)
-    context = where.ssl_context()
+    context = where.ssl_context()  # reading the authorities of a system takes a while on a busy machine
+    plain.settimeout(max(_LEAST, until - monotonic()))
     return plain if context is None else _shake_hands(where, broker, plain, context)
 
 
