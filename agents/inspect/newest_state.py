@@ -1,10 +1,12 @@
 """The state of one partition of a stage at the end of the log, as in a worker: from its newest checkpoint and the log after it.
 
-Without a checkpoint, or with one of another form, the log is replayed from its beginning. Nothing is appended.
+Without a checkpoint, or with one of another form, the log is replayed from its beginning. Inputs that the log lacks, because an
+older version wrote it, are left out. Nothing is appended.
 """
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from msgspec import MsgspecError
 
@@ -21,6 +23,7 @@ from agents.settings.all_settings import Settings
 from agents.stage_runner import Runner, TaskStart
 from streams import truncated_topics
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
@@ -37,6 +40,7 @@ def newest_turn(
 
     `say` receives a sentence on what the state lacks because the log no longer has it.
     """
+    stage = replace(stage, reads=tuple(name for name in stage.reads if has_topic(context.log, context.topics.wire(name))))
     start = _start(context, stage, partition, worker)
     if start is None and say is not None:
         lost = truncated_topics.sentence(
