@@ -1,10 +1,12 @@
 """The state of one partition of a stage at the end of the log, as in a worker: from its newest checkpoint and the log after it.
 
-Without a checkpoint, or with one of another form, the log is replayed from its beginning. Nothing is appended.
+Without a checkpoint, or with one of another form, the log is replayed from its beginning. Inputs that the log lacks, because an
+older version wrote it, are left out. Nothing is appended.
 """
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from msgspec import MsgspecError
 
@@ -36,14 +38,10 @@ def newest_turn(
 ) -> tuple[State, int]:
     """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable.
 
-    `say` receives a sentence on what the state lacks because the log no longer has it, or never had: a log that an older version
-    wrote lacks the topics of later stages, so their states are empty.
+    `say` receives a sentence on what the state lacks because the log no longer has it. Topics that the log never had, because an
+    older version wrote it, count as empty.
     """
-    lacking = [wire for name in stage.reads if not has_topic(context.log, wire := context.topics.wire(name))]
-    if lacking:
-        if say is not None:
-            say(f"the log has no topic '{lacking[0]}'; it is older than the {stage.name}, which has no say here")
-        return stage.open(partition), -1
+    stage = replace(stage, reads=tuple(name for name in stage.reads if has_topic(context.log, context.topics.wire(name))))
     start = _start(context, stage, partition, worker)
     if start is None and say is not None:
         lost = truncated_topics.sentence(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from agents import stage_topics
-from agents.inspect import clock_silence, status_rows, unanswered_plans, waiting_inputs
+from agents.inspect import clock_silence, missing_webhook, status_rows, unanswered_plans, waiting_inputs
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
 from agents.processes import output_table
@@ -16,6 +16,7 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.log_context import LogContext
 from streams.publishing.operator_log import NewestTick, OperatorLog
 
+_RUNNING = ": is `ullage source clock` running?"
 _COLUMNS = ("what", "name", "state", "says")
 
 
@@ -56,6 +57,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
+        *(missing_webhook.rows(context, control) if settings.evictor.needs_webhook else ()),
         status_rows.dead_letters(context, now),
     ]
 
@@ -68,10 +70,18 @@ def _allowed(control: ControlChanged | None) -> str:
 
 def _clock(tick: NewestTick | None) -> StatusRow:
     if tick is None:
-        return StatusRow("clock", "all", "silent", "no clock has ticked, so nothing is decided", warns=True)
+        return StatusRow(
+            "clock", "all", "silent", "no clock has ticked, so nothing is decided: start `ullage source clock`", warns=True
+        )
     at = f"newest tick {tick.at:%Y-%m-%d %H:%M:%S} UTC"
     if tick.appended_ms < 0:
         return StatusRow("clock", "all", "unknown", f"{at}; the log does not say when it was written")
     age = clock_silence.age(tick)
     silent = age > clock_silence.SILENT
-    return StatusRow("clock", "all", "silent" if silent else "at work", f"{at}, written {length(age)} ago", warns=silent)
+    return StatusRow(
+        "clock",
+        "all",
+        "silent" if silent else "at work",
+        f"{at}, written {length(age)} ago{_RUNNING if silent else ''}",
+        warns=silent,
+    )

@@ -17,7 +17,7 @@ from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
-from agents.processes.process_telemetry import telemetry_for
+from agents.processes.process_telemetry import await_fitting, telemetry_for
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
@@ -170,7 +170,9 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         def opened() -> LogContext:
             return LogContext(log(), topics, Codec(topics), settings.cluster.name, another=log)
 
-        source_reports.require_cluster(opened(), settings.cluster.name)
+        first = opened()
+        await_fitting(first.log, settings)
+        source_reports.require_cluster(first, settings.cluster.name)
         if _SERVING_VPAS.intersection(names):
             require_same_recommender(opened(), settings)
         telemetry.reach.look_at(dependency_probes.API_SERVER, dependency_probes.api_server(settings))

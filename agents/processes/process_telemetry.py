@@ -3,6 +3,7 @@
 Every command that runs until stopped uses it. Errors pass through.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,16 +11,21 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry
 
 from agents.processes import dependency_probes
+from agents.processes.output import note
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import HealthServer, ObservedLog, Reach, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
-from streams.errors import BadInput
+from streams.errors import BadInput, LogUnavailable
 from streams.log.log_port import Log
 from streams.topics import Topics
 
 Observer = TypeVar("Observer", bound=LogObserver)
+_SEEN_BY_ALL = "cluster-changes"
+"""A topic that every process may see, whatever its rights."""
+_AGAIN = 1.0
+"""Seconds until a log that is away is asked again."""
 
 
 class ProcessTelemetry:
@@ -99,6 +105,32 @@ def serving(
 
 
 @contextmanager
+def fitting_log(settings: Settings) -> Iterator[Log]:
+    """Open the log for a process that runs until it is stopped; see `await_fitting`."""
+    with log_factory.log(settings) as log:
+        await_fitting(log, settings)
+        yield log
+
+
+def require_fitting(log: Log, settings: Settings) -> None:
+    """Raise BadInput for a log with other partitions than the settings say: a process would use a part of it alone."""
+    log_factory.require_partitions(log, settings, by=_SEEN_BY_ALL)
+
+
+def await_fitting(log: Log, settings: Settings) -> None:
+    """As `require_fitting`, and wait while the log is away."""
+    said = ""
+    while True:
+        try:
+            return require_fitting(log, settings)
+        except LogUnavailable as error:
+            if said != str(error):
+                note(f"waiting for the log: {error}")
+            said = str(error)
+            time.sleep(_AGAIN)
+
+
+@contextmanager
 def running_source(
     name: str, settings: Settings, metrics_of: Callable[[CollectorRegistry, Topics], Observer]
 ) -> Iterator[tuple[Log, Topics, Observer]]:
@@ -107,6 +139,6 @@ def running_source(
     Callers put `until_stopped` around it: a signal may come before this yields.
     """
     topics = log_factory.topics(settings)
-    with telemetry_for(name, settings) as telemetry, log_factory.log(settings) as log:
+    with telemetry_for(name, settings) as telemetry, fitting_log(settings) as log:
         metrics = metrics_of(telemetry.registry, topics)
         yield telemetry.observe(log, metrics), topics, metrics

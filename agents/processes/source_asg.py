@@ -19,7 +19,7 @@ from agents.logic.nodes.aws.node_templates import (
 )
 from agents.processes.output import note
 from agents.processes.process_lease import Turns, holder_lease
-from agents.processes.process_telemetry import telemetry_for
+from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import log_factory
@@ -52,7 +52,7 @@ def run(settings: Settings) -> None:
     def reasons() -> Sequence[str]:
         return [] if turns.stands_by else aws.reasons()
 
-    with until_stopped(), telemetry_for(NAME, settings, reasons) as telemetry, log_factory.log(settings) as log, turns.taken():
+    with until_stopped(), telemetry_for(NAME, settings, reasons) as telemetry, fitting_log(settings) as log, turns.taken():
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         source = AsgSource(client, context, chosen, node_template)

@@ -14,7 +14,7 @@ from agents.processes import dependency_probes
 from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
-from agents.processes.process_telemetry import telemetry_for
+from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
@@ -35,7 +35,7 @@ def run(settings: Settings) -> None:
         raise BadInput("cluster.nodes needs the pods of all namespaces; cluster.namespaces must be empty with it")
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
-    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, log_factory.log(settings) as log:
+    with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, fitting_log(settings) as log:
         telemetry.reach.look_at(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agents.logic.replicas.wanted_loads import WantedLoads
 from agents.processes.output import note
-from agents.processes.process_telemetry import telemetry_for
+from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.processes.source_usage import prometheus
@@ -43,7 +43,7 @@ def run(settings: Settings) -> None:
     limits = AnswerLimits(Seconds(ours.timeout_seconds), Bytes(ours.most_bytes))
     server = prometheus(settings.prometheus, limits)
     sight = Sight("Prometheus", not_yet=f"{server.url} was not asked for loads yet")
-    with until_stopped(), telemetry_for(NAME, settings, sight.reasons) as telemetry, log_factory.log(settings) as log:
+    with until_stopped(), telemetry_for(NAME, settings, sight.reasons) as telemetry, fitting_log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         labels = matchers(settings.prometheus.labels)

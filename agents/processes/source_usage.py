@@ -10,7 +10,7 @@ from datetime import datetime
 
 from agents.processes.output import note
 from agents.processes.process_lease import Turns, holder_lease
-from agents.processes.process_telemetry import telemetry_for
+from agents.processes.process_telemetry import fitting_log, require_fitting, telemetry_for
 from agents.processes.signals import until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
@@ -53,7 +53,7 @@ def usage(settings: Settings) -> None:
         with server.asking(within=Seconds(ours.timeout_seconds)):
             return read(at)
 
-    with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, log_factory.log(settings) as log, turns.taken():
+    with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, fitting_log(settings) as log, turns.taken():
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
         source = UsageSource(asked, context, options)
@@ -155,6 +155,7 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
         raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
     topics, store, period = log_factory.topics(settings), metrics_store(settings), history_period(settings, until)
     with until_stopped(), telemetry_for("history", settings) as telemetry, log_factory.log(settings) as log:
+        require_fitting(log, settings)
         observed = telemetry.observe(log, SourceMetrics(telemetry.registry, topics, "history"))
         context = LogContext.of(observed, topics, settings.cluster.name)
         source = HistorySource(store, context, period)

@@ -73,15 +73,19 @@ def answering_log(settings: Settings) -> Log:
         answering_connection(settings)
     opened = log(settings)
     try:
-        _require_partitions(opened, settings)
+        require_partitions(opened, settings)
     except BaseException:
         opened.close()
         raise
     return opened
 
 
-def _require_partitions(log: Log, settings: Settings) -> None:
-    topic, ours = topics(settings).wire("control"), settings.topics.partitions
+def require_partitions(log: Log, settings: Settings, *, by: str = "control") -> None:
+    """Raise BadInput where the log has another number of partitions than the settings say, by one topic that the caller may see.
+
+    A log without that topic is let through. Raises LogUnavailable.
+    """
+    topic, ours = topics(settings).wire(by), settings.topics.partitions
     if not has_topic(log, topic):
         return
     count = log.partitions(topic)

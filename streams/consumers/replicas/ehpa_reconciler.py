@@ -116,13 +116,16 @@ class EhpaReconciler:
 
     def __init__(self, clients: ReplicaClients, generator: ObjectGenerator) -> None:
         self._clients, self._generator = clients, generator
+        self._unshown: dict[str, str] = {}
+        """Why current metrics cannot be shown, by the EHPA's namespace and name."""
 
     def run_pass(self, order: PassOrder) -> PassReport:
         """One pass. Raises TryAgain and GiveUp if it cannot read the EHPA or its target, or cannot write the status."""
         live = self._clients.ehpas.find(order.namespace, order.name)
         if live is None or live["metadata"].get("deletionTimestamp"):
+            self._unshown.pop(f"{order.namespace}/{order.name}", None)
             return PassReport()
-        return _EhpaPass(self._clients, self._generator, order, live).run()
+        return _EhpaPass(self._clients, self._generator, order, live, self._unshown).run()
 
     def write_prediction(self, order: PassOrder) -> None:
         """Write the status of a TimeSeriesPrediction that belongs to no EHPA. Raises TryAgain and GiveUp."""
@@ -134,8 +137,11 @@ class EhpaReconciler:
 
 
 class _EhpaPass:
-    def __init__(self, clients: ReplicaClients, generator: ObjectGenerator, order: PassOrder, live: Json) -> None:
+    def __init__(
+        self, clients: ReplicaClients, generator: ObjectGenerator, order: PassOrder, live: Json, unshown: dict[str, str]
+    ) -> None:
         self._clients, self._generator, self._order, self._live = clients, generator, order, live
+        self._unshown = unshown
         about = live["metadata"]
         self._uid, self._child = str(about["uid"]), f"ehpa-{about['name']}"
         self._spec: Json = live.get("spec") or {}
@@ -314,7 +320,7 @@ class _EhpaPass:
         self._report.writes.append(ObjectWrite(kind, self._child, change, version, reason))
 
     def _show_metrics(self) -> None:
-        """Show the HPA's current metrics in an annotation of the EHPA. A failure is only logged; a later pass retries."""
+        """Show the HPA's current metrics in an annotation of the EHPA. A failure is only logged, once; a later pass retries."""
         metrics = ((self._result.hpa or {}).get("status") or {}).get("currentMetrics")
         if not metrics:
             return
@@ -323,14 +329,18 @@ class _EhpaPass:
             return
         if (self._live["metadata"].get("annotations") or {}).get(CURRENT_METRICS) != text:
             patch = {"metadata": {"annotations": {CURRENT_METRICS: text}}}
+            name = f"{self._order.namespace}/{self._order.name}"
             try:
                 self._clients.ehpas.merge(self._order.namespace, self._order.name, patch)
             except Unreachable:
                 raise
             except EdgeError as error:
-                _log.warning(
-                    "current metrics cannot be shown", ehpa=f"{self._order.namespace}/{self._order.name}", error=str(error)
-                )
+                if self._unshown.get(name) != str(error):
+                    _log.warning("current metrics cannot be shown", ehpa=name, error=str(error))
+                self._unshown[name] = str(error)
+                return
+            if self._unshown.pop(name, None) is not None:
+                _log.info("current metrics are shown again", ehpa=name)
 
 
 def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:

@@ -14,6 +14,7 @@ from agents.inspect import clock_silence, status_rows
 from agents.settings.all_settings import Settings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.sources import SourceReported
+from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
@@ -202,6 +203,31 @@ def test_a_consumer_that_leaves_plans_without_an_outcome_is_silent(
         site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
     says = "3 plans without an outcome, the newest 25 min old: is `ullage consumer resizer` at work?"
     assert site.rows(capsys).get(("consumer", "resize in demo")) == (("silent", says) if silent else None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "alive", "shown"),
+    [
+        (Mode.APPLY, [True, False], "waiting !"),
+        (Mode.PLAN, [False], "waiting "),
+        (Mode.APPLY, [False, True], ""),
+        (Mode.SHADOW, [False], ""),
+        (Mode.APPLY, [], ""),
+    ],
+)
+def test_an_evictor_waits_for_a_webhook(
+    site: Site, capsys: pytest.CaptureFixture[str], *, mode: Mode, alive: list[bool], shown: str
+) -> None:
+    site.append(policy_records([replace(APPLIED, mode=mode)], site.codec))
+    for each in alive:
+        seen = WebhookLeaseSeen(NOW, "demo", "ullage/ullage-webhook", each, "" if each else "there is no Lease 'x'")
+        site.append([site.codec.encode(seen, topic="pod-changes-by-cluster", key="demo", partition=0, source="/test")])
+    site.append([tick(SHOP.wire("pod-changes-by-cluster"), 0, MS - second) for second in range(3000, 0, -1)])
+    says = "no pod is evicted while no admission webhook is at work: there is no Lease 'x'; start `ullage consumer webhook`"
+    assert site.rows(capsys).get(("consumer", "evict in demo")) == (("waiting", says) if shown else None)
+    cli.run(["status", "--log", str(site.path)])
+    assert ("evict in demo" in (table := capsys.readouterr().out)) == bool(shown)
+    assert shown in table
 
 
 def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:

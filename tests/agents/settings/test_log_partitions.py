@@ -1,11 +1,15 @@
-"""A command with another number of partitions than the log has is refused: it would read, or pause, a part of the log alone."""
+"""Whoever has another number of partitions than the log is refused: it would read, write or pause a part of the log alone."""
 
 from pathlib import Path
 
 import pytest
 
 from agents import cli
+from agents.processes import process_telemetry
+from agents.settings.all_settings import Settings, TopicSettings
+from streams.errors import BadInput, LogUnavailable
 from streams.log.file_log import FileLog
+from streams.log.memory_log import MemoryLog
 from streams.topics import TOPICS, Topics
 
 
@@ -31,6 +35,54 @@ def test_a_part_of_a_log_is_neither_read_nor_written(
     assert "the topics of this log have 4 partitions" in (said := capsys.readouterr().err)
     assert "ULLAGE_TOPICS__PARTITIONS=4" in said
     assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("source", "clock"),
+        ("source", "kube"),
+        ("source", "usage"),
+        ("source", "load", "--set", "prometheus.url=http://127.0.0.1:1"),
+        ("source", "history", "--set", "prometheus.url=http://127.0.0.1:1"),
+        ("source", "asg", "--set", "aws.groups=1:2:web", "--set", "aws.region=eu-west-1"),
+        ("source", "simulated"),
+        ("consumer", "resizer", "evictor"),
+        ("consumer", "webhook"),
+    ],
+)
+def test_a_process_neither_reads_nor_writes_a_part_of_a_log(
+    words: tuple[str, ...], log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = log.read_bytes()
+    told = ("log.kind=file", f"log.path={log}", "topics.partitions=6", "metrics.port=0", "cluster.url=http://127.0.0.1:1")
+    assert cli.run([*words, *(word for each in told for word in ("--set", each))]) == 2
+    assert "ullage: the topics of this log have 4 partitions, and topics.partitions is 6 here" in capsys.readouterr().err
+    assert log.read_bytes() == before
+
+
+class AwayAtFirst(MemoryLog):
+    """A log that answers from the fourth question on."""
+
+    asked = 0
+
+    def partitions(self, topic: str) -> int:
+        self.asked += 1
+        if self.asked < 4:
+            raise LogUnavailable("nobody answers")
+        return super().partitions(topic)
+
+
+def test_a_process_waits_for_a_log_that_is_away_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(process_telemetry, "_AGAIN", 0.0)
+    log = AwayAtFirst()
+    log.create(Topics().wire("cluster-changes"), 4)
+    process_telemetry.await_fitting(log, Settings())
+    assert capsys.readouterr().err == "waiting for the log: nobody answers\n"
+    with pytest.raises(BadInput, match="have 4 partitions"):
+        process_telemetry.await_fitting(log, Settings(topics=TopicSettings(partitions=6)))
 
 
 def test_the_doctor_says_which_number_to_give(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

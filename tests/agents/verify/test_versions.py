@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from agents import cli
 from agents.logic.updates.update_settings import PROGRAM
 from agents.pipeline import stages as pipeline
 from agents.settings import loading
@@ -201,6 +202,21 @@ def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_th
     assert report.decisions == sum(len(there[name]) for name in there if name != "pod-updates")
     assert [says.split(":")[0] for says in report.foreign] == ["updater, partition 0", "updater, partition 1"]
     assert f"a program of before rules stood in the log decided, and this program has version {PROGRAM}" in report.foreign[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("plan",), "  36 other pods need no change now"),
+        (("why-not", "shop/Deployment/web"), "8 pods of demo/shop/Deployment/web: left alone"),
+    ],
+)
+def test_a_log_that_0_1_0_wrote_is_asked_what_would_be_done_though_it_lacks_topics(
+    words: tuple[str, ...], answer: str, day: LogContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(day.log, FileLog)
+    assert cli.run([*words, "--log", str(day.log.path)]) == 0
+    assert answer in capsys.readouterr().out
 
 
 def published(log: MemoryLog, topics: Topics) -> dict[str, set[str | None]]:

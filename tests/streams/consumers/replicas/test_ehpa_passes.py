@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
@@ -224,6 +225,31 @@ def test_a_status_is_written_though_current_metrics_cannot_be_shown(said: str, m
     monkeypatch.setattr(passes.world.ehpas, "merge", merge)
     passes.run()
     assert passes.status["expectReplicas"] == 9
+
+
+def test_that_current_metrics_cannot_be_shown_is_said_when_it_begins_and_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = Passes()
+    passes.run()
+    metric = {"type": "Pods", "pods": {"metric": {"name": "http_requests"}, "current": {"averageValue": "12"}}}
+    passes.world.hpas.held[KEY]["status"] = {"currentMetrics": [metric]}
+    put, refused = passes.world.ehpas.merge, True
+
+    def merge(namespace: str, name: str, patch: Mapping[str, Any], *, part: str = "") -> Any:
+        if refused and not part:
+            raise GiveUp(doing="writing", to=name, answer="Too long")
+        return put(namespace, name, patch, part=part)
+
+    monkeypatch.setattr(passes.world.ehpas, "merge", merge)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            passes.run()
+        refused = False
+        passes.run()
+        passes.run()
+    assert [(line["event"], line["ehpa"]) for line in lines] == [
+        ("current metrics cannot be shown", "shop/web"),
+        ("current metrics are shown again", "shop/web"),
+    ]
 
 
 def test_44_metrics_that_did_not_change_are_not_written_again() -> None:
