@@ -87,12 +87,16 @@ class _Trials:
     candidates: ProfileStack
     actual: Floats
     seen: Flags
+    weights: Floats
 
     def errors(self, forecasts: Floats) -> Floats:
-        """Each forecast's absolute error over the load, or over the number of values if there was no load."""
-        load = float(np.abs(self.actual[self.seen]).sum())
-        off = np.abs(forecasts - self.actual)
-        return np.asarray(np.einsum("col,ol->c", off, self.seen) / (load or float(self.seen.sum())))
+        """The absolute error of each of the forecasts, each origin's by its weight: what candidates are compared by."""
+        return np.asarray(np.einsum("col,ol,o->c", np.abs(forecasts - self.actual), self.seen, self.weights))
+
+    def share_off(self, forecast: Floats) -> float:
+        """One forecast's absolute error over the load, or over the number of values if there was no load."""
+        off, load = (float(np.abs(each[self.seen]).sum()) for each in (forecast - self.actual, self.actual))
+        return off / (load or float(self.seen.sum()))
 
     def is_mostly_closer(self, one: Floats, other: Floats) -> bool:
         """Whether one forecast was closer than another at more origins than it was further off, where the difference matters.
@@ -156,8 +160,19 @@ def _tried(
 ) -> _Trials | None:
     ahead = _ahead(origins, settings)
     places = ahead.places[:, ahead.recent :]
-    trials = _Trials(ahead, _candidates(series, ahead, other), series.values[places], seen[places])
-    return trials if (trials.seen.mean(axis=1) >= _SEEN).sum() >= _FEWEST else None
+    actual, known = series.values[places], seen[places]
+    if (known.mean(axis=1) >= _SEEN).sum() < _FEWEST:
+        return None
+    return _Trials(ahead, _candidates(series, ahead, other), actual, known, _weights(actual, known))
+
+
+def _weights(actual: Floats, seen: Flags) -> Floats:
+    """What a unit of error weighs at each origin: one over the sum of the mean load there and that of all origins.
+
+    Otherwise a few hours of a great load would decide alone what is forecast for all the quiet ones.
+    """
+    loads = np.einsum("ol,ol->o", np.abs(actual), seen) / np.maximum(seen.sum(axis=1), 1)
+    return np.asarray(1.0 / (loads + (float(loads.mean()) or 1.0)))
 
 
 def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) -> ProfileStack:
@@ -174,7 +189,7 @@ def _candidates(series: LoadSeries, ahead: ForecastWindow, other: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Some candidates, best first, with their mean forecast in each trial (origins x horizon) and its error."""
+    """Some candidates, best first, with their mean forecast in each trial (origins x horizon) and its weighted error."""
 
     members: NDArray[np.int64]
     past: Floats
@@ -201,7 +216,8 @@ def _chosen(series: LoadSeries, trials: _Trials, other: int | None, settings: En
     periodic = _best(trials, errors, usable, settings.members)
     if periodic.error <= (1.0 - settings.seasonal_gain) * choice.error and trials.is_mostly_closer(periodic.past, choice.past):
         choice = periodic
-    accuracy = ForecastAccuracy(choice.error, float(errors[-1]), len(trials.actual))
+    last_value = trials.candidates.values[-1]
+    accuracy = ForecastAccuracy(trials.share_off(choice.past), trials.share_off(last_value), len(trials.actual))
     gain = -settings.gain if spike else settings.gain
     if not accuracy.error <= (1.0 - gain) * accuracy.last_value:
         tried = f"over {accuracy.forecasts} trials the best forecast was {accuracy.error:.1%} off"

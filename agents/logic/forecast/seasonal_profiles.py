@@ -20,8 +20,8 @@ _MOST_WEEKS = 4
 _FADE = 0.7
 """In a fading profile, the weight of a period as a share of the weight of the period after it."""
 
-_MOST_RATIO = 2.0
-"""The largest ratio of the recent level to the profile's."""
+_LEAST_RATIO, _MOST_RATIO = 0.1, 2.0
+"""The smallest and the largest ratio of the recent level to the profile's."""
 
 LAST_VALUE = "last value"
 
@@ -159,16 +159,16 @@ def spread(series: LoadSeries, ahead: ForecastWindow) -> Floats | None:
 def levelled(shape: ProfileStack, values: Floats, ahead: ForecastWindow, half_lives: Sequence[int]) -> ProfileStack:
     """Each profile over the horizon as it is, and moved to the level of the recent bins.
 
-    It moves either by the difference, which halves in so many bins (`half_lives`), or by the ratio, whose distance from 1 halves
-    in the longest of them. If the ratio stayed, one quiet half-hour would decide how high the evening's peak is.
+    It moves either by the difference, which halves in so many bins (`half_lives`), or by the ratio, whose logarithm halves in the
+    longest of them. If the ratio stayed, one quiet half-hour would decide how high the evening's peak is.
     """
     recent = ahead.recent
     there, expected = shape.values[:, :, recent:], shape.values[:, :, :recent].mean(axis=2)
     known = values[ahead.places[:, :recent]].mean(axis=1)
-    ratio = np.clip(known / np.where(expected > 0.0, expected, 1.0), 1.0 / _MOST_RATIO, _MOST_RATIO)
+    ratio = np.clip(known / np.where(expected > 0.0, expected, 1.0), _LEAST_RATIO, _MOST_RATIO)
     off = (known - expected)[:, :, None]
     fading = [np.exp2(-np.arange(1, ahead.horizon + 1) / half) for half in half_lives]
-    scaled = there * (1.0 + (ratio - 1.0)[:, :, None] * fading[-1])
+    scaled = there * np.power(ratio[:, :, None], fading[-1])
     moved = [there, scaled, *[there + off * fade for fade in fading]]
     levels = ["", " scaled", *[f" levelled for {half} bins" for half in half_lives]]
     names = tuple(name + level for level in levels for name in shape.names)

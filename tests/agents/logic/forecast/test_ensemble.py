@@ -216,8 +216,26 @@ def test_a_profile_is_moved_to_the_present_level_by_difference_or_by_ratio() -> 
     assert found.names == ("p", "p scaled", "p levelled for 2 bins")
     assert found.values[0, 0].tolist() == [2, 2, 2, 2]
     assert found.periods == (9, 9, 9)
-    for moved in found.values[1:, 0]:
-        assert moved.tolist() == pytest.approx([2 + 0.5**0.5, 2.5, 2 + 0.5**1.5, 2.25])
+    scaled, levelled = found.values[1:, 0].tolist()
+    assert scaled == pytest.approx([2 * 1.5**share for share in (0.5**0.5, 0.5, 0.5**1.5, 0.25)])
+    assert levelled == pytest.approx([2 + 0.5**0.5, 2.5, 2 + 0.5**1.5, 2.25])
+
+
+def test_a_scaled_profile_begins_at_the_present_level_also_where_that_is_far_lower() -> None:
+    """The profile says 100, the last two bins 20; after two bins the square root of a fifth is left."""
+    ahead = ForecastWindow(np.array([2]), 2, 4)
+    found = seasonal_profiles.levelled(ProfileStack(("p",), (9,), np.full((1, 1, 6), 100.0)), np.full(6, 20.0), ahead, [2])
+    scaled = found.values[1, 0].tolist()
+    assert scaled == pytest.approx([100 * 0.2**share for share in (0.5**0.5, 0.5, 0.5**1.5, 0.25)])
+    assert scaled[0] < 100 / 3
+
+
+def test_one_burst_does_not_hide_the_wave_of_all_other_hours() -> None:
+    """During the burst, in which one trial lies, nothing is better than the mean of the last half-hour."""
+    at, noise = times(14), np.random.default_rng(1).normal(0, 0.3, 14 * 288)
+    burst = (at >= at[-1] - 73 * 3600) & (at < at[-1] - 69.5 * 3600)
+    values = np.where(burst, 100 + 30 * (np.arange(len(at)) % 3 - 1), 5 + 2 * cycle(at) + noise)
+    assert fitted(at, values).period == DAY
 
 
 def test_an_ensemble_is_a_plain_value_that_a_checkpoint_can_hold() -> None:
