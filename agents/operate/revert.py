@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from agents.operate.operator_session import operator_session
-from agents.processes.output import data
+from agents.processes import output_table
+from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from agents.why.event_descriptions import amount
+from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts, Place
@@ -33,7 +35,7 @@ _PLANNED_BEFORE = timedelta(hours=1)
 """How much older than its outcome a plan may be."""
 
 
-def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
+def run(settings: Settings, *, since: str, workloads: str, reason: str, form: TextForm = "table") -> None:
     """Request the revert of what was applied since then, if the cluster's mode is apply; print it in any case."""
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
@@ -43,27 +45,26 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
         acts = control is not None and control.mode is Mode.APPLY
         if acts:
             operator.publish(*found)
-    for each in found:
-        data(_line(each))
     if not found:
-        data(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC")
+        last = f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC"
     elif acts:
-        data("asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again")
+        last = "asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again"
     else:
-        data(f"only printed: the mode of cluster '{settings.cluster.name}' is not apply")
+        last = f"only printed: the mode of cluster '{settings.cluster.name}' is not apply"
+    whole = {"since": times.rfc3339(begin), "asked_for": acts and bool(found), "workloads": [_object(each) for each in found]}
+    output_table.print_text(form, [*map(_line, found), last], whole)
 
 
-def end(settings: Settings, *, workloads: str) -> None:
+def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None:
     """End the reverts in force of these workloads."""
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
         held = [each for each in in_force(operator) if each.workload.cluster == settings.cluster.name]
         ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
         operator.publish(*ended)
-    for each in ended:
-        data(f"{each.workload.key}: recommendations count again")
-    if not ended:
-        data(f"no revert is in force for '{workloads}'")
+    text = [f"{each.workload.key}: recommendations count again" for each in ended]
+    none = f"no revert is in force for '{workloads}'"
+    output_table.print_text(form, text or [none], {"ended": [each.workload.key for each in ended]})
 
 
 def in_force(operator: OperatorLog) -> list[RevertRequested]:
@@ -134,6 +135,13 @@ def _moment(text: str, now: datetime) -> datetime:
 def _matches(each: RevertRequested, pattern: str) -> bool:
     workload = each.workload
     return fnmatchcase(f"{workload.namespace}/{workload.kind}/{workload.name}", pattern)
+
+
+def _object(each: RevertRequested) -> dict[str, object]:
+    """For programs, in cores and bytes."""
+    amounts = {"requests": each.requests, "limits": each.limits}
+    both = {what: {name: {"cpu": a.cpu, "memory": a.memory} for name, a in sorted(of.items())} for what, of in amounts.items()}
+    return {"workload": each.workload.key, **both}
 
 
 def _line(each: RevertRequested) -> str:

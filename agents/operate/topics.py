@@ -1,11 +1,14 @@
 """Runs `ullage topics plan` and `apply`: compares the topics in Kafka with the wanted ones."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import metadata
 
 import yaml
 
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import TextForm
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.stage_topics import stage_names
@@ -17,12 +20,11 @@ from streams.topics import TopicSpec, changelog_specs
 _NOTHING = "nothing to do: all topics are as planned"
 
 
-def plan(settings: Settings) -> None:
+def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print what `apply` would change."""
     with topic_admin.connect(log_factory.answering_connection(settings)) as client:
         found = topic_admin.plan(client, wanted(settings))
-    for change in found.changes:
-        data(str(change))
+    output_table.print_text(form, map(str, found.changes), [asdict(change) for change in found.changes])
     for remark in found.notes:
         note(remark)
     note(f"{len(found.changes)} changes; `ullage topics apply` makes them" if found.changes else _NOTHING)
