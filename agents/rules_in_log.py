@@ -52,6 +52,12 @@ class RulesDifference:
         """As in: recommender: margin is 0.15 in the log and 0.2 here."""
         return f"{self.ours.stage}: {'; '.join(self._says())}"
 
+    def as_object(self) -> dict[str, object]:
+        """The same for programs."""
+        settings = {name: {"in_log": there, "here": here} for name, (there, here) in self.settings.items()}
+        program = {"in_log": None if self.there is None else self.there.program, "here": self.ours.program}
+        return {"stage": self.ours.stage, "program": program, "settings": settings}
+
     def _says(self) -> Iterator[str]:
         if self.there is None:
             yield "the log has no rules yet"

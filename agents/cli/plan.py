@@ -1,17 +1,11 @@
 """`ullage plan`: show what Ullage would do to pods and nodes now."""
 
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
-
-from agents.cli.options import At, CommonOptions, given
+from agents.cli.options import At, CommonOptions, Tree, given
 
 
 def plan(
     *,
-    output: Annotated[
-        Literal["table", "json", "yaml"], Parameter(name=("--output", "-o"), help="For people or for programs.")
-    ] = "table",
+    output: Tree = "table",
     at: At = None,
     common: CommonOptions | None = None,
 ) -> None:

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, given
 from streams.errors import BadInput
+
+if TYPE_CHECKING:
+    from agents.processes.output_table import TextForm
 
 
 def replay(  # noqa: PLR0913  # the flags of a command
@@ -22,8 +25,10 @@ def replay(  # noqa: PLR0913  # the flags of a command
         Path | None, Parameter(help="Decide the stretch by these vertical policies, as `ullage policy apply` takes them.")
     ] = None,
     output: Annotated[
-        Literal["table", "json"],
-        Parameter(name=("--output", "-o"), help="For people or for programs: of all decisions, a JSON object a line."),
+        Literal["table", "json", "yaml"],
+        Parameter(
+            name=("--output", "-o"), help="For people or for programs: of all decisions, a JSON object a line or a YAML list."
+        ),
     ] = "table",
     common: CommonOptions | None = None,
 ) -> int:
@@ -37,12 +42,12 @@ def replay(  # noqa: PLR0913  # the flags of a command
     """
     options = given(common) if file is None else replace(given(common), log=file)
     if begin is not None or end is not None or policy is not None or (not verify and export is None and _has_rules(options)):
-        return _what_if(options, begin, end, policy, as_json=output == "json")
+        return _what_if(options, begin, end, policy, output)
     from agents.inspect import replay as command
 
-    if output == "json" and verify:
-        raise BadInput("--output json is for decisions; --verify says for people what differs, and by its exit code for programs")
-    return command.run(options.settings(), verify=verify, export=export, as_json=output == "json")
+    if output != "table" and verify:
+        raise BadInput(f"--output {output} is for decisions; --verify says what differs in words, and by its exit code")
+    return command.run(options.settings(), verify=verify, export=export, form=output)
 
 
 def _has_rules(options: CommonOptions) -> bool:
@@ -54,8 +59,8 @@ def _has_rules(options: CommonOptions) -> bool:
     return any(map(command.is_rule, options.set))
 
 
-def _what_if(options: CommonOptions, begin: str | None, end: str | None, policy: Path | None, *, as_json: bool) -> int:
+def _what_if(options: CommonOptions, begin: str | None, end: str | None, policy: Path | None, form: "TextForm") -> int:
     from agents.inspect import what_if_command as command
 
     options = replace(options, set=command.settings_of(options.set))
-    return command.run(options.settings(), options.set, command.WhatIfFlags(begin, end, policy, as_json))
+    return command.run(options.settings(), options.set, command.WhatIfFlags(begin, end, policy, form))

@@ -12,7 +12,7 @@ def plan(*, output: Tree = "table", common: CommonOptions | None = None) -> None
     """Show where the settings here would decide otherwise than the log says, and change nothing."""
     from agents.operate import settings
 
-    settings.plan(given(common).settings(), form=output)
+    settings.plan(given(common).settings(), output)
 
 
 @app.command

@@ -1,9 +1,11 @@
 """`ullage simulate`: play a scenario from a file in virtual time."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
+
+from agents.cli.options import Tree
 
 
 def simulate(
@@ -14,7 +16,7 @@ def simulate(
     setting: Annotated[
         tuple[str, ...], Parameter(name="--set", help="A setting of a stage instead of the file's.", consume_multiple=False)
     ] = (),
-    output: Annotated[Literal["table", "json"], Parameter(name=("--output", "-o"), help="For people or for programs.")] = "table",
+    output: Tree = "table",
 ) -> None:
     """Play a scenario against the whole pipeline and its consumers: pods, OOM kills, restarts, resizes, evictions. No broker.
 
@@ -22,4 +24,4 @@ def simulate(
     """
     from agents.demo import simulate_command as command
 
-    command.run(scenario, command.SimulateFlags(keep, output == "json", setting))
+    command.run(scenario, command.SimulateFlags(keep, output, setting))

@@ -1,11 +1,16 @@
 """`ullage tap TOPIC`: read a topic with its records decoded."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from agents.cli.options import CommonOptions, LimitOption, given
 from streams.errors import BadInput
+
+if TYPE_CHECKING:
+    from agents.processes.output_table import TextForm
+
+_FORMS: "dict[str, TextForm]" = {"table": "table", "pretty": "table", "json": "json", "jsonl": "json", "yaml": "yaml"}
 
 
 def tap(  # noqa: PLR0913  # the flags of a command
@@ -20,9 +25,10 @@ def tap(  # noqa: PLR0913  # the flags of a command
     limit: Annotated[LimitOption, Parameter(help="Stop after this many records.")] = None,
     last: Annotated[LimitOption, Parameter(help="Only the newest so many, instead of `--from` and `--limit`.")] = None,
     output: Annotated[
-        Literal["table", "json", "pretty", "jsonl"],
+        Literal["table", "json", "yaml", "pretty", "jsonl"],
         Parameter(
-            name=("--output", "-o"), help="For people (`table`), or a line of JSON a record; `pretty` and `jsonl` are the same."
+            name=("--output", "-o"),
+            help="For people (`table`, `pretty`), or for programs: a line of JSON (`json`, `jsonl`) or an item of YAML a record.",
         ),
     ] = "table",
     ticks: Annotated[bool, Parameter(help="Show ticks too.")] = False,
@@ -32,10 +38,10 @@ def tap(  # noqa: PLR0913  # the flags of a command
     from agents.inspect import tap as command
 
     wanted = command.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
-    settings, pretty = given(common).settings(), output in {"table", "pretty"}
+    settings, form = given(common).settings(), _FORMS[output]
     if last is None:
-        command.run(settings, topic, begin=begin, follow=follow, wanted=wanted, pretty=pretty)
+        command.run(settings, topic, begin=begin, follow=follow, wanted=wanted, form=form)
         return
     if begin != "begin" or follow or ticks or limit is not None:
         raise BadInput("--last goes without --from, --follow, --limit and --ticks: it is the end of the topic as it is now")
-    command.run_last(settings, topic, count=last, wanted=wanted, pretty=pretty)
+    command.run_last(settings, topic, count=last, wanted=wanted, form=form)

@@ -14,7 +14,7 @@ def plan(*, output: Tree = "table", common: CommonOptions | None = None) -> None
     """Show what `apply` would change, and change nothing. A line with [...] would lose something."""
     from agents.operate import topics
 
-    topics.plan(given(common).settings(), form=output)
+    topics.plan(given(common).settings(), output)
 
 
 @app.command

@@ -4,11 +4,10 @@ The same scenario file gives the same log, byte for byte. The log may be kept, a
 """
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-
-import orjson
 
 from agents.demo import day_in_memory, saved_log, scenario_file
 from agents.demo.day_state import DayState
@@ -16,7 +15,9 @@ from agents.demo.demo_settings import START, Day
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.scenario_file import Scenario
 from agents.pipeline import stages
-from agents.processes.output import data, note
+from agents.processes import output_table
+from agents.processes.output import note
+from agents.processes.output_table import TextForm
 from agents.processes.signals import stoppable
 from agents.processes.simulated_cluster import open_shop
 from agents.settings import event_times
@@ -44,7 +45,7 @@ class SimulateFlags:
     """`keep`: a folder for the log and its settings. `given` are settings of the command line, which win over the file's."""
 
     keep: Path | None = None
-    as_json: bool = False
+    form: TextForm = "table"
     given: tuple[str, ...] = ()
 
 
@@ -61,7 +62,7 @@ def run(file: Path, flags: SimulateFlags) -> None:
         _make_folder(flags.keep)
         saved_log.save(log, day.topics, day.settings() | _given(flags), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
-    _print(state, scenario, as_json=flags.as_json)
+    _print(state, scenario, form=flags.form)
 
 
 def _given(flags: SimulateFlags) -> dict[str, str]:
@@ -108,7 +109,7 @@ def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) 
     return LogWatcher(log, day.topics).catch_up()
 
 
-def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
+def _print(state: DayState, scenario: Scenario, *, form: TextForm) -> None:
     found = {
         "length": scenario.length,
         "seed": scenario.seed,
@@ -121,19 +122,21 @@ def _print(state: DayState, scenario: Scenario, *, as_json: bool) -> None:
         **_nodes(state),
         "decided": dict(sorted(state.decided.items())),
     }
-    if as_json:
-        data(orjson.dumps(found).decode())
-        return
+    output_table.print_text(form, _lines(state, scenario), found)
+
+
+def _lines(state: DayState, scenario: Scenario) -> Iterator[str]:
+    """For people. Raises BadInput."""
     if not state.pods:
         raise BadInput("no pod of the scenario ever ran: are the nodes too small?")
-    data(f"{scenario.length} of {state.pods} pods, seed {scenario.seed}")
-    data(f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills")
+    yield f"{scenario.length} of {state.pods} pods, seed {scenario.seed}"
+    yield (f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills")
     if state.done[Action.SCALE]:
-        data(f"{state.done[Action.SCALE]} times scaled")
+        yield f"{state.done[Action.SCALE]} times scaled"
     for name, value in _nodes(state).items():
-        data(f"{name.replace('_', ' ')}: {value}")
+        yield f"{name.replace('_', ' ')}: {value}"
     for kind, count in sorted(state.decided.items()):
-        data(f"  {count:>7,}  {kind}")
+        yield f"  {count:>7,}  {kind}"
 
 
 def _nodes(state: DayState) -> dict[str, object]:

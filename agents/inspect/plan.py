@@ -5,7 +5,6 @@ It asks the states of updater and scaler, with their guards, so it agrees with w
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from agents.inspect.newest_state import newest_of_cluster
 from agents.logic.nodes import scaling_dry_run
@@ -16,6 +15,7 @@ from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, 
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
 from agents.processes import output_table
+from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from agents.why.event_descriptions import amount
 from schemas import times
@@ -27,7 +27,7 @@ from streams.errors import BadInput
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
 
 
-def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
+def run(settings: Settings, *, form: TextForm) -> None:
     """Print the plan for the cluster of the settings."""
     updater = newest_updater(settings)
     cluster = settings.cluster.name
@@ -39,7 +39,7 @@ def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) and turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
     table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_node_lines(nodes)]
-    output_table.print_answer(form, table, whole)
+    output_table.print_text(form, table, whole)
 
 
 def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Counter[NoChange]:

@@ -1,10 +1,11 @@
 """Runs `ullage replay`: takes the log of the settings through the stages again, without appending anything to it."""
 
-import json
 from pathlib import Path
 
 from agents.pipeline import stages
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import Row, TextForm
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
@@ -21,13 +22,13 @@ from streams.log_context import LogContext
 GATE, NOT_COMPARED = 3, 4
 
 
-def run(settings: Settings, *, verify: bool, export: Path | None, as_json: bool = False) -> int:
+def run(settings: Settings, *, verify: bool, export: Path | None, form: TextForm = "table") -> int:
     """Replay; returns 3 when what was published differs from what the log gives, 4 when a part could not be compared, else 0."""
     with stoppable(), log_factory.answering_log(settings) as log:
         context = LogContext.of(log, log_factory.topics(settings))
         if export is not None:
             _export(context, settings, export)
-        return _verify(context, settings) if verify else _print(context, settings, as_json=as_json)
+        return _verify(context, settings) if verify else _print(context, settings, form)
 
 
 def _export(context: LogContext, settings: Settings, to: Path) -> None:
@@ -55,7 +56,7 @@ def _verify(context: LogContext, settings: Settings) -> int:
     return NOT_COMPARED if report.foreign else 0
 
 
-def _print(context: LogContext, settings: Settings, *, as_json: bool) -> int:
+def _print(context: LogContext, settings: Settings, form: TextForm) -> int:
     """Print each decision. Stages read the decisions that were published, not those computed here, so nothing is appended."""
     runner = Runner(stages(settings), context)
     turns = decisions = 0
@@ -64,12 +65,13 @@ def _print(context: LogContext, settings: Settings, *, as_json: bool) -> int:
             turns, decisions = turns + 1, decisions + len(taken.decisions)
             for record in taken.decisions:
                 kind = next((v.decode() for n, v in record.headers if n == "ce_type"), "")
-                data(_line(task.stage.name, task.partition, taken.turn, kind, (record.key or b"").decode(), as_json=as_json))
+                key = (record.key or b"").decode()
+                row = {"stage": task.stage.name, "partition": task.partition, "turn": taken.turn, "type": kind, "key": key}
+                for line in [_line(row)] if form == "table" else output_table.item(form, row):
+                    data(line)
     note(f"{turns} turns gave {decisions} decisions")
     return 0
 
 
-def _line(stage: str, partition: int, turn: int, kind: str, key: str, *, as_json: bool) -> str:  # noqa: PLR0913  # the parts of a line
-    if as_json:
-        return json.dumps({"stage": stage, "partition": partition, "turn": turn, "type": kind, "key": key})
-    return f"{stage}/{partition} turn {turn}  {kind}  {key}"
+def _line(row: Row) -> str:
+    return "{stage}/{partition} turn {turn}  {type}  {key}".format_map(row)

@@ -8,7 +8,9 @@ from fnmatch import fnmatchcase
 
 import orjson
 
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import TextForm
 from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
@@ -46,7 +48,7 @@ class RecordFilter:
         return fnmatchcase(key, self.key) and self.kind in {None, kind}
 
 
-def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: RecordFilter, pretty: bool) -> None:  # noqa: PLR0913  # flags
+def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: RecordFilter, form: TextForm) -> None:  # noqa: PLR0913  # flags
     """Print the wanted records from `begin` on, in order of event time; with `follow`, also new ones as they come."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
@@ -56,7 +58,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
         positions = start_positions(log, wire, begin, now_ms=now)
         records = (log_range.follow if follow else log_range.read_range)(log, [wire], since=positions, merged=True)
         count = 0
-        for count, lines in enumerate(_lines(records, codec, wanted, pretty=pretty), 1):
+        for count, lines in enumerate(_lines(records, codec, wanted, form), 1):
             for line in lines:
                 data(line, now=follow)
             if count == wanted.limit:
@@ -65,7 +67,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
             note(f"no such record in '{wire}' from {begin} on")
 
 
-def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter, pretty: bool) -> None:
+def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter, form: TextForm) -> None:
     """Print the newest `count` of the wanted records, in order of event time. Reads from the end on, no further than it must."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
@@ -78,7 +80,7 @@ def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter
             kept = [*found, *kept]
             if len(kept) >= count:
                 break
-    for lines in _lines(iter(sorted(kept, key=log_range.event_time_ms)[-count:]), codec, wanted, pretty=pretty):
+    for lines in _lines(iter(sorted(kept, key=log_range.event_time_ms)[-count:]), codec, wanted, form):
         for line in lines:
             data(line)
     if not kept:
@@ -119,11 +121,11 @@ def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
     return low
 
 
-def _lines(records: Iterator[Record], codec: Codec, wanted: RecordFilter, *, pretty: bool) -> Iterator[list[str]]:
+def _lines(records: Iterator[Record], codec: Codec, wanted: RecordFilter, form: TextForm) -> Iterator[list[str]]:
     for record in _without_copies(records):
         kind, lines = _read(record, codec)
         if wanted.matches(record, kind):
-            yield [_heading(record, kind), *lines] if pretty else [_json(record, kind)]
+            yield [_heading(record, kind), *lines] if form == "table" else [*output_table.item(form, _object(record, kind))]
 
 
 def _without_copies(records: Iterator[Record]) -> Iterator[Record]:
@@ -176,21 +178,19 @@ def _heading(record: Record, kind: str) -> str:
     return f"{when}{record.place}  {kind}  {(record.key or b'').decode(errors='replace')}"
 
 
-def _json(record: Record, kind: str) -> str:
+def _object(record: Record, kind: str) -> dict[str, object]:
     try:
         value: object = orjson.loads(record.value or b"null")
     except orjson.JSONDecodeError:
         value = (record.value or b"").decode(errors="replace")
-    return orjson.dumps(
-        {
-            "place": str(record.place),
-            "taken_ms": record.timestamp_ms,
-            "type": kind,
-            "key": None if record.key is None else record.key.decode(errors="replace"),
-            "headers": {name: text.decode(errors="replace") for name, text in record.headers},
-            "value": value,
-        }
-    ).decode()
+    return {
+        "place": str(record.place),
+        "taken_ms": record.timestamp_ms,
+        "type": kind,
+        "key": None if record.key is None else record.key.decode(errors="replace"),
+        "headers": {name: text.decode(errors="replace") for name, text in record.headers},
+        "value": value,
+    }
 
 
 def _wire(topics: Topics, name: str) -> str:

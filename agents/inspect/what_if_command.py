@@ -15,7 +15,8 @@ from agents.backtest.what_if_rules import OtherRules
 from agents.operate import policy_file
 from agents.pipeline import stages
 from agents.processes import output_table
-from agents.processes.output import data, note
+from agents.processes.output import note
+from agents.processes.output_table import TextForm
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory, setting_texts
 from agents.settings.all_settings import Settings
@@ -44,7 +45,7 @@ class WhatIfFlags:
     begin: str | None
     end: str | None
     policy: Path | None
-    as_json: bool
+    form: TextForm
 
 
 def is_rule(item: str) -> bool:
@@ -89,9 +90,7 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
     if not found.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
     changes = list(_changes(rules, before))
-    text = orjson.dumps(_object(found, changes), option=orjson.OPT_INDENT_2).decode().splitlines()
-    for line in text if flags.as_json else _lines(found, changes):
-        data(line)
+    output_table.print_text(flags.form, _lines(found, changes), _object(found, changes))
     note("facts are as recorded; after the first difference the other side is an estimate")
     if lost:
         note(f"both sides begin with what is kept; {lost}")

@@ -12,6 +12,7 @@ from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.processes import output_table
+from agents.processes.output import data
 from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodPhase

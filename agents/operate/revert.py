@@ -46,13 +46,13 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
         if acts:
             operator.publish(*found)
     if not found:
-        says = f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC"
+        last = f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC"
     elif acts:
-        says = "asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again"
+        last = "asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again"
     else:
-        says = f"only printed: the mode of cluster '{settings.cluster.name}' is not apply"
-    whole = {"requested": acts and bool(found), "since": times.rfc3339(begin), "workloads": list(map(_object, found))}
-    output_table.print_answer(form, [*map(_line, found), says], whole)
+        last = f"only printed: the mode of cluster '{settings.cluster.name}' is not apply"
+    whole = {"since": times.rfc3339(begin), "asked_for": acts and bool(found), "workloads": [_object(each) for each in found]}
+    output_table.print_text(form, [*map(_line, found), last], whole)
 
 
 def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None:
@@ -63,8 +63,8 @@ def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None
         ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
         operator.publish(*ended)
     text = [f"{each.workload.key}: recommendations count again" for each in ended]
-    text = text or [f"no revert is in force for '{workloads}'"]
-    output_table.print_answer(form, text, {"ended": [each.workload.key for each in ended]})
+    none = f"no revert is in force for '{workloads}'"
+    output_table.print_text(form, text or [none], {"ended": [each.workload.key for each in ended]})
 
 
 def in_force(operator: OperatorLog) -> list[RevertRequested]:
@@ -135,6 +135,13 @@ def _moment(text: str, now: datetime) -> datetime:
 def _matches(each: RevertRequested, pattern: str) -> bool:
     workload = each.workload
     return fnmatchcase(f"{workload.namespace}/{workload.kind}/{workload.name}", pattern)
+
+
+def _object(each: RevertRequested) -> dict[str, object]:
+    """For programs, in cores and bytes."""
+    amounts = {"requests": each.requests, "limits": each.limits}
+    both = {what: {name: {"cpu": a.cpu, "memory": a.memory} for name, a in sorted(of.items())} for what, of in amounts.items()}
+    return {"workload": each.workload.key, **both}
 
 
 def _line(each: RevertRequested) -> str:

@@ -6,17 +6,16 @@ from agents.pipeline import stages
 from agents.processes import output_table
 from agents.processes.output import data, note
 from agents.processes.output_table import TextForm
-from agents.rules_in_log import RulesDifference
 from agents.settings.all_settings import Settings
 
 _NOTHING = "nothing to do: the log says what is set here"
 
 
-def plan(settings: Settings, *, form: TextForm = "table") -> None:
+def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print where the log differs."""
     with operator_session(settings) as (operator, at):
         found = rules_in_log.differences(operator.context, stages(settings), at)
-    output_table.print_answer(form, map(str, found), list(map(_object, found)))
+    output_table.print_text(form, map(str, found), [difference.as_object() for difference in found])
     note(f"{len(found)} stages differ; `ullage settings apply` changes the log" if found else _NOTHING)
 
 

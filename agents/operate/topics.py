@@ -1,6 +1,7 @@
 """Runs `ullage topics plan` and `apply`: compares the topics in Kafka with the wanted ones."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import metadata
 
 import yaml
@@ -21,12 +22,11 @@ from streams.topics import TopicSpec, changelog_specs
 _NOTHING = "nothing to do: all topics are as planned"
 
 
-def plan(settings: Settings, *, form: TextForm = "table") -> None:
-    """Print what `apply` would change. Raises BadInput for a log that is not in Kafka."""
-    _require_kafka(settings)
+def plan(settings: Settings, form: TextForm = "table") -> None:
+    """Print what `apply` would change."""
     with topic_admin.connect(log_factory.answering_connection(settings)) as client:
         found = topic_admin.plan(client, wanted(settings))
-    output_table.print_answer(form, map(str, found.changes), list(map(_object, found.changes)))
+    output_table.print_text(form, map(str, found.changes), [asdict(change) for change in found.changes])
     for remark in found.notes:
         note(remark)
     note(f"{len(found.changes)} changes; `ullage topics apply` makes them" if found.changes else _NOTHING)

@@ -40,6 +40,12 @@ def print_rows(form: OutputForm, rows: Sequence[Row], columns: Sequence[str] = (
         data(line)
 
 
+def print_text(form: TextForm, text: Iterable[str], value: object) -> None:
+    """Print an answer: its text for people, or one object for programs, which has the same in it."""
+    for line in text if form == "table" else document(form, value):
+        data(line)
+
+
 def document(form: Literal["json", "yaml"], value: object) -> Iterator[str]:
     """The lines of one object for programs."""
     if form == "json":
@@ -48,10 +54,13 @@ def document(form: Literal["json", "yaml"], value: object) -> Iterator[str]:
         yield from _dumped(orjson.loads(orjson.dumps(value)))
 
 
-def print_answer(form: TextForm, text: Iterable[str], value: object) -> None:
-    """Print an answer: lines of text for people, or `value` for programs."""
-    for line in text if form == "table" else document(form, value):
-        data(line)
+def item(form: Literal["json", "yaml"], value: object) -> Iterator[str]:
+    """The lines of one of many objects that come one by one: a JSON object in a line, or an item of a list in YAML."""
+    text = orjson.dumps(value)
+    if form == "json":
+        yield text.decode()
+    else:
+        yield from _dumped([orjson.loads(text)])
 
 
 def _columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:

@@ -1,14 +1,17 @@
 """`-o`: every command that prints rows takes it, and means the same by it."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
+from cyclopts import App
 
 from agents import cli
-from agents.cli.program import app
+from agents.cli import program
 from schemas.policies.control import ControlChanged, Mode
 from streams.codec import dead_letters
 from streams.codec.event_codec import Codec, tick
@@ -71,21 +74,50 @@ def test_json_and_yaml_say_the_same(command: list[str], flags: list[str], capsys
     assert len(rows) == len(again)
 
 
-def test_a_plan_of_settings_names_what_differs_in_the_log_and_here(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["settings", "apply", *flags]) == 0
-    capsys.readouterr()
-    assert cli.run(["settings", "plan", "-o", "json", "--set", "vertical.margin=0.2", *flags]) == 0
-    [differs] = json.loads(capsys.readouterr().out)
-    assert (differs["stage"], differs["settings"]) == ("recommender", {"margin": {"log": 0.15, "here": 0.2}})
-    assert differs["program"]["log"] == differs["program"]["here"]
+WITHOUT_AN_ANSWER = {
+    *("demo", "up", "broker", "worker", "consumer", "source clock", "source simulated", "source traces", "source usage"),
+    *("source history", "source load", "source kube", "source asg"),
+    *("topics apply", "settings apply", "policy set", "policy apply", "policy remove", "policy new", "mode", "pause", "resume"),
+    *("export", "record", "import"),
+    *("policy lint", "policy test"),
+    *("topics asyncapi", "checkpoints export", "report"),
+}
+"""Commands that run or change something and say in a sentence how it went, or write a document of one form."""
+
+
+def commands(app: App, before: str = "") -> Iterator[tuple[str, App]]:
+    for name in app:
+        if not name.startswith("-"):
+            one = app[name]
+            yield from [(f"{before}{name}", one)] if one.default_command is not None else commands(one, f"{before}{name} ")
+
+
+def test_every_command_that_prints_an_answer_takes_the_flag_in_three_forms_at_least() -> None:
+    forms = {}
+    for name, one in commands(program.app):
+        flags = [each for each in one.assemble_argument_collection() if "--output" in each.names]
+        forms[name] = {choice for each in flags for choice in get_args(each.hint)}
+        assert all("-o" in each.names for each in flags), name
+    assert {name for name, found in forms.items() if not found} == WITHOUT_AN_ANSWER
+    lacking = {name: found for name, found in forms.items() if found and not {"table", "json", "yaml"} <= found}
+    assert lacking == {}
+
+
+def test_what_comes_one_by_one_is_a_list_in_yaml(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["tap", "control", "-o", "json", "--ticks", *flags]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert cli.run(["tap", "control", "-o", "yaml", "--ticks", *flags]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == rows
+    assert rows
+
+
+def test_a_plan_of_settings_is_an_object_a_stage(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["settings", "plan", "-o", "json", *flags]) == 0
+    rows = json.loads(capsys.readouterr().out)
     assert cli.run(["settings", "plan", "-o", "yaml", *flags]) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == []
-
-
-def test_a_log_in_a_file_has_no_topics_to_plan(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("plan", "apply"):
-        assert cli.run(["topics", command, *flags]) == 2
-        assert "log.kind is 'file': only Kafka's topics are planned and made" in capsys.readouterr().err
+    assert yaml.safe_load(capsys.readouterr().out) == rows
+    assert [row["program"]["in_log"] for row in rows] == [None] * len(rows)
+    assert {row["stage"] for row in rows} >= {"recommender", "updater"}
 
 
 def test_the_versions_come_as_rows_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agents.logic.admission.admission_index import AdmissionIndex
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
@@ -84,6 +85,17 @@ def test_recommendations_count_again_when_the_revert_ends(shop: UpdaterLog, caps
     later = NOW + 30 * MINUTE
     shop.turn(later, recommended(later, API))
     assert {each.requests["app"].cpu for each in plans(shop) if each.at == when(later)} == {0.2}
+
+
+def test_programs_get_the_amounts_that_come_back(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert shop.run("revert", "--since", "1h", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    amounts = {"requests": {"app": {"cpu": 1.0, "memory": GIB}}, "limits": {"app": {"cpu": 2.0, "memory": 2 * GIB}}}
+    assert (found["asked_for"], found["workloads"]) == (True, [{"workload": API.key, **amounts}])
+    shop.turn(NOW + 2 * MINUTE)
+    assert shop.run("revert", "--end", "-o", "yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == {"ended": [API.key]}
 
 
 def test_in_shadow_a_revert_is_only_printed(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
