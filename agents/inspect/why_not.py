@@ -12,7 +12,6 @@ from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.processes import output_table
-from agents.processes.output import data
 from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodPhase
@@ -37,7 +36,7 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
     answer = list(answers[kind](settings, name))
-    output_table.print_answer(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
+    output_table.print_text(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
 
 
 def _about_pod(settings: Settings, asked: str) -> Iterator[str]:

@@ -147,18 +147,3 @@ def _object(each: RevertRequested) -> dict[str, object]:
 def _line(each: RevertRequested) -> str:
     amounts = "; ".join(f"{name} {amount(cpu=a.cpu)} / {amount(memory=a.memory)}" for name, a in sorted(each.requests.items()))
     return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}  back to {amounts}"
-
-
-def _object(each: RevertRequested) -> dict[str, object]:
-    """The same for programs, in cores and bytes."""
-    return {
-        "workload": each.workload.key,
-        "containers": {
-            name: {"requests": _amounts(requests), "limits": _amounts(each.limits.get(name))}
-            for name, requests in sorted(each.requests.items())
-        },
-    }
-
-
-def _amounts(of: Amounts | None) -> dict[str, float | None] | None:
-    return None if of is None else {"cpu": of.cpu, "memory": of.memory}

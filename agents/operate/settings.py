@@ -27,14 +27,3 @@ def apply(settings: Settings) -> None:
     for difference in found:
         data(str(difference))
     note(f"{len(found)} stages decide by the settings here from their next turn on" if found else _NOTHING)
-
-
-def _object(found: RulesDifference) -> dict[str, object]:
-    """The same for programs."""
-    there, ours = found.there, found.ours
-    return {
-        "stage": ours.stage,
-        "program": {"log": None if there is None else there.program, "here": ours.program},
-        "version": {"log": None if there is None else there.version, "here": ours.version},
-        "settings": {name: {"log": in_log, "here": here} for name, (in_log, here) in found.settings.items()},
-    }

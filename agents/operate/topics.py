@@ -14,7 +14,6 @@ from agents.settings.all_settings import Settings
 from agents.stage_topics import stage_names
 from streams import compacted_copy
 from streams.admin import async_api, topic_admin
-from streams.admin.topic_plan import TopicChange
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput
 from streams.topics import TopicSpec, changelog_specs
@@ -23,7 +22,8 @@ _NOTHING = "nothing to do: all topics are as planned"
 
 
 def plan(settings: Settings, form: TextForm = "table") -> None:
-    """Print what `apply` would change."""
+    """Print what `apply` would change. Raises BadInput for a log that is not in Kafka."""
+    _require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings)) as client:
         found = topic_admin.plan(client, wanted(settings))
     output_table.print_text(form, map(str, found.changes), [asdict(change) for change in found.changes])
@@ -60,18 +60,6 @@ def _require_kafka(settings: Settings) -> None:
         raise BadInput(
             f"log.kind is '{settings.log.kind}': only Kafka's topics are planned and made, and a log in a file needs none"
         )
-
-
-def _object(change: TopicChange) -> dict[str, object]:
-    """One change for programs."""
-    return {
-        "topic": change.topic,
-        "what": change.what,
-        "before": change.before,
-        "after": change.after,
-        "danger": change.danger or None,
-        "possible": change.possible,
-    }
 
 
 def wanted(settings: Settings) -> tuple[TopicSpec, ...]:

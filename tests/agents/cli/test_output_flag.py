@@ -20,7 +20,6 @@ from streams.log.file_log import FileLog
 from streams.log.log_port import Record
 from streams.publishing.operator_log import policy_records
 from streams.topics import TOPICS, Topics
-from tests.agents.cli.test_program import commands
 
 SHOP = Topics("ullage", 2)
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -36,28 +35,6 @@ def flags(tmp_path: Path) -> list[str]:
         log.append([tick(SHOP.wire("control"), p, int(NOW.timestamp()) * 1000) for p in range(2)])
         log.append(policy_records([ControlChanged(NOW, "demo", Mode.PLAN, reason="a try")], Codec(SHOP)))
     return ["--set", "log.kind=file", "--set", f"log.path={path}", "--set", "topics.partitions=2"]
-
-
-ACTIONS = {
-    "broker", "checkpoints export", "consumer", "demo", "export", "import", "mode", "pause", "policy apply", "policy new",
-    "policy remove", "policy set", "record", "report", "resume", "settings apply", "source", "topics apply", "topics asyncapi",
-    "up", "worker",
-}  # fmt: skip
-"""Commands that do something, run for ever, or write a document of one kind."""
-CHECKS = {"policy lint", "policy test"}
-"""Commands that print as a linter and as a test runner do, and answer by their exit code."""
-
-
-def test_every_command_that_answers_takes_the_flag_and_has_json_for_programs() -> None:
-    without = []
-    for words, command in commands(app):
-        name = " ".join(words)
-        if command.default_command is None or name in ACTIONS | CHECKS or words[0] in ACTIONS:
-            continue
-        found = [each for each in command.assemble_argument_collection() if "-o" in each.names]
-        if not found or "json" not in getattr(found[0].hint, "__args__", ()):
-            without.append(name)
-    assert without == []
 
 
 @pytest.mark.parametrize(
@@ -118,6 +95,15 @@ def test_a_plan_of_settings_is_an_object_a_stage(flags: list[str], capsys: pytes
     assert yaml.safe_load(capsys.readouterr().out) == rows
     assert [row["program"]["in_log"] for row in rows] == [None] * len(rows)
     assert {row["stage"] for row in rows} >= {"recommender", "updater"}
+
+
+def test_a_plan_of_settings_names_what_the_log_has_and_what_is_here(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["settings", "apply", *flags]) == 0
+    capsys.readouterr()
+    assert cli.run(["settings", "plan", "-o", "json", "--set", "vertical.margin=0.2", *flags]) == 0
+    [differs] = json.loads(capsys.readouterr().out)
+    assert (differs["stage"], differs["settings"]) == ("recommender", {"margin": {"in_log": 0.15, "here": 0.2}})
+    assert differs["program"]["in_log"] == differs["program"]["here"]
 
 
 def test_the_versions_come_as_rows_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
