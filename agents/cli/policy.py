@@ -17,7 +17,7 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     /,
     *,
     mode: Annotated[
-        Literal["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"] | None,
+        Literal["Off", "Initial", "Recreate", "InPlace", "InPlaceOrRecreate", "Auto"] | None,
         Parameter(help="How its pods may be changed, in VPA's words; InPlaceOrRecreate for a new policy."),
     ] = None,
     least: Annotated[str, Parameter(name="--min", help="Never recommend less: `cpu=250m,memory=512Mi`, or one of them.")] = "",
