@@ -29,6 +29,7 @@ from streams.publishing.operator_log import OperatorLog
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AS_IT_IS = "as it is"
 _PLANNED_BEFORE = timedelta(hours=1)
 """How much older than its outcome a plan may be."""
 
@@ -45,6 +46,8 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
             operator.publish(*found)
     for each in found:
         data(_line(each))
+    if any(before.cpu is None or before.memory is None for each in found for before in each.requests.values()):
+        data(f"{_AS_IT_IS}: nothing was requested before, and no request of a running pod can be taken away")
     if not found:
         data(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC")
     elif acts:
@@ -137,5 +140,13 @@ def _matches(each: RevertRequested, pattern: str) -> bool:
 
 
 def _line(each: RevertRequested) -> str:
-    amounts = "; ".join(f"{name} {amount(cpu=a.cpu)} / {amount(memory=a.memory)}" for name, a in sorted(each.requests.items()))
+    amounts = "; ".join(f"{name} {_cpu(before)} / {_memory(before)}" for name, before in sorted(each.requests.items()))
     return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}  back to {amounts}"
+
+
+def _cpu(before: Amounts) -> str:
+    return _AS_IT_IS if before.cpu is None else amount(cpu=before.cpu)
+
+
+def _memory(before: Amounts) -> str:
+    return _AS_IT_IS if before.memory is None else amount(memory=before.memory)
