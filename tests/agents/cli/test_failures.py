@@ -87,7 +87,7 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("a pipe of zeros as a log", ("replay", "--export", "/dev/full", *LOG), 2, "'/dev/full' cannot be opened: it is a device"),
     ("garbage as a policy", ("policy", "apply", "garbage.csv", *LOG), 2, "the policy file 'garbage.csv' is no YAML"),
     ("one policy in place of a list", ("policy", "apply", "day.yaml", *LOG), 2, "'day.yaml' is no list of policies"),
-    ("nothing as a scenario", ("simulate", "empty.yaml"), 2, "the scenario 'empty.yaml' is no mapping such as `workloads: [...]`"),
+    ("nothing as a scenario", ("simulate", "empty.yaml"), 2, "'empty.yaml' is no mapping such as `workloads: [...]`"),
     ("a type of event that is none", ("tap", "outcomes", "--type", "ActionFinish", *LOG), 2, "there are: ActionFinished"),
     ("a policy as code whose name no log can hold", ("policy", "new", "my policy.py"), 2, "no name that can stand in the log"),
     ("a folder as a policy", ("policy", "apply", "folder", *LOG), 2, "the policy file 'folder' cannot be read: Is a directory"),
