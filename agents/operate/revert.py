@@ -6,7 +6,7 @@ ends, neither the updater nor the webhook applies recommendations to the workloa
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
@@ -39,7 +39,10 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
         begin = _moment(since, at)
-        found = [each for each in applied(operator.context, settings, begin, at, reason) if _matches(each, workloads)]
+        changed = list(applied(operator.context, settings, begin, at, reason))
+        found = [each for each in changed if _matches(each, workloads)]
+        if changed and not found:
+            raise BadInput(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC, but to {_names(changed)}")
         control = operator.control(settings.cluster.name)
         acts = control is not None and control.mode is Mode.APPLY
         if acts:
@@ -62,6 +65,8 @@ def end(settings: Settings, *, workloads: str) -> None:
         source_reports.require_cluster(operator.context, settings.cluster.name)
         held = [each for each in in_force(operator) if each.workload.cluster == settings.cluster.name]
         ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
+        if held and not ended:
+            raise BadInput(f"no revert is in force for '{workloads}', but for {_names(held)}")
         operator.publish(*ended)
     for each in ended:
         data(f"{each.workload.key}: recommendations count again")
@@ -135,13 +140,21 @@ def _moment(text: str, now: datetime) -> datetime:
 
 
 def _matches(each: RevertRequested, pattern: str) -> bool:
-    workload = each.workload
-    return fnmatchcase(f"{workload.namespace}/{workload.kind}/{workload.name}", pattern)
+    return fnmatchcase(_name(each), pattern)
+
+
+def _names(reverts: Iterable[RevertRequested]) -> str:
+    """As the pattern must match them, so that a name that is spelt otherwise does not look like success."""
+    return ", ".join(map(_name, reverts))
+
+
+def _name(each: RevertRequested) -> str:
+    return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}"
 
 
 def _line(each: RevertRequested) -> str:
     amounts = "; ".join(f"{name} {_cpu(before)} / {_memory(before)}" for name, before in sorted(each.requests.items()))
-    return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}  back to {amounts}"
+    return f"{_name(each)}  back to {amounts}"
 
 
 def _cpu(before: Amounts) -> str:

@@ -85,6 +85,14 @@ def test_recommendations_count_again_when_the_revert_ends(shop: UpdaterLog, caps
     assert {each.requests["app"].cpu for each in plans(shop) if each.at == when(later)} == {0.2}
 
 
+def test_a_name_that_matches_nothing_that_was_changed_is_refused(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.run("revert", "api", "--since", "1h") == 2
+    assert capsys.readouterr().err.endswith(" UTC, but to web/Deployment/api\n")
+    assert shop.run("revert", "web/*", "--since", "1h") == 0
+    assert shop.run("revert", "api", "--end") == 2
+    assert "no revert is in force for 'api', but for web/Deployment/api" in capsys.readouterr().err
+
+
 def test_in_shadow_a_revert_is_only_printed(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
     shop.run("mode", "shadow")
     before = shop.ends()
