@@ -4,11 +4,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import CommonOptions, Tree, given
 from streams.errors import BadInput
 
 
-def revert(  # the flags of a command
+def revert(  # noqa: PLR0913  # the flags of a command
     workloads: Annotated[str, Parameter(help="Only workloads whose NAMESPACE/KIND/NAME matches this pattern.")] = "*",
     /,
     *,
@@ -18,6 +18,7 @@ def revert(  # the flags of a command
     ] = "",
     end: Annotated[bool, Parameter(help="End the reverts in force: recommendations count again.")] = False,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
+    output: Tree = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Ask for the inverse of what was applied, workload by workload, and hold it until `--end`. In shadow it only prints.
@@ -30,6 +31,6 @@ def revert(  # the flags of a command
     if end == bool(since):
         raise BadInput("revert takes one of --since and --end")
     if end:
-        command.end(settings, workloads=workloads)
+        command.end(settings, workloads=workloads, form=output)
     else:
-        command.run(settings, since=since, workloads=workloads, reason=reason)
+        command.run(settings, since=since, workloads=workloads, reason=reason, form=output)

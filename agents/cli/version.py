@@ -9,7 +9,7 @@ def version(*, output: OutputOption = "table") -> None:
     import platform
     from importlib import metadata
 
-    from agents.inspect import output_table
+    from agents.processes import output_table
 
     versions = {"ullage": number(), "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in ("faust-streaming", "aiokafka", "kafka-python")}

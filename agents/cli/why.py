@@ -25,7 +25,7 @@ def why(
     common: CommonOptions | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
-    from agents.inspect import output_table
+    from agents.processes import output_table
     from agents.processes.output import data
     from agents.settings import log_factory
     from agents.why.explanation import explain

@@ -8,8 +8,9 @@ import orjson
 
 from agents.backtest import backtest
 from agents.backtest.backtest import ScoreCard
-from agents.inspect import output_table, trace_backtest
+from agents.inspect import trace_backtest
 from agents.pipeline import stages
+from agents.processes import output_table
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import log_factory, recorded_log

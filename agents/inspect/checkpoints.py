@@ -13,15 +13,15 @@ import yaml
 from msgspec import MsgspecError
 
 from agents.engine.checkpoint_selection import StoredState
-from agents.inspect import output_table
-from agents.inspect.output_table import OutputForm, Row
 from agents.logic.vertical import checkpoint_export
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from agents.newest_checkpoint import newest_checkpoint
 from agents.pipeline import stages
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import OutputForm, Row
 from agents.processes.signals import stoppable
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings

@@ -8,9 +8,10 @@ from typing import Literal
 
 import orjson
 
-from agents.inspect import html_table, output_table
-from agents.inspect.output_table import Row
+from agents.inspect import html_table
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import Row
 from streams.errors import BadInput
 
 ComparisonForm = Literal["table", "json", "yaml", "csv", "parquet", "md", "html"]

@@ -6,7 +6,7 @@ from math import isinf
 
 from agents.backtest.policy_comparison import Interval, PolicyDifference, PolicyScore, WorkloadFigures
 from agents.backtest.price_list import PriceList
-from agents.inspect.output_table import Row
+from agents.processes.output_table import Row
 from schemas.names import Workload
 
 

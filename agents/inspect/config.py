@@ -1,8 +1,8 @@
 """Runs `ullage config show`: every setting, its value, and where the value comes from."""
 
-from agents.inspect import output_table
-from agents.inspect.output_table import OutputForm
+from agents.processes import output_table
 from agents.processes.output import data
+from agents.processes.output_table import OutputForm
 from agents.settings.loading import LoadedSettings
 from agents.settings.setting_descriptions import describe
 

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agents.inspect.output_table import OutputForm, Row
 from agents.inspect.replica_and_node_recommendations import Fleet, is_of, print_rows
 from agents.logic.forecast.percentile_predictor import Percentiles, PercentileSettings
 from agents.logic.replicas import resource_recommendations
 from agents.logic.replicas.resource_recommendations import Estimators, RecommendedResources, ResourceNeeds
+from agents.processes.output_table import OutputForm, Row
 from agents.settings.all_settings import Settings
 from agents.why import event_descriptions
 from schemas.facts.pods import PodChanged

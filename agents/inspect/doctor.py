@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.inspect import doctor_cluster_checks, output_table
+from agents.inspect import doctor_cluster_checks
 from agents.inspect.doctor_check import DoctorCheck
-from agents.inspect.output_table import OutputForm
+from agents.processes import output_table
 from agents.processes.output import data
+from agents.processes.output_table import OutputForm
 from agents.settings.all_settings import Settings
 from streams.errors import BadInput, UllageError
 

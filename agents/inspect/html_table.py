@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterator, Sequence
 
-from agents.inspect.output_table import Row
+from agents.processes.output_table import Row
 
 STYLE = (
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:90rem;padding:0 1rem}"

@@ -21,6 +21,7 @@ from agents.settings.all_settings import Settings
 from agents.stage_runner import Runner, TaskStart
 from streams import truncated_topics
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
@@ -35,8 +36,14 @@ def newest_turn(
 ) -> tuple[State, int]:
     """That state, and the number of that turn (below 0 if there was none). Raises LogUnavailable.
 
-    `say` receives a sentence on what the state lacks because the log no longer has it.
+    `say` receives a sentence on what the state lacks because the log no longer has it, or never had: a log that an older version
+    wrote lacks the topics of later stages, so their states are empty.
     """
+    lacking = [wire for name in stage.reads if not has_topic(context.log, wire := context.topics.wire(name))]
+    if lacking:
+        if say is not None:
+            say(f"the log has no topic '{lacking[0]}'; it is older than the {stage.name}, which has no say here")
+        return stage.open(partition), -1
     start = _start(context, stage, partition, worker)
     if start is None and say is not None:
         lost = truncated_topics.sentence(

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
 from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_stage import Scaler
@@ -16,7 +15,7 @@ from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.updater import Updater
 from agents.operate import mode
-from agents.processes.output import data
+from agents.processes import output_table
 from agents.settings.all_settings import Settings
 from agents.why.event_descriptions import amount
 from schemas import times
@@ -37,11 +36,10 @@ def run(settings: Settings, *, form: Literal["table", "json", "yaml"]) -> None:
     pods = list(outlook(updater, cluster))
     unchanged = _unchanged(updater, cluster, pods)
     scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
-    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) else None
+    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) and turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
     table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_node_lines(nodes)]
-    for line in table if form == "table" else output_table.document(form, whole):
-        data(line)
+    output_table.print_answer(form, table, whole)
 
 
 def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Counter[NoChange]:

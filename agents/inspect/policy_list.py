@@ -1,8 +1,8 @@
 """Runs `ullage policy list`: the vertical policies in force. As YAML and JSON they are what `ullage policy apply` takes."""
 
-from agents.inspect import output_table
 from agents.operate import policy_file
 from agents.operate.operator_session import operator_session
+from agents.processes import output_table
 from agents.processes.output import note
 from agents.settings.all_settings import Settings
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents.inspect import clock_silence, output_table, recommendation_table
-from agents.inspect.output_table import OutputForm, Row
+from agents.inspect import clock_silence, recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import OutputForm, Row
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.why import event_descriptions

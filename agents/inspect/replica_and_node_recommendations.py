@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agents.inspect import namespace_patterns, output_table
-from agents.inspect.output_table import OutputForm, Row
+from agents.inspect import namespace_patterns
 from agents.logic.replicas import fleet_recommendations
 from agents.logic.replicas.fleet_recommendations import RecommendedReplicas, ReplicaNeeds
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import OutputForm, Row
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.why import event_descriptions

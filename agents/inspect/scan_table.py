@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from agents.inspect import html_table, output_table
-from agents.inspect.output_table import Row
+from agents.inspect import html_table
 from agents.inspect.recommendation_table import RecommendedContainer
+from agents.processes import output_table
+from agents.processes.output_table import Row
 from agents.why import event_descriptions
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores

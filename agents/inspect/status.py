@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from agents import stage_topics
-from agents.inspect import clock_silence, output_table, status_rows, unanswered_plans, waiting_inputs
-from agents.inspect.output_table import OutputForm
+from agents.inspect import clock_silence, status_rows, unanswered_plans, waiting_inputs
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
+from agents.processes import output_table
 from agents.processes.output import data
+from agents.processes.output_table import OutputForm
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from schemas.policies.control import ControlChanged, Mode

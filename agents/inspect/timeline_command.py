@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
-from agents.inspect import html_table, output_table, timeline_rows
-from agents.inspect.output_table import Row
+from agents.inspect import html_table, timeline_rows
 from agents.inspect.timeline_rows import TimelineEntry, TimelineFilter, ValueChange
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import Row
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings

@@ -12,9 +12,9 @@ import orjson
 from agents import rules_in_log
 from agents.backtest.what_if import ContainerKey, PlannedUpdate, StretchDecisions, WhatIf, what_if
 from agents.backtest.what_if_rules import OtherRules
-from agents.inspect import output_table
 from agents.operate import policy_file
 from agents.pipeline import stages
+from agents.processes import output_table
 from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory, setting_texts

@@ -3,9 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.inspect import output_table
 from agents.inspect.newest_state import newest_of_cluster
-from agents.inspect.output_table import TextForm
 from agents.inspect.plan import newest_updater
 from agents.logic.nodes import scaling_dry_run
 from agents.logic.nodes.scaler_stage import Scaler
@@ -13,7 +11,8 @@ from agents.logic.nodes.scaling_dry_run import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
-from agents.processes.output import data
+from agents.processes import output_table
+from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodPhase
 from schemas.names import PodName
@@ -36,11 +35,8 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
     if kind not in KINDS:
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
-    answer = answers[kind](settings, name)
-    if form != "table":
-        answer = output_table.document(form, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
-    for line in answer:
-        data(line)
+    answer = list(answers[kind](settings, name))
+    output_table.print_answer(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
 
 
 def _about_pod(settings: Settings, asked: str) -> Iterator[str]:

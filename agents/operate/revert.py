@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from agents.operate.operator_session import operator_session
-from agents.processes.output import data
+from agents.processes import output_table
+from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from agents.why.event_descriptions import amount
+from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts, Place
@@ -34,7 +36,7 @@ _PLANNED_BEFORE = timedelta(hours=1)
 """How much older than its outcome a plan may be."""
 
 
-def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
+def run(settings: Settings, *, since: str, workloads: str, reason: str, form: TextForm = "table") -> None:
     """Request the revert of what was applied since then, if the cluster's mode is apply; print it in any case."""
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
@@ -47,19 +49,20 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str) -> None:
         acts = control is not None and control.mode is Mode.APPLY
         if acts:
             operator.publish(*found)
-    for each in found:
-        data(_line(each))
+    lines = [_line(each) for each in found]
     if any(before.cpu is None or before.memory is None for each in found for before in each.requests.values()):
-        data(f"{_AS_IT_IS}: nothing was requested before, and no request of a running pod can be taken away")
+        lines.append(f"{_AS_IT_IS}: nothing was requested before, and no request of a running pod can be taken away")
     if not found:
-        data(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC")
+        says = f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC"
     elif acts:
-        data("asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again")
+        says = "asked for: `ullage plan` shows how far it is, and `ullage revert --end` lets recommendations count again"
     else:
-        data(f"only printed: the mode of cluster '{settings.cluster.name}' is not apply")
+        says = f"only printed: the mode of cluster '{settings.cluster.name}' is not apply"
+    whole = {"requested": acts and bool(found), "since": times.rfc3339(begin), "workloads": list(map(_object, found))}
+    output_table.print_answer(form, [*lines, says], whole)
 
 
-def end(settings: Settings, *, workloads: str) -> None:
+def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None:
     """End the reverts in force of these workloads."""
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
@@ -68,10 +71,9 @@ def end(settings: Settings, *, workloads: str) -> None:
         if held and not ended:
             raise BadInput(f"no revert is in force for '{workloads}', but for {_names(held)}")
         operator.publish(*ended)
-    for each in ended:
-        data(f"{each.workload.key}: recommendations count again")
-    if not ended:
-        data(f"no revert is in force for '{workloads}'")
+    text = [f"{each.workload.key}: recommendations count again" for each in ended]
+    text = text or [f"no revert is in force for '{workloads}'"]
+    output_table.print_answer(form, text, {"ended": [each.workload.key for each in ended]})
 
 
 def in_force(operator: OperatorLog) -> list[RevertRequested]:
@@ -163,3 +165,18 @@ def _cpu(before: Amounts) -> str:
 
 def _memory(before: Amounts) -> str:
     return _AS_IT_IS if before.memory is None else amount(memory=before.memory)
+
+
+def _object(each: RevertRequested) -> dict[str, object]:
+    """The same for programs, in cores and bytes."""
+    return {
+        "workload": each.workload.key,
+        "containers": {
+            name: {"requests": _amounts(requests), "limits": _amounts(each.limits.get(name))}
+            for name, requests in sorted(each.requests.items())
+        },
+    }
+
+
+def _amounts(of: Amounts | None) -> dict[str, float | None] | None:
+    return None if of is None else {"cpu": of.cpu, "memory": of.memory}

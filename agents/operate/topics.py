@@ -5,24 +5,28 @@ from importlib import metadata
 
 import yaml
 
+from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import TextForm
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.stage_topics import stage_names
 from streams import compacted_copy
 from streams.admin import async_api, topic_admin
+from streams.admin.topic_plan import TopicChange
 from streams.compacted_copy import COPIES
+from streams.errors import BadInput
 from streams.topics import TopicSpec, changelog_specs
 
 _NOTHING = "nothing to do: all topics are as planned"
 
 
-def plan(settings: Settings) -> None:
-    """Print what `apply` would change."""
+def plan(settings: Settings, *, form: TextForm = "table") -> None:
+    """Print what `apply` would change. Raises BadInput for a log that is not in Kafka."""
+    _require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings)) as client:
         found = topic_admin.plan(client, wanted(settings))
-    for change in found.changes:
-        data(str(change))
+    output_table.print_answer(form, map(str, found.changes), list(map(_object, found.changes)))
     for remark in found.notes:
         note(remark)
     note(f"{len(found.changes)} changes; `ullage topics apply` makes them" if found.changes else _NOTHING)
@@ -37,7 +41,8 @@ def describe(settings: Settings) -> None:
 
 
 def apply(settings: Settings, *, force: Sequence[str]) -> None:
-    """Make the changes. Those that lose something are refused unless `force` names them."""
+    """Make the changes. Those that lose something are refused unless `force` names them. Raises BadInput as `plan` does."""
+    _require_kafka(settings)
     with topic_admin.connect(log_factory.answering_connection(settings), right=topic_admin.CHANGE) as client:
         found = topic_admin.plan(client, wanted(settings))
         topic_admin.apply(client, found, force=force)
@@ -48,6 +53,25 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
     for name in completed:
         data(f"{log_factory.topics(settings).wire(COPIES[name])}: copied what is in force")
     note(f"{len(found.changes)} changes made" if found.changes else _NOTHING)
+
+
+def _require_kafka(settings: Settings) -> None:
+    if settings.log.kind != "kafka":
+        raise BadInput(
+            f"log.kind is '{settings.log.kind}': only Kafka's topics are planned and made, and a log in a file needs none"
+        )
+
+
+def _object(change: TopicChange) -> dict[str, object]:
+    """One change for programs."""
+    return {
+        "topic": change.topic,
+        "what": change.what,
+        "before": change.before,
+        "after": change.after,
+        "danger": change.danger or None,
+        "possible": change.possible,
+    }
 
 
 def wanted(settings: Settings) -> tuple[TopicSpec, ...]:

@@ -5,7 +5,7 @@ described. Only the sentences are written by hand, so the document is as true as
 """
 
 from collections.abc import Mapping
-from inspect import getdoc
+from inspect import cleandoc, getdoc
 from typing import Any
 
 import msgspec
@@ -162,6 +162,9 @@ def _schemas() -> dict[str, Any]:
     _, found = msgspec.json.schema_components(
         [kind.event for kind in CATALOGUE.kinds], ref_template=_REF, schema_hook=lambda _kind: {"description": "any value"}
     )
+    for each in found.values():
+        if "description" in each:
+            each["description"] = cleandoc(each["description"])  # as Python 3.13 keeps docstrings
     scrape = found[MetricsScraped.__name__]
     properties, required = scrape["properties"], [name for name in scrape["required"] if name not in _COLUMNS]
     columns = {name: properties.pop(name) for name in _COLUMNS}

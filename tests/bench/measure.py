@@ -1,14 +1,15 @@
 """The measurements: catch-up, recovery, latency under checkpoints, idle cost, and the gap when a worker joins or dies."""
 
 import asyncio
-import json
 import random
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import orjson
 import psutil
 from aiokafka import AIOKafkaProducer
 
@@ -116,11 +117,33 @@ class Site:
             await asyncio.sleep(TICK_MS / 1000)
 
 
+@dataclass
+class NoteFile:
+    """The notes in a worker's log. Each is parsed once, because they are asked for five times a second."""
+
+    read: int = 0
+    notes: dict[str, list[dict]] = field(default_factory=lambda: defaultdict(list))
+
+    def refresh(self, log: Path) -> None:
+        """Take in the lines that were completed since the last time."""
+        with log.open("rb") as file:
+            file.seek(self.read)
+            lines, _, torn = file.read().rpartition(b"\n")
+            self.read = file.tell() - len(torn)
+        for line in lines.splitlines():
+            if line.startswith(b'{"event":'):
+                note = orjson.loads(line)
+                self.notes[note["event"]].append(note)
+
+
+_FILES: dict[Path, NoteFile] = defaultdict(NoteFile)
+
+
 def notes(worker: Process, event: str, stage: str | None = None) -> list[dict]:
     """What a worker noted."""
-    lines = worker.log.read_text(errors="replace").splitlines()
-    found = [json.loads(line) for line in lines if line.startswith(f'{{"event": "{event}"')]
-    return [n for n in found if stage in (None, n["stage"])]
+    file = _FILES[worker.log]
+    file.refresh(worker.log)
+    return [n for n in file.notes[event] if stage in (None, n["stage"])]
 
 
 def of_all(workers: Sequence[Process], event: str, stage: str | None = None) -> list[dict]:
@@ -252,10 +275,11 @@ async def latency(site: Site, count: int = 300) -> list[float]:
     return [found[key] - at for key, at in places.items()]
 
 
-async def idle(site: Site, worker: Process, after: float, seconds: float = 15.0) -> float:
+async def idle(site: Site, worker: Process, after: float, seconds: float = 30.0) -> float:
     """CPU milliseconds of the worker for one tick (all inputs, all partitions), so many seconds after the last scrape.
 
-    Each workload is looked at once a minute. In the minute after a scrape most ticks have recommendations to state.
+    Once a minute each workload is looked at that had usage in the two minutes before, so for two minutes after a scrape ticks
+    have more to do. It is measured for half a minute, because in each the stages write one quiet round of checkpoints.
     """
     assert worker.process is not None
     process = psutil.Process(worker.process.pid)

@@ -1,5 +1,6 @@
 """Topics planned and applied on a real broker."""
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaAdminClient
 
+from agents import cli
 from agents.stage_topics import stage_names
 from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
@@ -45,6 +47,19 @@ def test_settings_that_drifted_are_listed_and_put_right(client: KafkaAdminClient
     ]
     topic_admin.apply(client, plan)
     assert topic_admin.plan(client, [spec]).changes == ()
+
+
+def test_the_command_prints_a_plan_for_programs(
+    client: KafkaAdminClient, broker: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--brokers", broker, "--set", f"topics.prefix={prefix}", "--set", "topics.partitions=2"]
+    topic_admin.apply(client, topic_admin.plan(client, Topics(prefix, 2).specs()))
+    assert cli.run(["topics", "plan", "-o", "json", *flags]) == 0
+    changes = json.loads(capsys.readouterr().out)
+    assert {change["topic"] for change in changes} == {spec.name for spec in changelog_specs("ullage", stage_names(), 2)}
+    assert {(c["what"], c["before"], c["after"], c["danger"], c["possible"]) for c in changes} == {
+        ("topic", None, "2 partitions", None, True)
+    }
 
 
 def test_destructive_changes_are_refused_whole_until_they_are_forced(client: KafkaAdminClient, prefix: str) -> None:

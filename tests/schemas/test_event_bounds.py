@@ -64,7 +64,7 @@ def test_every_field_of_every_event_is_bounded(event: object) -> None:
     assert event_bounds.fault(event) is None
     count = 0
     for bad in spoiled(event):
-        if bad != event:
+        if repr(bad) != repr(event):  # events with arrays are not compared
             assert event_bounds.fault(bad) is not None, bad
             count += 1
     assert count >= 2

@@ -76,7 +76,7 @@ class TargetIndex:
 
     def __init__(self, partition_of: Callable[[str], int]) -> None:
         self._partition_of = partition_of
-        self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 64)
+        self.requests: ObjectTable[DecidedRequests] = ObjectTable("requests", DecidedRequests, 2048)
         self.heard: ObjectTable[DecidingTurns] = ObjectTable("heard", DecidingTurns, 1)
         self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
         self.sources: ObjectTable[PodVisibility] = ObjectTable("sources", PodVisibility, 1)

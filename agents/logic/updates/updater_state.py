@@ -177,7 +177,7 @@ class UpdaterState:
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
         self.pods: ObjectTable[PodRecord] = ObjectTable("pods", PodRecord, 256)
-        self.recommended: ObjectTable[NewestRecommendation] = ObjectTable("recommended", NewestRecommendation, 256)
+        self.recommended: ObjectTable[NewestRecommendation] = ObjectTable("recommended", NewestRecommendation, 2048)
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
         self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from agents import cli
+from agents.cli.program import app
 from schemas.policies.control import ControlChanged, Mode
 from streams.codec import dead_letters
 from streams.codec.event_codec import Codec, tick
@@ -16,6 +17,7 @@ from streams.log.file_log import FileLog
 from streams.log.log_port import Record
 from streams.publishing.operator_log import policy_records
 from streams.topics import TOPICS, Topics
+from tests.agents.cli.test_program import commands
 
 SHOP = Topics("ullage", 2)
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -33,8 +35,31 @@ def flags(tmp_path: Path) -> list[str]:
     return ["--set", "log.kind=file", "--set", f"log.path={path}", "--set", "topics.partitions=2"]
 
 
+ACTIONS = {
+    "broker", "checkpoints export", "consumer", "demo", "export", "import", "mode", "pause", "policy apply", "policy new",
+    "policy remove", "policy set", "record", "report", "resume", "settings apply", "source", "topics apply", "topics asyncapi",
+    "up", "worker",
+}  # fmt: skip
+"""Commands that do something, run for ever, or write a document of one kind."""
+CHECKS = {"policy lint", "policy test"}
+"""Commands that print as a linter and as a test runner do, and answer by their exit code."""
+
+
+def test_every_command_that_answers_takes_the_flag_and_has_json_for_programs() -> None:
+    without = []
+    for words, command in commands(app):
+        name = " ".join(words)
+        if command.default_command is None or name in ACTIONS | CHECKS or words[0] in ACTIONS:
+            continue
+        found = [each for each in command.assemble_argument_collection() if "-o" in each.names]
+        if not found or "json" not in getattr(found[0].hint, "__args__", ()):
+            without.append(name)
+    assert without == []
+
+
 @pytest.mark.parametrize(
-    "command", [["status"], ["doctor"], ["config", "show"], ["recommendations"], ["timeline"], ["policy", "list"]]
+    "command",
+    [["status"], ["doctor"], ["config", "show"], ["recommendations"], ["timeline"], ["policy", "list"], ["settings", "plan"]],
 )
 def test_json_and_yaml_say_the_same(command: list[str], flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     cli.run([*command, "-o", "json", *flags])
@@ -44,6 +69,23 @@ def test_json_and_yaml_say_the_same(command: list[str], flags: list[str], capsys
     assert isinstance(rows, list)
     assert [set(row) for row in rows] == [set(row) for row in again]
     assert len(rows) == len(again)
+
+
+def test_a_plan_of_settings_names_what_differs_in_the_log_and_here(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["settings", "apply", *flags]) == 0
+    capsys.readouterr()
+    assert cli.run(["settings", "plan", "-o", "json", "--set", "vertical.margin=0.2", *flags]) == 0
+    [differs] = json.loads(capsys.readouterr().out)
+    assert (differs["stage"], differs["settings"]) == ("recommender", {"margin": {"log": 0.15, "here": 0.2}})
+    assert differs["program"]["log"] == differs["program"]["here"]
+    assert cli.run(["settings", "plan", "-o", "yaml", *flags]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == []
+
+
+def test_a_log_in_a_file_has_no_topics_to_plan(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("plan", "apply"):
+        assert cli.run(["topics", command, *flags]) == 2
+        assert "log.kind is 'file': only Kafka's topics are planned and made" in capsys.readouterr().err
 
 
 def test_the_versions_come_as_rows_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

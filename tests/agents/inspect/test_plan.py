@@ -38,6 +38,24 @@ def shop(tmp_path: Path) -> UpdaterLog:
     return log
 
 
+def test_a_log_that_is_older_than_node_scaling_is_planned_and_explained_for_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl", without=("node-group-changes", "scheduling-changes", "load-metrics"))
+    log.turn(START, VerticalPolicyChanged(when(START), "*", "1", UpdateMode.IN_PLACE_OR_RECREATE), *pods_of(API, 3))
+    log.turn(NOW, recommended(NOW, API))
+    assert log.run("plan") == 0
+    said = capsys.readouterr().out
+    assert "  3 pods resized in place: " in said
+    assert "node" not in said
+    assert log.run("why-not", "web/api-0") == 0
+    answer = capsys.readouterr()
+    assert "it is older than the scaler, which has no say here" in answer.err
+    assert "api-0" in answer.out
+    assert log.run("why-not", "node", "n1") == 2
+    assert "nothing is known of node 'n1'" in capsys.readouterr().err
+
+
 def planned(log: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> Any:
     capsys.readouterr()
     assert log.run("plan", "-o", "json") == 0

@@ -1,5 +1,6 @@
 """`ullage revert`: what was applied is planned back under the same guards, held until it ends, and only printed in shadow."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,12 @@ def test_in_shadow_a_revert_is_only_printed(shop: UpdaterLog, capsys: pytest.Cap
         "web/Deployment/api  back to app 1000m / 1.00 GiB",
         "only printed: the mode of cluster 'demo' is not apply",
     ]
+    assert shop.run("revert", "web/*", "--since", "2026-01-01T00:00:00Z", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["requested"], found["since"]) == (False, "2026-01-01T00:00:00Z")
+    [workload] = found["workloads"]
+    amounts = {"requests": {"cpu": BEFORE.cpu, "memory": BEFORE.memory}, "limits": {"cpu": LIMITS.cpu, "memory": LIMITS.memory}}
+    assert workload == {"workload": API.key, "containers": {"app": amounts}}
     assert shop.ends() == before
 
 

@@ -45,7 +45,7 @@ def _answering(answer: bytes) -> Iterator[str]:
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_broker_that_takes_connections_and_is_frozen_is_not_waited_for_by_the_client(protocol: str) -> None:
     with _listener() as (_, address), pytest.raises(LogUnavailable) as caught:
-        require_answer(KafkaConnection(address, protocol, "PLAIN"), within=SHORT)
+        require_answer(KafkaConnection(address, protocol, "PLAIN"), within=Seconds(1.0))
     assert f"'{address}' takes the connection and does not answer as Kafka does; is it overloaded, or frozen?" in str(
         caught.value
     )

@@ -6,7 +6,7 @@ numbers in base units (cores, bytes), which the caller puts into rows of their o
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import orjson
@@ -46,6 +46,12 @@ def document(form: Literal["json", "yaml"], value: object) -> Iterator[str]:
         yield from orjson.dumps(value, option=orjson.OPT_INDENT_2).decode().splitlines()
     else:
         yield from _dumped(orjson.loads(orjson.dumps(value)))
+
+
+def print_answer(form: TextForm, text: Iterable[str], value: object) -> None:
+    """Print an answer: lines of text for people, or `value` for programs."""
+    for line in text if form == "table" else document(form, value):
+        data(line)
 
 
 def _columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
