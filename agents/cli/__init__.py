@@ -26,6 +26,7 @@ FINE, FAILED, USAGE, GATE, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main() -> None:
     """The console script."""
+    _open_closed_streams()
     parent_death.die_with_parent()
     sys.exit(run(sys.argv[1:]))
 
@@ -48,6 +49,19 @@ def run(tokens: Sequence[str]) -> int:
     except (CycloptsError, UllageError, KeyboardInterrupt, Stop) as error:
         return _ended(error)
     return code if isinstance(code, int) else FINE
+
+
+def _open_closed_streams() -> None:
+    """After `>&-` or `2>&-` Python has no such stream, and the next file would get its number: take the null device instead."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # it lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # it lives as long as the process
 
 
 def _forget_output() -> None:

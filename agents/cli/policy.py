@@ -17,7 +17,7 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     /,
     *,
     mode: Annotated[
-        Literal["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"] | None,
+        Literal["Off", "Initial", "Recreate", "InPlace", "InPlaceOrRecreate", "Auto"] | None,
         Parameter(help="How its pods may be changed, in VPA's words; InPlaceOrRecreate for a new policy."),
     ] = None,
     least: Annotated[str, Parameter(name="--min", help="Never recommend less: `cpu=250m,memory=512Mi`, or one of them.")] = "",
@@ -54,7 +54,10 @@ def remove(target: Target, /, *, common: CommonOptions | None = None) -> None:
 
 @app.command(name="list")
 def list_policies(*, output: OutputOption = "yaml", common: CommonOptions | None = None) -> None:
-    """Print the policies in force, as the YAML that `apply` takes."""
+    """Print the policies in force, as the YAML that `apply` takes.
+
+    A VPA object is a policy for its workload, too, and comes before a pattern; those are listed by `kubectl get vpa -A`.
+    """
     from agents.inspect import policy_list
 
     policy_list.show(given(common).settings(), output)

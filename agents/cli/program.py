@@ -77,5 +77,7 @@ for command in (
     config.app,
     version.version,
 ):
+    if isinstance(command, App):
+        command.default_parameter = app.default_parameter  # the manual, unlike `--help`, does not take it from the parent
     app.command(command)
 app.command(incident.import_, name="import")

@@ -162,7 +162,9 @@ def read(path: Path) -> Scenario:
         raise BadInput(f"the scenario '{path}' is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"])) or "as a whole"
+        if not first["loc"]:
+            raise BadInput(f"the scenario '{path}' is no mapping such as `workloads: [...]`, but '{first['input']}'") from error
+        place = ".".join(map(str, first["loc"]))
         raise BadInput(f"the scenario '{path}' makes no sense at {place}: {first['msg']}, not '{first['input']}'") from error
 
 

@@ -144,7 +144,7 @@ def _broker(settings: Settings) -> DoctorCheck:
         return DoctorCheck("fail", "broker", str(error), "look at log.security")
     if fault is None:
         return DoctorCheck("ok", "broker", f"{settings.log.brokers} answers, and lets us in")
-    fix = "look at log.security" if fault.refused else "start one with `ullage broker`, or name yours: --brokers HOST:PORT"
+    fix = "look at log.security" if fault.refused else "if yours is elsewhere, name it: --brokers HOST:PORT"
     return DoctorCheck("fail", "broker", fault.sentence, fix)
 
 

@@ -122,6 +122,8 @@ def _written(  # noqa: PLR0913  # wired in one place
 
 
 def _sentence(manifest: IncidentManifest, file: Path) -> str:
+    if not manifest.records:
+        return visible_line(f"no record is of that stretch: {file} holds none")
     size = 0
     with suppress(OSError):
         size = file.stat().st_size

@@ -135,7 +135,8 @@ def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
     for each in pods:
         groups.setdefault(each.candidate.situation.workload, []).append(each)
     for workload, members in sorted(groups.items()):
-        changes = "; ".join(f"{name} {_change(amounts)}" for name, amounts in _by_container(members).items())
+        changed = {name: _change(amounts) for name, amounts in _by_container(members).items()}
+        changes = "; ".join(f"{name} {change}" for name, change in changed.items() if change)
         yield f"    {workload.split('/', 1)[1]}  {_count(len(members), 'pod')}: {changes}"
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,7 @@ def new(file: Path) -> None:
     """Write a small policy that works. Raises BadInput where there is a file."""
     if file.suffix != ".py":
         raise BadInput(f"'{file}' is no Python file: a policy's file ends in .py")
+    policy_sources.check_name(file.stem, str(file))
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(TEMPLATE)
@@ -44,7 +46,7 @@ def new(file: Path) -> None:
         raise BadInput(f"'{file}' is there already, and is left as it is") from None
     except OSError as error:
         raise BadInput(f"'{file}' cannot be written: {error.strerror}") from error
-    note(f"wrote {file}; try `ullage policy test {file}`")
+    note(f"wrote {file}; try `ullage policy test {shlex.quote(str(file))}`")
 
 
 def lint(text: str, limits: PolicyLimits) -> int:

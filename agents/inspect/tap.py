@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import orjson
@@ -15,6 +16,7 @@ from agents.processes.signals import until_stopped
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from schemas import times
+from schemas.catalogue import CATALOGUE
 from schemas.facts.usage import MetricsScraped
 from streams import log_range, reverse_log_reader
 from streams.codec import dead_letters
@@ -28,6 +30,7 @@ _MOST_COPIES = 10_000
 """Records whose copies in other partitions are recognised; copies come close to one another."""
 _OF_A_LETTER = ("reason", "path", "topic", "partition", "offset", "by")
 """What of a dead letter people are shown; the record itself is still in its place, and `-o json` has all of it."""
+_OTHER_KINDS = ("tick", "DeadLetter", "unreadable")
 _AGO = re.compile(r"(\d+)([smhd])")
 
 
@@ -52,6 +55,7 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
     """Print the wanted records from `begin` on, in order of event time; with `follow`, also new ones as they come."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
+    _check_kind(wanted.kind)
     codec = Codec(topics)
     with until_stopped(), log_factory.answering_log(settings) as log:
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
@@ -64,13 +68,14 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
             if count == wanted.limit:
                 return
         if not count:
-            note(f"no such record in '{wire}' from {begin} on")
+            note(f"no such record in '{wire}'" + ("" if begin == "begin" else f" from {begin} on"))
 
 
 def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter, form: TextForm) -> None:
     """Print the newest `count` of the wanted records, in order of event time. Reads from the end on, no further than it must."""
     topics = log_factory.topics(settings)
     wire = _wire(topics, topic)
+    _check_kind(wanted.kind)
     codec = Codec(topics)
     with until_stopped(), log_factory.answering_log(settings) as log:
         kept: list[Record] = []
@@ -202,3 +207,11 @@ def _wire(topics: Topics, name: str) -> str:
 
         raise BadInput(f"there is no topic '{name}'; there are: {', '.join(t.name for t in TOPICS)}") from None
     return wire
+
+
+def _check_kind(kind: str | None) -> None:
+    """Raises BadInput for a type that no record can have."""
+    known = [*sorted(each.event.__name__ for each in CATALOGUE.kinds), *_OTHER_KINDS]
+    if kind is not None and kind not in known:
+        near = get_close_matches(kind, known, n=3) or known
+        raise BadInput(f"--type '{kind}' is no type of event; there are: {', '.join(near)}")

@@ -102,8 +102,9 @@ def _check_bounds(policy: VerticalPolicyChanged) -> None:
         for what in ("cpu", "memory"):
             least, most = getattr(entry.min_allowed, what), getattr(entry.max_allowed, what)
             if least is not None and most is not None and least > most:
+                low, high = (policy_file.quantities(each)[what] for each in (entry.min_allowed, entry.max_allowed))
                 raise BadInput(
-                    f"policy '{policy.target}', container '{entry.container}': min {what} {least:g} is more than max {most:g}"
+                    f"policy '{policy.target}', container '{entry.container}': min {what} {low} is more than max {high}"
                 )
 
 

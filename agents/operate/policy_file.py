@@ -80,7 +80,9 @@ def _content(file: Path) -> object:
 def _first(error: ValidationError) -> str:
     """The first problem, with its place and value."""
     first = error.errors(include_url=False, include_context=False)[0]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]) or "as a whole"
+    if not first["loc"]:
+        return f"is no list of policies, as `ullage policy list` prints them, but '{first['input']}'"
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
     if first["loc"][-1:] == ("mode",) and first["input"] is False:
         return f"makes no sense at {place}: YAML reads Off without quotes as false, so write mode: 'Off'"
     return f"makes no sense at {place}: {first['msg']}, not '{first['input']}'"

@@ -6,7 +6,7 @@ ends, neither the updater nor the webhook applies recommendations to the workloa
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
@@ -31,6 +31,7 @@ from streams.publishing.operator_log import OperatorLog
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AS_IT_IS = "as it is"
 _PLANNED_BEFORE = timedelta(hours=1)
 """How much older than its outcome a plan may be."""
 
@@ -40,11 +41,17 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
         begin = _moment(since, at)
-        found = [each for each in applied(operator.context, settings, begin, at, reason) if _matches(each, workloads)]
+        changed = list(applied(operator.context, settings, begin, at, reason))
+        found = [each for each in changed if _matches(each, workloads)]
+        if changed and not found:
+            raise BadInput(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC, but to {_names(changed)}")
         control = operator.control(settings.cluster.name)
         acts = control is not None and control.mode is Mode.APPLY
         if acts:
             operator.publish(*found)
+    lines = [_line(each) for each in found]
+    if any(before.cpu is None or before.memory is None for each in found for before in each.requests.values()):
+        lines.append(f"{_AS_IT_IS}: nothing was requested before, and no request of a running pod can be taken away")
     if not found:
         last = f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC"
     elif acts:
@@ -52,7 +59,7 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
     else:
         last = f"only printed: the mode of cluster '{settings.cluster.name}' is not apply"
     whole = {"since": times.rfc3339(begin), "asked_for": acts and bool(found), "workloads": [_object(each) for each in found]}
-    output_table.print_text(form, [*map(_line, found), last], whole)
+    output_table.print_text(form, [*lines, last], whole)
 
 
 def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None:
@@ -61,6 +68,8 @@ def end(settings: Settings, *, workloads: str, form: TextForm = "table") -> None
         source_reports.require_cluster(operator.context, settings.cluster.name)
         held = [each for each in in_force(operator) if each.workload.cluster == settings.cluster.name]
         ended = [RevertEnded(at, each.workload) for each in held if _matches(each, workloads)]
+        if held and not ended:
+            raise BadInput(f"no revert is in force for '{workloads}', but for {_names(held)}")
         operator.publish(*ended)
     text = [f"{each.workload.key}: recommendations count again" for each in ended]
     none = f"no revert is in force for '{workloads}'"
@@ -133,8 +142,16 @@ def _moment(text: str, now: datetime) -> datetime:
 
 
 def _matches(each: RevertRequested, pattern: str) -> bool:
-    workload = each.workload
-    return fnmatchcase(f"{workload.namespace}/{workload.kind}/{workload.name}", pattern)
+    return fnmatchcase(_name(each), pattern)
+
+
+def _names(reverts: Iterable[RevertRequested]) -> str:
+    """As the pattern must match them, so that a name that is spelt otherwise does not look like success."""
+    return ", ".join(map(_name, reverts))
+
+
+def _name(each: RevertRequested) -> str:
+    return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}"
 
 
 def _object(each: RevertRequested) -> dict[str, object]:
@@ -145,5 +162,13 @@ def _object(each: RevertRequested) -> dict[str, object]:
 
 
 def _line(each: RevertRequested) -> str:
-    amounts = "; ".join(f"{name} {amount(cpu=a.cpu)} / {amount(memory=a.memory)}" for name, a in sorted(each.requests.items()))
-    return f"{each.workload.namespace}/{each.workload.kind}/{each.workload.name}  back to {amounts}"
+    amounts = "; ".join(f"{name} {_cpu(before)} / {_memory(before)}" for name, before in sorted(each.requests.items()))
+    return f"{_name(each)}  back to {amounts}"
+
+
+def _cpu(before: Amounts) -> str:
+    return _AS_IT_IS if before.cpu is None else amount(cpu=before.cpu)
+
+
+def _memory(before: Amounts) -> str:
+    return _AS_IT_IS if before.memory is None else amount(memory=before.memory)

@@ -93,10 +93,7 @@ def resolved(settings: VerticalSettings) -> ResolvedPolicies:
 def read(text: str) -> PolicySource:
     """The source that a path (`.py`) or the name of an entry point leads to. Raises BadInput."""
     name, file = (Path(text).stem, Path(text)) if text.endswith(".py") else (text, _file_of(text))
-    if not _NAME.fullmatch(name):
-        raise BadInput(
-            f"the policy '{text}' has no name that can stand in the log: letters, digits, '.', '_' and '-', at most 63"
-        )
+    check_name(name, text)
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -107,6 +104,14 @@ def read(text: str) -> PolicySource:
         return PolicySource(name, file, content.decode())
     except UnicodeDecodeError as error:
         raise BadInput(f"the policy file '{file}' is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def check_name(name: str, text: str) -> None:
+    """Whether the policy that is given as `text` can have this name. Raises BadInput."""
+    if not _NAME.fullmatch(name):
+        raise BadInput(
+            f"the policy '{text}' has no name that can stand in the log: letters, digits, '.', '_' and '-', at most 63"
+        )
 
 
 def _file_of(name: str) -> Path:

@@ -4,6 +4,7 @@ Entries that the stages write today become sentences; any other entry is written
 margin, because the sum needs no other; `in_full` shows all of them. `because` is for people alone: nothing here decides anything.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agents.why import event_descriptions, node_texts
@@ -59,10 +60,11 @@ def _requested(what: str, about: Mapping[str, object]) -> str:
 def _estimated(what: str, about: Mapping[str, object], margin: float) -> str:
     """`958m at the target percentile, plus 15% margin; lower percentile 664m, upper 1016m, confidence 4.29; at least 25m`.
 
-    The bounds are these percentiles with the margin, widened where confidence is low.
+    The bounds are these percentiles with the margin, widened where confidence is low. CPU is cut to whole millicores, as the
+    estimation cuts it before it adds the margin: 125.8m and 15 % are 143m.
     """
     found = _mapping(about.get("percentiles"))
-    lower, target, upper = (_amount(what, found.get(name)) for name in ("lower", "target", "upper"))
+    lower, target, upper = (_percentile(what, found.get(name)) for name in ("lower", "target", "upper"))
     parts = [f"{target} at the target percentile, plus {margin:.0%} margin"]
     parts.append(f"lower percentile {lower}, upper {upper}, confidence {event_descriptions.text(about.get('confidence'))}")
     for name, words in (("minimum", "at least"), ("min_allowed", "policy: at least"), ("max_allowed", "policy: at most")):
@@ -140,6 +142,11 @@ def _yes(value: object) -> str:
 def _amount(what: str, value: object) -> str:
     amount = _number(value)
     return event_descriptions.amount(cpu=amount) if what == "cpu" else event_descriptions.amount(memory=amount)
+
+
+def _percentile(what: str, value: object) -> str:
+    cores = _number(value) if what == "cpu" else None
+    return _amount(what, value) if cores is None else f"{math.trunc(cores * 1000)}m"
 
 
 def _time(value: object) -> str:

@@ -86,6 +86,10 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("garbage as a log", ("status", "--log", "garbage.csv"), 2, "'garbage.csv' is not a log file"),
     ("a pipe of zeros as a log", ("replay", "--export", "/dev/full", *LOG), 2, "'/dev/full' cannot be opened: it is a device"),
     ("garbage as a policy", ("policy", "apply", "garbage.csv", *LOG), 2, "the policy file 'garbage.csv' is no YAML"),
+    ("one policy in place of a list", ("policy", "apply", "day.yaml", *LOG), 2, "'day.yaml' is no list of policies"),
+    ("nothing as a scenario", ("simulate", "empty.yaml"), 2, "'empty.yaml' is no mapping such as `workloads: [...]`"),
+    ("a type of event that is none", ("tap", "outcomes", "--type", "ActionFinish", *LOG), 2, "there are: ActionFinished"),
+    ("a policy as code whose name no log can hold", ("policy", "new", "my policy.py"), 2, "no name that can stand in the log"),
     ("a folder as a policy", ("policy", "apply", "folder", *LOG), 2, "the policy file 'folder' cannot be read: Is a directory"),
     ("garbage as a scenario", ("simulate", "garbage.csv"), 2, "the scenario 'garbage.csv' is no YAML"),
     ("a folder as a scenario", ("simulate", "folder"), 2, "the scenario 'folder' cannot be read: Is a directory"),
@@ -212,6 +216,16 @@ def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "Traceback" not in said
     assert "No space left on device" in said
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_shell_has_closed_is_no_failure(closing: str, tmp_path: Path) -> None:
+    command = ["bash", "-c", f'"$0" -m agents version {closing}', sys.executable]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert bool(ended.stdout) == (closing == "2>&-")
 
 
 def test_a_folder_that_may_only_be_read_is_a_sentence_with_what_to_do(

@@ -26,6 +26,12 @@ def incident(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def test_an_export_of_nothing_says_so(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "none.parquet"
+    assert cli.run(["export", str(file), "--log", str(log), "--from", "2020-01-01", "--to", "2020-01-02"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"no record is of that stretch: {file} holds none"
+
+
 def answers(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert cli.run(list(words)) == 0, capsys.readouterr().err
     return capsys.readouterr().out

@@ -137,6 +137,12 @@ def test_what_list_prints_apply_takes_and_finds_unchanged(desk: Desk, capsys: py
     assert desk.policies()[CART].version != before[CART].version
 
 
+@pytest.mark.parametrize("mode", UpdateMode)
+def test_every_update_mode_can_be_set(mode: UpdateMode, desk: Desk) -> None:
+    assert desk.run("policy", "set", CART, "--mode", mode) == 0
+    assert [policy.update_mode for policy in desk.policies().values()] == [mode]
+
+
 def test_a_policy_that_is_removed_is_gone(desk: Desk) -> None:
     desk.run("policy", "set", "demo/*")
     assert desk.run("policy", "remove", "demo/*") == 0
@@ -157,7 +163,8 @@ def test_a_policy_that_is_removed_is_gone(desk: Desk) -> None:
         (f"policy set {CART} --min memory=-1Mi", "--min memory '-1Mi' is negative"),
         (f"policy set {CART} --max disk=1Gi", "--max names 'disk'"),
         (f"policy set {CART} --max cpu", "--max 'cpu' is not of the form cpu=250m,memory=512Mi"),
-        (f"policy set {CART} --min cpu=2 --max cpu=1", "min cpu 2 is more than max 1"),
+        (f"policy set {CART} --min cpu=2 --max cpu=1", "min cpu 2000m is more than max 1000m"),
+        (f"policy set {CART} --min memory=2Gi --max memory=1Gi", "min memory 2Gi is more than max 1Gi"),
         ("policy remove demo/*", "there is no policy with the target 'demo/*'; there are: none"),
         ("policy apply gone.yaml", "the policy file 'gone.yaml' cannot be read: No such file"),
     ],

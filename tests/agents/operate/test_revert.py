@@ -98,6 +98,14 @@ def test_programs_get_the_amounts_that_come_back(shop: UpdaterLog, capsys: pytes
     assert yaml.safe_load(capsys.readouterr().out) == {"ended": [API.key]}
 
 
+def test_a_name_that_matches_nothing_that_was_changed_is_refused(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.run("revert", "api", "--since", "1h") == 2
+    assert capsys.readouterr().err.endswith(" UTC, but to web/Deployment/api\n")
+    assert shop.run("revert", "web/*", "--since", "1h") == 0
+    assert shop.run("revert", "api", "--end") == 2
+    assert "no revert is in force for 'api', but for web/Deployment/api" in capsys.readouterr().err
+
+
 def test_in_shadow_a_revert_is_only_printed(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
     shop.run("mode", "shadow")
     before = shop.ends()
@@ -108,6 +116,30 @@ def test_in_shadow_a_revert_is_only_printed(shop: UpdaterLog, capsys: pytest.Cap
         "only printed: the mode of cluster 'demo' is not apply",
     ]
     assert shop.ends() == before
+
+
+def test_what_a_container_did_not_request_is_not_promised_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, bare = UpdaterLog(tmp_path / "log.jsonl"), Amounts()
+    half = Amounts(cpu=BEFORE.cpu)
+    seen = [ContainerSeen("app", BEFORE, LIMITS), ContainerSeen("bare", bare, bare), ContainerSeen("half", half, bare)]
+    resized = [AFTER, ContainerSeen("bare", AFTER.requests, bare), ContainerSeen("half", AFTER.requests, bare)]
+    api = recommended(NOW, API)
+    api = replace(api, containers=tuple(replace(api.containers[0], container=each.name) for each in seen))
+    log.turn(START, POLICY, *[pod(name, START, containers=tuple(seen)) for name in "ab"])
+    log.turn(NOW - 1000, ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(1.0)))
+    log.turn(NOW, api)
+    [plan, *_] = plans(log)
+    log.turn(NOW + 1000, done(plan), *[pod(name, NOW, containers=tuple(resized)) for name in "ab"])
+    capsys.readouterr()
+    assert log.run("revert", "--since", "1h") == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "web/Deployment/api  back to app 1000m / 1.00 GiB; bare as it is / as it is; half 1000m / as it is",
+        "as it is: nothing was requested before, and no request of a running pod can be taken away",
+    ]
+    log.turn(NOW + 2 * MINUTE)
+    assert log.run("plan") == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "web/Deployment/api" in line]
+    assert line.endswith(": app cpu 200m to 1000m, memory 1.00 GiB to 1.00 GiB; half cpu 200m to 1000m")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def test_a_recommendation_says_the_percentiles_the_margin_and_the_kill_that_coun
     ]
 
 
+def test_a_cpu_percentile_is_shown_as_the_sum_takes_it_in_whole_millicores() -> None:
+    # upstream cuts 125.8m to 125m and adds int(125 * 0.15) = 18: the target is 143m
+    percentiles = {"lower": 0.1102656, "target": 0.1257789, "upper": 0.1257789}
+    web = {"samples": 3, "cpu": {"percentiles": percentiles, "confidence": 1}}
+    _, cpu, *_ = because_texts.in_words({"settings": {"margin": 0.15}, "containers": {"web": web}})
+    assert cpu == "web cpu: 125m at the target percentile, plus 15% margin; lower percentile 110m, upper 125m, confidence 1"
+
+
 def test_a_recommendation_says_the_bounds_that_a_vpas_status_shows() -> None:
     lower, target, upper = (
         Amounts(Cores(0.123), Bytes(716 * MIB)),
