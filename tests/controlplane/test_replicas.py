@@ -193,6 +193,14 @@ def test_a_plan_is_carried_out_directly_once_and_no_hpa_is_made(scaled: Replicas
     assert scaled.replicas("direct") == 4
 
 
+def test_an_ehpa_whose_name_is_too_long_for_a_label_has_its_objects(scaled: Replicas) -> None:
+    service(scaled, "long")
+    name = "n" * 200
+    scaled.ehpa(name, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "long"})
+    wait_for(lambda: scaled.ready(name) == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="the EHPA is ready")
+    assert scaled.found(HPAS, f"ehpa-{name}")["metadata"]["labels"]["app.kubernetes.io/part-of"].startswith("nnn")
+
+
 def test_a_target_that_is_not_there_is_said(scaled: Replicas) -> None:
     scaled.ehpa("absent")
     wait_for(lambda: scaled.ready("absent") == ("False", "FailedGetScale"), what="its status says so")
