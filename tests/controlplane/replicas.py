@@ -21,7 +21,7 @@ from agents.settings.all_settings import ClockSettings, Settings
 from agents.telemetry import MetricsApiMetrics
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.names import Workload
 from schemas.outcomes import ActionFinished, ObjectWritten
 from schemas.policies.control import ControlChanged, Mode
@@ -33,7 +33,7 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.scales import ScaleClient
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.consumers.metrics_api import api_service
-from streams.consumers.metrics_api.discovery import EXTERNAL
+from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.scale_subresource import scaler
@@ -53,14 +53,20 @@ EHPAS, HPAS, SUBSTITUTES, TSPS = (
     "substitutes",
     "timeseriespredictions",
 )
-_SERVICE = f"{api_service.PATH}/{EXTERNAL.api_service}"
+_SERVICES = [f"{api_service.PATH}/{group.api_service}" for group in (EXTERNAL, CUSTOM)]
 
 
 class Replicas:
     """The consumers of one file of tests. `home` is the namespace that they run in, `world` that of the workloads."""
 
-    def __init__(self, plane: Plane, home: World, world: World, clock: ClockSettings | None = None) -> None:
-        """With a `clock` that is not real time, its event time is that of the log and of both consumers."""
+    def __init__(
+        self, plane: Plane, home: World, world: World, clock: ClockSettings | None = None, *, custom: bool = False
+    ) -> None:
+        """With a `clock` that is not real time, its event time is that of the log and of both consumers.
+
+        `custom`: the metrics API is also registered for custom metrics.
+        """
+        self._custom = custom
         self.plane, self.home, self.world, self._clock = plane, home, world, clock or ClockSettings()
         self.now, self.ticked = event_clock(self._clock), {"control", "load-forecasts"}
         self.topics, self.log = Topics(partitions=2), MemoryLog()
@@ -98,8 +104,9 @@ class Replicas:
         self.stop_metrics_api()
         for thread in self._threads:
             thread.join(10.0)
-        with suppress(Exception):
-            self.plane.ask.delete(_SERVICE)
+        for service in _SERVICES:
+            with suppress(Exception):
+                self.plane.ask.delete(service)
         for account in self.accounts:
             account.close()
 
@@ -119,11 +126,11 @@ class Replicas:
         """Wait until the API server passes questions on to us."""
 
         def available() -> bool:
-            found = self.plane.ask.find(_SERVICE) or {}
-            conditions = (found.get("status") or {}).get("conditions") or ()
-            return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+            found = [self.plane.ask.find(service) or {} for service in _SERVICES[: 1 + self._custom]]
+            conditions = [(each.get("status") or {}).get("conditions") or () for each in found]
+            return all(any(c["type"] == "Available" and c["status"] == "True" for c in each) for each in conditions)
 
-        wait_for(available, timeout=40.0, what="the APIService is available")
+        wait_for(available, timeout=40.0, what="each APIService is available")
 
     def ehpa(self, name: str, *, direct: bool = False, **spec: Any) -> Any:
         """The object at the API server, and what a source would publish of it. Its metric: 50m of CPU for each pod."""
@@ -202,7 +209,7 @@ class Replicas:
             case LoadForecast():
                 topic, key = "load-forecasts", event.key
                 places = range(self.topics.partition_of(key), self.topics.partition_of(key) + 1)
-            case ReplicasPlanned():
+            case ReplicasPlanned() | ReplicasRefused():
                 topic, key = "replica-plans", event.workload.key
                 places = range(self.topics.partition_of(key), self.topics.partition_of(key) + 1)
             case _:
@@ -250,7 +257,13 @@ class Replicas:
         folder.mkdir()
         return Settings(
             cluster={"name": CLUSTER, "kubeconfig": self.accounts[0].kubeconfig(folder)},
-            metrics_api={"host": "127.0.0.1", "port": port, "service_port": port, "namespace": self.home.namespace},
+            metrics_api={
+                "host": "127.0.0.1",
+                "port": port,
+                "service_port": port,
+                "namespace": self.home.namespace,
+                "custom": self._custom,
+            },
             clock=self._clock,
         )
 

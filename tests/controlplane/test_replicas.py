@@ -1,15 +1,17 @@
 """Replicas ahead of load on a real control plane: EHPA to HPA to the real HPA controller, which asks our metrics API."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, Result
 from schemas.policies.control import Mode
+from schemas.policies.ehpa import ehpa_key
 from schemas.policies.vpa import TargetRef
 from streams.consumers.replicas.object_generator import UID_LABEL
 from tests.controlplane import crane_types
@@ -175,6 +177,28 @@ def test_a_plan_is_carried_out_directly_once_and_no_hpa_is_made(scaled: Replicas
     assert scaled.replicas("direct") == 5
     scaled.say(plan)  # redelivered
     assert len(ended()) == 1
+
+    def says(reason: str, message: str) -> bool:
+        conditions = scaled.found(EHPAS, "direct")["status"]["conditions"]
+        return any(each["reason"] == reason and message in each["message"] for each in conditions)
+
+    scaled.say(replace(plan, id=f"{plan.id}/absurd", current=5, replicas=5000))
+    wait_for(lambda: says("FailedScale", "the plan is for 5000 replicas"), what="its status says what was refused")
+    assert scaled.replicas("direct") == 5
+    key = ehpa_key(CLUSTER, scaled.world.namespace, "direct")
+    scaled.say(ReplicasRefused("forecaster/0/2/refuse/x", at, plan.workload, key, "scale", "nobody has seen it", {}))
+    wait_for(lambda: says("FailedScale", "nobody has seen it"), what="its status says why nothing is planned")
+    scaled.say(replace(plan, id=f"{plan.id}/next", ehpa=key, current=5, replicas=4))
+    wait_for(lambda: scaled.ready("direct") == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="it is ready again")
+    assert scaled.replicas("direct") == 4
+
+
+def test_an_ehpa_whose_name_is_too_long_for_a_label_has_its_objects(scaled: Replicas) -> None:
+    service(scaled, "long")
+    name = "n" * 200
+    scaled.ehpa(name, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "long"})
+    wait_for(lambda: scaled.ready(name) == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="the EHPA is ready")
+    assert scaled.found(HPAS, f"ehpa-{name}")["metadata"]["labels"]["app.kubernetes.io/part-of"].startswith("nnn")
 
 
 def test_a_target_that_is_not_there_is_said(scaled: Replicas) -> None:

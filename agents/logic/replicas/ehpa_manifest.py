@@ -1,5 +1,6 @@
 """Crane's EffectiveHorizontalPodAutoscaler as a value, and what all objects generated from one have in common."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ PREDICTION = "crane_autoscaling_prediction"
 CRON = "crane_autoscaling_cron"
 PREDICTED = ("Resource", "ContainerResource", "Pods", "External")
 """Kinds of metrics that can be forecast."""
+_LONGEST_LABEL, _DIGEST = 63, 8
+"""The most characters of a label's value in Kubernetes, and those that tell shortened ones apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,8 @@ def _texts(value: object) -> dict[str, str]:
 def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
     """The metadata of an object that an EHPA owns and that is deleted with it. `labels` override the common ones."""
     common = {
-        "app.kubernetes.io/name": ehpa.child,
-        "app.kubernetes.io/part-of": ehpa.name,
+        "app.kubernetes.io/name": _label(ehpa.child),
+        "app.kubernetes.io/part-of": _label(ehpa.name),
         "app.kubernetes.io/managed-by": MANAGER,
         UID_LABEL: ehpa.uid,
     }
@@ -147,3 +150,11 @@ def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
         "labels": {**common, **(labels or {})},
         "ownerReferences": [owner],
     }
+
+
+def _label(text: str) -> str:
+    """A name as the value of a label. Names may be longer than such values; nobody finds an object by these."""
+    if len(text) <= _LONGEST_LABEL:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+    return f"{text[: _LONGEST_LABEL - _DIGEST - 1].rstrip('.-')}-{digest}"

@@ -20,6 +20,7 @@ import structlog
 from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
@@ -52,6 +53,10 @@ _REFUSED_AGAIN = 60.0
 _log = structlog.get_logger(__name__)
 
 _ALREADY = OutcomeDetail.ALREADY_DONE
+_TOLD_OTHERWISE = (OutcomeDetail.MOVED, OutcomeDetail.NOT_ALLOWED)
+"""Refusals that say nothing of the EHPA: another plan follows, or a pass gives the control record's reason itself."""
+_PASS_GUARDS = ("paused", "rival")
+"""Guards of the forecaster whose reason a pass finds itself, and finds at once when it no longer applies."""
 _Policy = EhpaChanged | TimeSeriesPredictionChanged
 
 
@@ -92,6 +97,8 @@ class AutoscalerConsumer:
         self._of_target: dict[str, set[str]] = {}
         self._scaled: dict[str, ActionFinished] = {}
         """The last thing that the scaler did to a target, or failed to do."""
+        self._left_alone: dict[str, str] = {}
+        """By EHPA: why nothing is planned for it; empty if something is."""
         self._due: dict[str, float] = {}
         """The real time of the next look at each object, by key."""
         self._away = float("-inf")
@@ -143,13 +150,14 @@ class AutoscalerConsumer:
         longest = max(map(forecast_lookback.window, self._objects.values()), default=Seconds(0.0))
         span = forecast_lookback.span(longest)
         forecasts = self._context.partitions_with("load-forecasts")
+        plans = self._context.partitions_with("replica-plans")
         followed = [self._context.cluster_partition(topic) for topic in ("pod-changes-by-cluster", "outcomes")]
         return Cursor(
             log,
             {
                 (topics.wire("policies"), 0): present.position,
                 **{place: log.end(*place) for place in followed},
-                **{place: offset_before_end(log, *place, span) for place in forecasts},
+                **{place: offset_before_end(log, *place, span) for place in (*forecasts, *plans)},
             },
         )
 
@@ -183,21 +191,38 @@ class AutoscalerConsumer:
                 self._look_soon(event.key)
             case EhpaRemoved() | TimeSeriesPredictionRemoved():
                 self._forget(event.key)
+                self._left_alone.pop(event.key, None)
                 self._scaled = {target: done for target, done in self._scaled.items() if target in self._of_target}
             case LoadForecast():
                 self._look_soon(event.key)
             case HpaSeen() | HpaGone() | ScaleSeen():
                 self._look_at_scalers(event.workload.key)
-            case ActionFinished(action=Action.SCALE, result=Result.DONE | Result.FAILED) if event.detail is not _ALREADY:
-                self._scaled[event.subject.workload] = event
-                self._look_at_scalers(event.subject.workload)
-            case ActionFinished(action=Action.SCALE, result=Result.DONE):
-                before = self._scaled.get(event.subject.workload)
-                if before is not None and before.result is Result.FAILED:
-                    del self._scaled[event.subject.workload]
-                    self._look_at_scalers(event.subject.workload)
+            case ReplicasPlanned() | ReplicasRefused():
+                self._plan_decided(event)
+            case ActionFinished(action=Action.SCALE):
+                self._scale_finished(event)
             case _:
                 pass
+
+    def _plan_decided(self, event: ReplicasPlanned | ReplicasRefused) -> None:
+        """Keep why nothing is planned for an EHPA, and look at it if that is new."""
+        refused = isinstance(event, ReplicasRefused) and event.guard not in _PASS_GUARDS
+        reason = event.reason if refused and isinstance(event, ReplicasRefused) else ""
+        if self._left_alone.get(event.ehpa) != reason:
+            self._left_alone[event.ehpa] = reason
+            self._look_soon(event.ehpa)
+
+    def _scale_finished(self, event: ActionFinished) -> None:
+        """Keep what became of the newest plan for a target, until one is carried out or found to be."""
+        target = event.subject.workload
+        before = self._scaled.get(target)
+        if event.detail is _ALREADY:
+            if before is None or before.result is Result.DONE:
+                return
+            del self._scaled[target]
+        elif event.result is not Result.REFUSED or event.detail not in _TOLD_OTHERWISE:
+            self._scaled[target] = event
+        self._look_at_scalers(target)
 
     def _look_at_scalers(self, target: str) -> None:
         for key in self._of_target.get(target, ()):
@@ -245,7 +270,8 @@ class AutoscalerConsumer:
         about = (policy.namespace, policy.name, policy.uid, now)
         scaled = self._scaled.get(policy.target) if isinstance(policy, EhpaChanged) else None
         rival, unsupported = self._rival(policy), policy.unsupported
-        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported)
+        left_alone = self._left_alone.get(policy.key)
+        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported, left_alone)
         try:
             if isinstance(policy, EhpaChanged):
                 return self._reconciler.run_pass(order)

@@ -69,7 +69,8 @@ class PassOrder:
     """What a pass works on: the object, its newest forecast, why changes are not allowed (or None), and a rival.
 
     `queries`: the queries that rules give for its metrics, by identifier. `scaled`: the last thing that the scaler did to the
-    target. `unsupported`: why nobody can carry the object out.
+    target, or failed to do. `unsupported`: why nobody can carry the object out. `left_alone`: why no replicas are planned for it;
+    empty if some are, None if the log has not said so for a long time, in which case the object's status still knows.
     """
 
     namespace: str
@@ -82,6 +83,7 @@ class PassOrder:
     queries: Mapping[str, str] = field(default_factory=dict)
     scaled: ActionFinished | None = None
     unsupported: str = ""
+    left_alone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +195,19 @@ class _EhpaPass:
         kind = str((self._spec.get("scaleTargetRef") or {}).get("kind") or "")
         if kind not in _SEEN:
             raise _Stop("FailedScale", f"without an HPA only {', '.join(_SEEN)} are scaled, and the target is a {kind}")
-        refused = scaled.reason if scaled is not None and scaled.result is Result.FAILED else ""
+        refused = self._order.left_alone or ("" if scaled is None or scaled.result is Result.DONE else scaled.reason)
         if direct:
             refused = refused or self._order.unsupported or (self._forecast.refused if self._forecast is not None else "")
+        if scaled is None and self._order.left_alone is None:
+            refused = refused or self._failed_before
         if refused:
             raise _Stop("FailedScale", refused)
+
+    @property
+    def _failed_before(self) -> str:
+        """The message that the status has if the EHPA could not be scaled; empty otherwise."""
+        ready = _ready_condition(self._live) or {}
+        return str(ready.get("message") or "") if ready.get("reason") == "FailedScale" else ""
 
     @property
     def _is_direct(self) -> bool:

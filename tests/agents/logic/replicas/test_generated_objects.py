@@ -163,3 +163,16 @@ def test_a_forecast_that_is_not_there_is_an_error() -> None:
 def test_a_window_of_ten_minutes_is_long_enough() -> None:
     spec: Any = generated_objects.tsp(made(CPU, prediction={**DSP, "predictionWindowSeconds": 600})).manifest["spec"]
     assert spec["predictionWindowSeconds"] == 600
+
+
+def test_labels_of_an_ehpa_with_a_long_name_are_shortened_to_what_kubernetes_takes() -> None:
+    def labels(name: str) -> list[str]:
+        found: Any = generated_objects.hpa(made(CPU, about={"name": name}), around(pod(200))).manifest
+        assert found["metadata"]["name"] == f"ehpa-{name}"
+        return [found["metadata"]["labels"][f"app.kubernetes.io/{word}"] for word in ("name", "part-of")]
+
+    assert labels("n" * 58) == [f"ehpa-{'n' * 58}", "n" * 58]
+    short, part = labels("n" * 59)
+    assert (short[:54], len(short), part) == (f"ehpa-{'n' * 49}", 63, "n" * 59)
+    assert labels(f"{'n' * 53}.n{'x' * 60}")[1][:54] == f"{'n' * 53}-"
+    assert labels("n" * 100) != labels("n" * 101)

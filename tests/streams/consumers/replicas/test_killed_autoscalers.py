@@ -12,7 +12,7 @@ from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
-from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.facts.replica_scaling import ScaleSeen
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
@@ -173,6 +173,7 @@ def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> N
     site = Site()
     direct = replace(CART, annotations={"ullage/scaling": "direct"})
     site.say(direct)
+    site.put("replica-plans", CART.target, _plan(MONDAY))
     consumer = site.consumer()
     consumer.poll_once()
     found = []
@@ -182,6 +183,11 @@ def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> N
             (Result.FAILED, OutcomeDetail.FORBIDDEN),
             (Result.REFUSED, OutcomeDetail.MOVED),
             (Result.DONE, OutcomeDetail.ALREADY_DONE),
+            (Result.REFUSED, OutcomeDetail.NOT_ALLOWED),
+            (Result.REFUSED, OutcomeDetail.INVALID),
+            (Result.DONE, OutcomeDetail.ALREADY_DONE),
+            (Result.EXPIRED, OutcomeDetail.SERVER_ERROR),
+            (Result.DONE, OutcomeDetail.ACCEPTED),
         ]
     ):
         subject = Subject.of_workload(Workload("prod", "shop", "Deployment", "cart"))
@@ -192,7 +198,36 @@ def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> N
         found.append(next(each["reason"] for each in status["conditions"] if each["type"] == "Ready"))
         assert status["lastScaleTime"] == "2026-01-05T00:00:00Z"
     ready = "EffectiveHorizontalPodAutoscalerReady"
-    assert found == [ready, "FailedScale", "FailedScale", ready]
+    assert found == [ready, "FailedScale", "FailedScale", ready, ready, "FailedScale", ready, "FailedScale", ready]
+
+
+def test_an_ehpa_says_why_nothing_is_planned_until_something_is_whoever_keeps_it() -> None:
+    site = Site()
+    site.say(replace(CART, annotations={"ullage/scaling": "direct"}))
+    workload = Workload("prod", "shop", "Deployment", "cart")
+
+    def ready() -> tuple[str, str]:
+        status: Any = site.world.ehpas.held["shop", "cart"]["status"]
+        return next((each["reason"], each["message"]) for each in status["conditions"] if each["type"] == "Ready")
+
+    site.settle()
+    well = ready()
+    assert well[0] == "EffectiveHorizontalPodAutoscalerReady"
+    consumer = site.consumer()
+    consumer.poll_once()
+    unseen = "nobody has seen the target's scale yet"
+    for number, guard in enumerate(("rival", "scale", "paused", "scale")):
+        refused = ReplicasRefused(f"r{number}", MONDAY, workload, CART.key, guard, unseen, {})
+        site.put("replica-plans", workload.key, refused)
+        consumer.poll_once()
+        assert ready() == (("FailedScale", unseen) if guard == "scale" else well)
+    for partition in range(2):
+        site.log.truncate(T.wire("replica-plans"), partition, site.log.end(T.wire("replica-plans"), partition))
+    site.settle()  # a new process, which the log no longer tells of it
+    assert ready() == ("FailedScale", unseen)
+    site.put("replica-plans", workload.key, _plan(MONDAY))
+    site.settle()
+    assert ready() == well
 
 
 def _plan(at: datetime) -> ReplicasPlanned:
