@@ -158,8 +158,8 @@ def _without_tick(context: LogContext, stage: StageTopics, partition: int, since
 
 
 def _newest_tick(context: LogContext, name: str, partition: int) -> int:
-    tick = -1
-    for record in newest(context.log, context.topics.wire(name), partition, _TICKS):
+    tick, wire = -1, context.topics.wire(name)
+    for record in newest(context.log, wire, partition, _TICKS) if has_topic(context.log, wire) else ():
         found = latest_tick(record, before=tick)
         tick = tick if found is None else found
     return tick

@@ -32,11 +32,12 @@ APPLIED = ControlChanged(NOW - timedelta(hours=2), "demo", Mode.APPLY)
 
 
 class Site:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, without: str = "") -> None:
         self.path, self.codec = path, Codec(SHOP)
         with FileLog.open_or_create(path) as log:
             for topic in TOPICS:
-                log.create(SHOP.wire(topic.name), 1)
+                if topic.name != without:
+                    log.create(SHOP.wire(topic.name), 1)
             for stage in ("recommender", "conditions", "updater", "scaler", "forecaster"):
                 log.create(changelog_topic("ullage", stage), 1)
         self.append([tick(SHOP.wire("control"), 0, MS)])
@@ -112,6 +113,14 @@ def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, ca
         "not seen",
         "no worker of group 'ullage' has left a checkpoint; no decision in the last hour",
     )
+
+
+def test_a_stage_waits_for_ticks_in_a_topic_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = Site(tmp_path / "log.jsonl", without="load-metrics")
+    site.append([tick(SHOP.wire(name), 0, MS) for name in ("policies", "pod-changes", "pod-metrics")])
+    site.mark("forecaster", behind=300)
+    says = "5 min behind in partition 0: waits for ticks in load-metrics; no decision in the last hour"
+    assert site.rows(capsys)["stage", "forecaster"] == ("waiting", says)
 
 
 def test_a_stage_that_is_ahead_of_the_clock_waits_and_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
