@@ -120,7 +120,7 @@ CATALOGUE = Catalogue(
     (
         Kind("metrics-scraped", MetricsScraped, ("pod-metrics",)),
         Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",)),
-        Kind("pod-changed", PodChanged, _PODS, version=2),
+        Kind("pod-changed", PodChanged, _PODS, version=3),
         Kind("pod-deleted", PodDeleted, _PODS),
         Kind("hpa-seen", HpaSeen, _PODS),
         Kind("hpa-gone", HpaGone, _PODS),

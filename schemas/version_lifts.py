@@ -75,6 +75,7 @@ LIFTS: Mapping[tuple[str, int], Lift] = {
     ("node-details-changed", 1): _defaults,
     ("node-group-seen", 1): _defaults,
     ("pod-changed", 1): _defaults,
+    ("pod-changed", 2): _defaults,
     ("pod-placement-changed", 1): _defaults,
     ("pod-shape-seen", 1): _defaults,
     ("replica-controller-changed", 1): _defaults,

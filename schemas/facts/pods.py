@@ -36,7 +36,8 @@ class ResizeState(StrEnum):
 class ContainerSeen:
     """One container of a pod, as its spec and status stand.
 
-    `restarts_on`: the resources whose change in place restarts it (`resizePolicy` of the pod).
+    `restarts_on`: the resources whose change in place restarts it (`resizePolicy` of the pod). `sidecar`: it is an init container
+    with restart policy Always, which runs beside the containers.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ContainerSeen:
     restarts: int = 0
     ready: bool = False
     restarts_on: tuple[str, ...] = ()
+    sidecar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class PodChanged:
     controller as `kind/name`, such as a ReplicaSet; empty when it has none or the source does not report it. `observed`: the
     containers that admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost;
     `ready_since`: since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted,
-    and may run on for its grace period.
+    and may run on for its grace period. `requests`: those of the pod itself (in its spec), which count instead of its
+    containers'; empty where there are none.
     """
 
     at: datetime
@@ -85,6 +88,12 @@ class PodChanged:
     boosted: tuple[BoostedContainer, ...] = ()
     ready_since: datetime | None = None
     leaving: bool = False
+    requests: Amounts = Amounts()
+
+    @property
+    def running_together(self) -> tuple[ContainerSeen, ...]:
+        """The containers and sidecars, which run at the same time."""
+        return (*self.containers, *(each for each in self.init_containers if each.sidecar))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ class Pod:
     """The kubelet's message about `resize`, for people."""
     version: str = field(default="", compare=False)
     """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
+    requests: Amounts = Amounts()
+    """The pod's own requests, which count instead of its containers'; empty where there are none."""
 
 
 @dataclass(frozen=True, slots=True)

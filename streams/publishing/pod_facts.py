@@ -36,6 +36,7 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         boosted=pod.boosted,
         ready_since=pod.ready_since,
         leaving=pod.leaving,
+        requests=pod.requests,
     )
 
 

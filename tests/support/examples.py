@@ -139,10 +139,11 @@ EVENTS: tuple[Event, ...] = (
         "node-1",
         {"tier": "web", "app": "cart"},
         started=AT - timedelta(minutes=59),
-        init_containers=(ContainerSeen("migrate", SMALL),),
+        init_containers=(ContainerSeen("migrate", SMALL), ContainerSeen("mesh", SMALL, ready=True, sidecar=True)),
         qos="Burstable",
         boosted=(BoostedContainer("app", SMALL, LARGE),),
         ready_since=AT - timedelta(minutes=58),
+        requests=LARGE,
     ),
     PodDeleted(AT, CART, POD),
     CheckpointSeen(

@@ -25,6 +25,7 @@ from agents.logic.replicas.hpa_pods import (
 from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import MetricsScraped
+from schemas.names import Amounts
 
 _PHASES = {
     PodPhase.PENDING: HpaPodPhase.PENDING,
@@ -53,7 +54,10 @@ class ContainerAmounts:
 
 @dataclass(frozen=True, slots=True)
 class ScaledPod:
-    """A pod and its containers' requests. `changed` is when its current readiness was first seen (seconds since the epoch)."""
+    """A pod and the requests of its containers and sidecars; `whole` are the pod's own, where it has any.
+
+    `changed` is when its current readiness was first seen (seconds since the epoch).
+    """
 
     workload: str
     name: str
@@ -63,6 +67,7 @@ class ScaledPod:
     started: float | None
     requests: tuple[ContainerAmounts, ...]
     leaving: bool = False
+    whole: ContainerAmounts | None = None
 
     @property
     def counts(self) -> bool:
@@ -119,13 +124,15 @@ class ScaledPodUsage:
 
     def pod_changed(self, event: PodChanged) -> None:
         """Take in the current state of a pod."""
-        before, ready = self.pods.get(event.pod.uid), all(each.ready for each in event.containers) and bool(event.containers)
+        before, together = self.pods.get(event.pod.uid), event.running_together
+        ready = all(each.ready for each in together) and bool(event.containers)
         changed = times.to_seconds(event.at)
         if before is not None and before.ready == ready:
             changed = before.changed
-        asked = tuple(ContainerAmounts(c.name, _float(c.requests.cpu), _float(c.requests.memory)) for c in event.containers)
+        asked = tuple(_amounts(each.name, each.requests) for each in together)
+        whole = None if event.requests == Amounts() else _amounts("", event.requests)
         started = None if event.started is None else times.to_seconds(event.started)
-        new = ScaledPod(event.workload.key, event.pod.name, event.phase, ready, changed, started, asked, event.leaving)
+        new = ScaledPod(event.workload.key, event.pod.name, event.phase, ready, changed, started, asked, event.leaving, whole)
         if new == before:
             return
         if before is not None and before.workload != new.workload:
@@ -204,6 +211,10 @@ def _readings(event: MetricsScraped, rows: Sequence[int]) -> Iterable[PodReading
     return [PodReading(pod, tuple(sorted(by_pod[pod], key=lambda used: used.name))) for pod in sorted(by_pod)]
 
 
+def _amounts(name: str, requests: Amounts) -> ContainerAmounts:
+    return ContainerAmounts(name, _float(requests.cpu), _float(requests.memory))
+
+
 def _float(amount: float | None) -> float | None:
     """A float, as a checkpoint restores it: whole bytes would be written differently before and after a recovery."""
     return None if amount is None else float(amount)
@@ -252,11 +263,14 @@ def requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
 
 
 def _request(pod: ScaledPod, resource: str) -> PodRequest:
-    asked = [(each.name, each.of(resource)) for each in pod.requests]
-    return PodRequest(
-        pod.name,
-        tuple(ContainerRequest(name, None if amount is None else round(amount * _MILLI)) for name, amount in asked),
-    )
+    containers = tuple(ContainerRequest(each.name, _request_milli(each.of(resource))) for each in pod.requests)
+    if pod.whole is None:
+        return PodRequest(pod.name, containers)
+    return PodRequest(pod.name, containers, milli=_request_milli(pod.whole.of(resource)), whole_pod=True)
+
+
+def _request_milli(amount: float | None) -> int | None:
+    return None if amount is None else round(amount * _MILLI)
 
 
 def share(pods: Sequence[ScaledPod], metric: HpaMetric) -> int | str:

@@ -116,12 +116,14 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
 def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str, object]:
     """The factor by which the plan changes the utilisation that the workload's HPAs scale by: old requests over new ones.
 
-    Resources that stay the same, or that some container does not request, are left out.
+    Sidecars count, too. Resources that stay the same, that some container does not request, or that the pod requests as a whole
+    are left out.
     """
     moved: dict[str, float] = {}
-    for resource in sorted(situation.scaled):
-        before = [getattr(each.requests, resource, None) or 0.0 for each in situation.pod.fact.containers]
-        planned = [getattr(requests.get(each.name), resource, None) for each in situation.pod.fact.containers]
+    fact = situation.pod.fact
+    for resource in sorted(each for each in situation.scaled if getattr(fact.requests, each, None) is None):
+        before = [getattr(each.requests, resource, None) or 0.0 for each in fact.running_together]
+        planned = [getattr(requests.get(each.name), resource, None) for each in fact.running_together]
         after = [old if new is None else new for old, new in zip(before, planned, strict=True)]
         if after != before and all(before):
             moved[resource] = sum(before) / sum(after)

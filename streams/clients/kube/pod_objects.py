@@ -7,6 +7,7 @@ the path or the value.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
 
 _RESTARTS = "RestartContainer"
+_ALWAYS = "Always"
 _OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
 """Annotations of others that ask for the same: leave this pod where it is."""
 _OBSERVED = "vpaObservedContainers"
@@ -81,11 +83,12 @@ class ContainerResizePolicy(msgspec.Struct, frozen=True, gc=False, rename="camel
 
 
 class PodContainer(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A container in a pod's spec."""
+    """A container in a pod's spec. `restart_policy` Always makes an init container a sidecar."""
 
     name: str
     resources: ResourceRequirements = ResourceRequirements()
     resize_policy: list[ContainerResizePolicy] = []
+    restart_policy: str = ""
 
 
 class ContainerTerminated(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -137,6 +140,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     containers: list[PodContainer]
     init_containers: list[PodContainer] = []
     node_name: str | None = None
+    resources: ResourceRequirements | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -233,7 +237,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         started=pod.status.start_time,
         ooms=tuple(kill for c in pod.spec.containers if c.name in statuses for kill in _ooms(statuses[c.name])),
         leaving=meta.deletion_timestamp is not None,
-        init_containers=tuple(_container(container, first.get(container.name)) for container in pod.spec.init_containers),
+        init_containers=tuple(_init_container(container, first.get(container.name)) for container in pod.spec.init_containers),
         qos=pod.status.qos_class,
         opted_out=_opted_out(meta.annotations or {}),
         controller=_controller(meta),
@@ -242,6 +246,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         ready_since=_ready_since(pod.status.conditions) if boosted else None,
         resize_message=resize_message,
         version=meta.resource_version,
+        requests=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.requests),
     )
 
 
@@ -281,6 +286,10 @@ def _container(container: PodContainer, status: ContainerStatus | None) -> Conta
         ready=status is not None and status.ready,
         restarts_on=tuple(sorted(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)),
     )
+
+
+def _init_container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:
+    return replace(_container(container, status), sidecar=container.restart_policy == _ALWAYS)
 
 
 def _opted_out(annotations: Mapping[str, str]) -> str:

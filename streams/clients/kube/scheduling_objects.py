@@ -6,7 +6,7 @@ read.
 
 import msgspec
 
-from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec, ResourceRequirements
+from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec
 from streams.clients.kube.watched_objects import LabelSelector, NodeObject, NodeSpec, NodeStatus
 
 
@@ -91,10 +91,9 @@ class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ScheduledContainer(PodContainer, frozen=True, gc=False, rename="camel"):
-    """A container with its ports; `restart_policy` Always makes an init container a sidecar."""
+    """A container with its ports."""
 
     ports: list[ContainerPort] | None = None
-    restart_policy: str = ""
 
 
 class EmptyDir(msgspec.Struct, frozen=True, gc=False):
@@ -133,7 +132,6 @@ class ScheduledPodSpec(PodSpec, frozen=True, gc=False, rename="camel", kw_only=T
     tolerations: list[TolerationObject] | None = None
     topology_spread_constraints: list[TopologySpreadObject] | None = None
     overhead: dict[str, str] | None = None
-    resources: ResourceRequirements | None = None
     volumes: list[PodVolume] | None = None
     priority: int | None = None
     restart_policy: str = "Always"

@@ -141,7 +141,7 @@ def test_a_record_on_the_wire_is_as_the_document_says(kind: Any, document: Any) 
 
 
 def test_what_is_not_so_is_refused(document: Any) -> None:
-    record = json.loads((golden_wire.FOLDER / "pod-changed.v2.json").read_text())
+    record = json.loads((golden_wire.FOLDER / "pod-changed.v3.json").read_text())
     del record["value"]["workload"]["name"]
     with pytest.raises(jsonschema.ValidationError, match="'name' is a required property"):
         jsonschema.validate(record["value"], {**document, "$ref": "#/components/schemas/PodChanged"})

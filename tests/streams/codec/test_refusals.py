@@ -112,7 +112,7 @@ def test_a_topic_with_one_type_needs_no_header() -> None:
 def test_a_topic_with_several_types_needs_the_header() -> None:
     error = refusal(changed(), kind=None)
     assert error.reason.startswith(
-        "there is no ce_type header, and 'ullage.pod-changes.v1' carries ullage.pod-changed.v2 or ullage.pod-deleted.v1 or "
+        "there is no ce_type header, and 'ullage.pod-changes.v1' carries ullage.pod-changed.v3 or ullage.pod-deleted.v1 or "
     )
     assert error.path == "ce_type"
 

@@ -64,6 +64,45 @@ def test_a_pod_that_is_being_deleted_neither_counts_nor_takes_load() -> None:
 _ASKED = (ContainerAmounts("app", 1.0, None),)
 
 
+def requested(resource: str = "cpu", container: str = "", **pod: object) -> int | str:
+    """What the HPA counts of one pod with an app of 500m and, unless `pod` says otherwise, a sidecar of 200m."""
+    usage, web = ScaledPodUsage(lambda _: True), Workload("demo", "shop", "Deployment", "web")
+    seen: dict[str, object] = {"init_containers": (_of("migrate", 9.0), replace(_of("mesh", 0.2), sidecar=True)), **pod}
+    event = PodChanged(AT, web, PodName("shop", "web-1", "uid"), PodPhase.RUNNING, AT, (_of("app", 0.5),), **seen)  # type: ignore[arg-type]
+    usage.pod_changed(event)
+    found = pod_usage.requested(usage.of(web.key), HpaMetric("Resource", resource, utilization=50, container=container))
+    return found if isinstance(found, str) else int(found[0])
+
+
+def _of(name: str, cpu: float | None) -> ContainerSeen:
+    return ContainerSeen(name, Amounts(cpu, None), ready=True)  # type: ignore[arg-type]  # units
+
+
+def test_a_pod_requests_what_its_containers_and_sidecars_do_or_what_it_says_itself() -> None:
+    """Source: `calculateRequests` of the HPA's replica calculator."""
+    assert requested() == 700
+    assert requested(container="app") == 500
+    assert requested(container="mesh") == 200
+    assert requested(init_containers=(replace(_of("mesh", None), sidecar=True),)) == (
+        "pod 'web-1' has a container without a request for cpu"
+    )
+    whole = Amounts(2.0, None)  # type: ignore[arg-type]  # units
+    assert requested(requests=whole) == 2000
+    assert requested(requests=whole, container="app") == 500
+    assert requested(requests=Amounts(None, Bytes(1e9))) == 700
+    assert requested("memory", requests=whole) == "pod 'web-1' has a container without a request for memory"
+
+
+def test_a_pod_is_ready_when_its_sidecars_are() -> None:
+    usage, web = ScaledPodUsage(lambda _: True), Workload("demo", "shop", "Deployment", "web")
+    mesh = replace(_of("mesh", 0.2), sidecar=True)
+    for ready in (False, True):
+        seen = (replace(mesh, ready=ready), replace(_of("migrate", None), ready=False))
+        name = PodName("shop", "web-1", "uid")
+        usage.pod_changed(PodChanged(AT, web, name, PodPhase.RUNNING, AT, (_of("app", 0.5),), init_containers=seen))
+        assert [pod.ready for pod in usage.of(web.key)] == [ready]
+
+
 @pytest.mark.parametrize("amount", [7, 70, 2007, 2011, 2047, 8_029])
 def test_a_text_of_milli_units_is_that_many(amount: int) -> None:
     assert milli(float(f"{amount // 1000}.{amount % 1000:03}")) == amount

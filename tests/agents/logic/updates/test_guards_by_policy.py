@@ -11,6 +11,7 @@ from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.pods import ContainerSeen
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, Place, PodName, Workload
@@ -185,6 +186,24 @@ def test_a_pod_of_which_only_an_hpas_resource_would_be_changed_is_left_alone(fac
 def test_a_plan_says_how_it_moves_the_utilization_that_an_hpa_scales_by(facts: Any, settings: Any, moved: Any) -> None:
     """A core becomes a fifth of one; memory stays."""
     found = decide([*TEN[:2], *facts], [policy()], eviction_tolerance=1.0, **settings)
+    assert [each.because.get("hpa_utilization") for each in found] == [moved] * 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "moved"),
+    [
+        ({"init_containers": (ContainerSeen("mesh", Amounts(1.0, GIB), sidecar=True),)}, {"cpu": 2.0 / 1.2}),  # type: ignore[arg-type]
+        ({"init_containers": (ContainerSeen("migrate", Amounts(1.0, GIB)),)}, {"cpu": 5.0}),  # type: ignore[arg-type]
+        ({"init_containers": (ContainerSeen("mesh", sidecar=True),)}, None),
+        ({"requests": Amounts(3.0, None)}, None),  # type: ignore[arg-type]
+        ({"requests": Amounts(None, GIB)}, {"cpu": 5.0}),  # type: ignore[arg-type]
+    ],
+    ids=["a sidecar", "an init container", "a sidecar that requests nothing", "CPU of the pod", "memory of the pod"],
+)
+def test_the_utilization_moves_as_the_hpa_counts_requests(changed: Any, moved: Any) -> None:
+    """An HPA counts sidecars, and the pod's own request instead of its containers'."""
+    pods = [replace(each, **changed) for each in TEN[:2]]
+    found = decide([*pods, hpa("cpu")], [policy()], eviction_tolerance=1.0, honor_hpas=False)
     assert [each.because.get("hpa_utilization") for each in found] == [moved] * 2
 
 

@@ -44,16 +44,22 @@ def test_init_containers_and_quality_of_service_are_published() -> None:
     scene = KubeScene()
     scene.sync()
     containers = [{"name": "app"}]
-    init = [{"name": "first", "resources": {"requests": {"cpu": "100m"}}}]
+    init = [
+        {"name": "first", "resources": {"requests": {"cpu": "100m"}}},
+        {"name": "mesh", "resources": {"requests": {"cpu": "50m"}}, "restartPolicy": "Always"},
+    ]
     whole = {
         "metadata": meta("p"),
-        "spec": {"containers": containers, "initContainers": init, "nodeName": "n1"},
+        "spec": {"containers": containers, "initContainers": init, "nodeName": "n1", "resources": {"requests": {"cpu": "2"}}},
         "status": {"phase": "Pending", "qosClass": "Burstable"},
     }
     scene.see("pods", decoded(PodObject, whole))
     (published,) = scene.pods()
     assert isinstance(published, PodChanged)
-    assert [(each.name, each.requests.cpu) for each in published.init_containers] == [("first", 0.1)]
+    inits = [(each.name, each.requests.cpu, each.sidecar) for each in published.init_containers]
+    assert inits == [("first", 0.1, False), ("mesh", 0.05, True)]
+    assert published.requests == Amounts(2.0, None)  # type: ignore[arg-type]  # units
+    assert [each.name for each in published.running_together] == ["app", "mesh"]
     assert (published.qos, published.node) == ("Burstable", "n1")
 
 
