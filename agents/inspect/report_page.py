@@ -110,6 +110,15 @@ def _fleet(data: ReportData) -> Iterator[str]:
     )
 
 
+def _more(left: tuple[float, float]) -> str:
+    """As in `2294m CPU would be freed, 605.6 MiB memory added`. Amounts that grow are negative."""
+    cpu, memory = amount_text((abs(left[0]), abs(left[1]))).rsplit(", ", 1)
+    first, second = ("added" if each < 0 else "freed" for each in left)
+    if first == second:
+        return f"{cpu} and {memory} memory would be {first}"
+    return f"{cpu} would be {first}, {memory} memory {second}"
+
+
 def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
     """Three columns, because freed requests are no money, removable nodes could be, and removed nodes are; and the risk."""
     before, after = data.requested
@@ -120,7 +129,7 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
     yield from _tiles(
         (
             amount_text(freed),
-            f"requests freed in this time ({_price(freed, prices)}); {amount_text(left)} more by today's targets",
+            f"requests freed in this time ({_price(freed, prices)}); by today's targets {_more(left)}",
             "",
         ),
         (f"{data.removable}", f"nodes removable, as planned and still there ({_nodes(data, data.removable, prices)})", ""),

@@ -16,7 +16,8 @@ def plan(settings: Settings, form: TextForm = "table") -> None:
     with operator_session(settings) as (operator, at):
         found = rules_in_log.differences(operator.context, stages(settings), at)
     output_table.print_text(form, map(str, found), [difference.as_object() for difference in found])
-    note(f"{len(found)} stages differ; `ullage settings apply` changes the log" if found else _NOTHING)
+    differ = "1 stage differs" if len(found) == 1 else f"{len(found)} stages differ"
+    note(f"{differ}; `ullage settings apply` changes the log" if found else _NOTHING)
 
 
 def apply(settings: Settings) -> None:
@@ -26,4 +27,5 @@ def apply(settings: Settings) -> None:
         rules_in_log.append(operator.context, [difference.ours for difference in found])
     for difference in found:
         data(str(difference))
-    note(f"{len(found)} stages decide by the settings here from their next turn on" if found else _NOTHING)
+    decide = "1 stage decides" if len(found) == 1 else f"{len(found)} stages decide"
+    note(f"{decide} by the settings here from the next turn on" if found else _NOTHING)

@@ -1,5 +1,6 @@
 """Opens the log that the settings name, and gives its topics."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from streams.log_range import has_topic
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import Topics
 
+_AFTER_THE_LOG = timedelta(minutes=1)
+"""How far `log.at` may lie after the newest tick: somebody's clock, which need not agree with the log's."""
 PATIENCE = Seconds(2.0)
 """Seconds that a person waits for brokers that do not answer at all."""
 
@@ -37,7 +40,11 @@ def _as_of(log: Log, topics: Topics, text: str) -> Log:
     tick = OperatorLog(LogContext.of(log, topics)).newest_tick()
     if tick is None:
         raise BadInput(f"log.at is '{text}', but the log has no tick, so no time passed in it")
-    return LogAsOf(log, topics, event_times.moment(text, tick.at, "log.at"))
+    moment = event_times.moment(text, tick.at, "log.at")
+    if moment > tick.at + _AFTER_THE_LOG:
+        newest = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
+        raise BadInput(f"log.at is '{text}', and the log's newest tick is of {newest}: leave it out for what is newest")
+    return LogAsOf(log, topics, moment)
 
 
 def _open(settings: Settings) -> Log:

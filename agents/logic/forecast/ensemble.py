@@ -119,12 +119,12 @@ def fit(times: Times, values: Floats, settings: EnsembleSettings) -> EnsembleFor
     if isinstance(found, NoForecast):
         return found
     series, seen = found
-    if period_detection.constant(series.values):
-        return NoForecast(NoForecastReason.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
     origins = _origins(len(series.values), settings)
     if len(origins) < _FEWEST:
         days = len(series.values) * settings.step / DAY
         return NoForecast(NoForecastReason.SHORT_HISTORY, f"{days:.1f} days of history are too few to try a forecast on them")
+    if period_detection.constant(series.values):
+        return NoForecast(NoForecastReason.CONSTANT, f"all {len(series.values)} values are {series.values[0]:g}")
     other = _other_period(series, int(origins.min()))
     trials = _tried(series, seen, origins, other, settings)
     if trials is None:

@@ -137,7 +137,7 @@ class ForecasterState:
             self._fact(recorded)
         for recorded in turn.of("pod-metrics"):
             if isinstance(recorded.event, MetricsScraped):
-                self._usage(recorded.event, recorded.place)
+                self._usage(recorded.event, recorded.place, turn.number)
         for recorded in turn.of("load-metrics"):
             self._load(recorded, turn.number)
 
@@ -217,14 +217,14 @@ class ForecasterState:
             case _:
                 pass
 
-    def _usage(self, event: MetricsScraped, place: Place) -> None:
+    def _usage(self, event: MetricsScraped, place: Place, turn: int) -> None:
         for workload in self.usage.scraped(event):
             reading = self.usage.usage.get(workload)
             for each in self.wanted.scraped(workload) if reading is not None else ():
                 resource = each.series.split("#", 1)[0].removeprefix("resource.")
                 total = None if reading is None else reading.total(resource)
                 if reading is not None and total is not None:
-                    self._sample(ring_key(each), LoadSample(reading.at, total, place))
+                    self._sample(ring_key(each), LoadSample(reading.at, total, place), turn)
 
     def _load(self, recorded: Recorded, turn: int) -> None:
         event = recorded.event
@@ -236,7 +236,7 @@ class ForecasterState:
                     if self.wanted.wants(name):
                         taken = at - (event.ages[row] if event.ages else 0.0)
                         self.failures.remove(name)
-                        self._sample(name, LoadSample(taken, float(event.values[row]), recorded.place))
+                        self._sample(name, LoadSample(taken, float(event.values[row]), recorded.place), turn)
             case LoadHistoryRead():
                 self._history(event, turn)
             case LoadQueryFailed():
@@ -247,8 +247,10 @@ class ForecasterState:
             case _:
                 pass
 
-    def _sample(self, name: str, sample: LoadSample) -> None:
+    def _sample(self, name: str, sample: LoadSample, turn: int) -> None:
         before = self.newest.get(name)
+        if before is None:
+            self._fit_soon(name, turn)  # what is said of it, that nothing is known, is no longer true
         if before is None or before.at <= sample.at:
             self.newest.upsert(name, sample)
         if name in self.rings:

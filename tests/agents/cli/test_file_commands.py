@@ -70,7 +70,7 @@ def test_settings_that_differ_from_the_rules_of_a_log_are_named_and_nothing_is_c
         assert cli.run(["settings", "plan", "--config", config, "--set", "vertical.margin=0.5"]) == 0
         said = capsys.readouterr()
         assert said.out == "recommender: margin is 0.15 in the log and 0.5 here\n"
-        assert said.err == "1 stages differ; `ullage settings apply` changes the log\n"
+        assert said.err == "1 stage differs; `ullage settings apply` changes the log\n"
 
 
 def test_why_names_the_pod_the_recommendation_and_the_outcome(

@@ -99,6 +99,7 @@ def test_every_form_has_the_same_lines(form: str, log: Path, capsys: pytest.Capt
         (("history", "nobody"), "nothing was ever recommended for a workload 'nobody'"),
         (("timeline", "--from", "soon"), "--from 'soon' is no time"),
         (("why", "ledger", "--at", "later"), "log.at 'later' is no time"),
+        (("plan", "--at", "2099-01-01"), "log.at is '2099-01-01', and the log's newest tick is of 2026-"),
         (("pause", "--reason", "x", "--set", "log.at=00:10"), "nothing is appended to the log as it was at"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_spike_at_the_end_does_not_stand_for_what_comes() -> None:
         (lambda at: np.zeros(len(at)), NoForecastReason.CONSTANT),
         (lambda at: np.full(len(at), np.nan), NoForecastReason.NO_SAMPLES),
         (lambda at: 100 + np.cumsum(np.random.default_rng(1).normal(size=len(at))), NoForecastReason.NOT_BETTER),
-        (lambda at: np.where(at < MONDAY + 300, 1.0, np.nan), NoForecastReason.CONSTANT),
+        (lambda at: np.where(at < MONDAY + 300, 1.0, np.nan), NoForecastReason.SHORT_HISTORY),
     ],
 )
 def test_a_series_that_supports_no_forecast_gets_none_and_the_cause(values: Any, cause: NoForecastReason) -> None:

@@ -54,6 +54,19 @@ def test_a_load_that_supports_no_forecast_is_a_reason(load: Callable[[int, float
     assert words in metric.message
 
 
+def test_with_the_first_samples_it_is_no_longer_said_that_nothing_is_known() -> None:
+    """A new EHPA needs no refit, ten minutes later, to say what is missing."""
+    scene = ForecasterScene()
+    [first] = forecasts(scene.run(NOW, 30, EHPA, *pods(NOW, 5), scale(NOW, 5)))
+    assert [metric.reason for metric in first.metrics] == ["NoSamples"]
+    minute_later = NOW + timedelta(minutes=1)
+    [found] = forecasts(scene.run(minute_later, 30, scrape(minute_later, 5, 0.4)))
+    assert [metric.reason for metric in found.metrics] == ["ShortHistory"]
+    assert (
+        forecasts(scene.run(minute_later + timedelta(minutes=1), 30, scrape(minute_later + timedelta(minutes=1), 5, 0.4))) == []
+    )
+
+
 @pytest.mark.parametrize(
     ("hole", "off"),
     [(lambda n: n % 7 == 0, 0.05), (lambda n: 500 <= n < 600, 0.05), (lambda n: n % 288 < 24, 0.2)],
