@@ -98,6 +98,12 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     ehpa, mode = request.ehpa, carried_out_by(request.ehpa)
     result = replica_planning.plan(ehpa_of(ehpa), situation, request.memory.memory, request.settings)
     replicas = result.decision.replicas
+    if mode is ScalingMode.DIRECT and result.decision.error and result.decision.sum is None:
+        # no HPA says it, so it stands in the log and in the EHPA's status
+        kept = replace(request, memory=replace(request.memory, memory=result.memory))
+        some = any(each.replicas is not None for each in result.proposals)
+        why = "not every metric can be read, so nothing is scaled down" if some else "no metric can be read"
+        return _refused(kept, "no-metric", f"{why}: {result.decision.error}")
     if ehpa.strategy is ScaleStrategy.PREVIEW and ehpa.specific_replicas is not None:
         mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
     current = situation.scale.replicas

@@ -221,6 +221,26 @@ def test_a_direct_plan_is_made_again_when_it_ran_out_and_nothing_happened() -> N
     assert len(plans(scene.run(NOW + 2.5 * MINUTE, 20))) == 1
 
 
+def test_a_direct_ehpa_without_a_metric_is_refused_until_there_is_one() -> None:
+    """Where an HPA scales, that HPA says it."""
+    scene, direct = ForecasterScene(), ehpa(annotations={"ullage/scaling": "direct"})
+    decided = scene.run(NOW, 60, direct, *pods(NOW, 5), scale(NOW, 5))
+    [refused] = refusals(decided)
+    assert (refused.guard, plans(decided)) == ("no-metric", [])
+    assert refused.reason.startswith("no metric can be read: ")
+    decided = scene.run(NOW + 2 * MINUTE, 60, scrape(NOW + 2 * MINUTE, 5, 0.9))
+    [plan] = plans(decided)
+    assert (plan.replicas, refusals(decided)) == (9, [])
+    assert refusals(ForecasterScene().run(NOW, 60, EHPA, *pods(NOW, 5), scale(NOW, 5))) == []
+
+
+def test_a_direct_ehpa_that_does_not_scale_down_for_want_of_a_metric_says_so() -> None:
+    both = (*EHPA.metrics, RATE)
+    scene, direct = ForecasterScene(), ehpa(annotations={"ullage/scaling": "direct"}, metrics=both)
+    [refused] = refusals(scene.run(NOW, 30, direct, *pods(NOW, 5), scrape(NOW, 5, 0.1), scale(NOW, 5)))
+    assert refused.reason.startswith("not every metric can be read, so nothing is scaled down: ")
+
+
 @pytest.mark.parametrize(
     ("changes", "guard", "words"),
     [
