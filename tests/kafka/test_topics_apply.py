@@ -58,7 +58,7 @@ def test_the_command_prints_a_plan_for_programs(
     changes = json.loads(capsys.readouterr().out)
     assert {change["topic"] for change in changes} == {spec.name for spec in changelog_specs("ullage", stage_names(), 2)}
     assert {(c["what"], c["before"], c["after"], c["danger"], c["possible"]) for c in changes} == {
-        ("topic", None, "2 partitions", None, True)
+        ("topic", None, "2 partitions", "", True)
     }
 
 
