@@ -18,12 +18,11 @@ from schemas import bounds
 from schemas.times import from_ms, to_ms
 from streams.codec.event_codec import header, tick_number
 from streams.errors import BadInput
-from streams.log.log_port import Log, Record
+from streams.log.log_port import Log, Record, TopicAndPartition
 
 _AT_ONCE = 500
 """Records that `last_records` reads at a time."""
 
-TopicAndPartition = tuple[str, int]
 Bound = datetime | Mapping[TopicAndPartition, int] | None
 """A moment of event time, an offset for each partition (those left out: all there is), or all there is."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from schemas.times import from_ms
-from streams.log.log_port import Log
-from streams.log_range import TopicAndPartition, event_time_ms, has_topic
+from streams.log.log_port import Log, TopicAndPartition
+from streams.log_range import event_time_ms, has_topic
 from streams.topics import Topics
 
 _LOOKED_AT = 50

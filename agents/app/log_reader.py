@@ -21,10 +21,8 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from agents.app import kafka_client_options
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.log_port import Record
+from streams.log.log_port import Record, TopicAndPartition
 
-TopicAndPartition = tuple[str, int]
-"""Wire name and partition."""
 FETCH = 8 << 20
 """Bytes that one fetch may bring of a partition."""
 Lost = Callable[[str, int, int, int], None]

@@ -18,7 +18,7 @@ from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
-from agents.app.log_reader import ChangelogRecords, KeptOffsets, TopicAndPartition
+from agents.app.log_reader import ChangelogRecords, KeptOffsets
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
@@ -26,7 +26,7 @@ from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.partition_task import evidence
 from schemas.names import Place
-from streams.log.log_port import Record
+from streams.log.log_port import Record, TopicAndPartition
 from streams.sources.clock import wall_ms
 
 

@@ -18,10 +18,10 @@ from streams.codec.event_codec import causes, tick_number
 from streams.codec.headers import cause_bytes
 from streams.errors import BadInput, BadRecord
 from streams.incidents import incident_file
-from streams.incidents.incident_file import IncidentFile, TopicAndPartition
+from streams.incidents.incident_file import IncidentFile
 from streams.incidents.incident_manifest import IncidentManifest, PartitionTally
 from streams.incidents.pseudonyms import Pseudonyms
-from streams.log.log_port import Log, NewRecord, Record
+from streams.log.log_port import Log, NewRecord, Record, TopicAndPartition
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.log_range import RecordImporter, event_time_ms, offset_at, read_range

@@ -20,7 +20,7 @@ from streams.errors import BadInput
 from streams.incidents import incident_manifest
 from streams.incidents.incident_manifest import KEY, IncidentManifest, PartitionManifest, PartitionTally
 from streams.log import file_format
-from streams.log.log_port import Record
+from streams.log.log_port import Record, TopicAndPartition
 
 SUFFIX = ".parquet"
 _COLUMNS: Mapping[str, str] = {
@@ -36,8 +36,6 @@ _COLUMNS: Mapping[str, str] = {
 }
 _ROWS_AT_ONCE = 5_000
 _MEMORY = "512MB"
-
-TopicAndPartition = tuple[str, int]
 
 
 @dataclass(slots=True)

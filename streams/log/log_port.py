@@ -34,6 +34,10 @@ class NewRecord:
     headers: Headers = ()
 
 
+TopicAndPartition = tuple[str, int]
+"""Wire name and partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record in the log. `timestamp_ms` is when it was appended, which is never an input to a decision."""

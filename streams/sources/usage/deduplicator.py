@@ -4,7 +4,6 @@ Metrics servers measure less often than they are asked, so most answers repeat w
 the last minutes of the log.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,14 +13,12 @@ from schemas import times
 from schemas.facts.usage import MetricsScraped
 from streams import log_range
 from streams.log_context import LogContext
-from streams.sources.usage.readings import BEHIND, Floats, Readings
+from streams.publishing.scrape_batches import ScrapeNames
+from streams.sources.usage.readings import BEHIND, ContainerId, Floats, Readings
 
 READ_BACK = timedelta(minutes=5)
 """How much of the log to read after a restart. A server without news for longer is published once more, which does no harm."""
 _NEVER = float("-inf")
-ContainerId = tuple[str, str, str]
-"""Namespace, pod and container."""
-ScrapeNames = tuple[Sequence[str], Sequence[str], Sequence[str]]
 
 
 class Deduplicator:

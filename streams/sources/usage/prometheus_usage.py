@@ -12,8 +12,8 @@ import numpy as np
 
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
-from streams.sources.usage.promql import ContainerId, MetricNames
-from streams.sources.usage.readings import Floats, Readings, no_readings
+from streams.sources.usage.promql import MetricNames
+from streams.sources.usage.readings import ContainerId, Floats, Readings, no_readings
 
 _NAN = float("nan")
 _DUST = 1e-6

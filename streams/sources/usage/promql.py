@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from schemas.units import Seconds
 from streams.clients.prometheus import Series, duration
-
-ContainerId = tuple[str, str, str]
-"""Namespace, pod and container."""
+from streams.sources.usage.readings import ContainerId
 
 
 @dataclass(frozen=True, slots=True)

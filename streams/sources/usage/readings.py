@@ -18,6 +18,8 @@ from schemas.bounds import MOST_BYTES, MOST_CORES
 from schemas.units import Seconds
 
 Floats = NDArray[np.float64]
+ContainerId = tuple[str, str, str]
+"""Namespace, pod and container."""
 AHEAD = Seconds(120.0)
 """A window that ends this much later than now comes from a wrong clock, and would hide every window that follows."""
 BEHIND = Seconds(3600.0)

@@ -14,10 +14,9 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.errors import BadInput
+from streams.sources.usage.pod_workloads import PodKey
 from streams.sources.usage.promql import matchers, selector
 
-PodKey = tuple[str, str]
-"""Namespace and pod."""
 _ABOVE: Mapping[str, str] = {"ReplicaSet": "replicaset", "Job": "job_name"}
 """Controllers that may have one above them, and the label of their own name in the metric about it."""
 _AMOUNTS = ("requests", "limits")

@@ -12,8 +12,8 @@ from schemas import times
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus, Series, TimeRange
 from streams.errors import GiveUp, TryAgain, Unreachable
-from streams.sources.usage.promql import ContainerId, MetricNames
-from streams.sources.usage.readings import Floats
+from streams.sources.usage.promql import MetricNames
+from streams.sources.usage.readings import ContainerId, Floats
 
 POINTS = 500_000
 """Most samples in one result, as far as we can estimate it: about 15 MB."""

@@ -16,10 +16,12 @@ from schemas.facts.pods import PodChanged
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus, duration
 from streams.errors import BadInput
-from streams.sources.usage.history.exported_pods import ExportedPods, PodKey
+from streams.sources.usage.history.exported_pods import ExportedPods
 from streams.sources.usage.history.history_source import HistoryPeriod
 from streams.sources.usage.history.range_queries import UsageHistory, UsageMatrix
-from streams.sources.usage.promql import ContainerId, MetricNames, oom_restarts
+from streams.sources.usage.pod_workloads import PodKey
+from streams.sources.usage.promql import MetricNames, oom_restarts
+from streams.sources.usage.readings import ContainerId
 
 _ROWS = "who integer, timestamp_s double, cpu_cores double, memory_bytes double, memory_bytes_max double, oom_kills double"
 _NAMES = (
