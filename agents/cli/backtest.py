@@ -9,7 +9,7 @@ from agents.cli.options import CommonOptions, PrometheusOptions, given
 
 _RECORDING = "A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
 RecordingArgument = Annotated[Path, Parameter(help=_RECORDING)]
-FormOption = Annotated[
+ScoreOutputOption = Annotated[
     Literal["table", "json", "yaml", "csv", "parquet", "md", "html"],
     Parameter(name=("--output", "-o", "--format", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
 ]
@@ -51,7 +51,7 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     ] = None,
     prices: PricesOption = None,
     jobs: Jobs = None,
-    output: FormOption = "table",
+    output: ScoreOutputOption = "table",
     fileoutput: FileOutputOption = None,
     stored: PrometheusOptions | None = None,
     keep: Annotated[
@@ -89,7 +89,7 @@ def diff(  # noqa: PLR0913  # the flags of a command
     top: Annotated[int, Parameter(help="How many workloads.")] = 20,
     prices: PricesOption = None,
     jobs: Jobs = None,
-    output: FormOption = "table",
+    output: ScoreOutputOption = "table",
     fileoutput: FileOutputOption = None,
     common: CommonOptions | None = None,
 ) -> int:

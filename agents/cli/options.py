@@ -22,7 +22,7 @@ OutputOption = Annotated[
     Parameter(name=("--output", "-o"), help="For people (`table`, `md`) or for programs, with amounts in cores and bytes."),
 ]
 
-Tree = Annotated[
+TextOutputOption = Annotated[
     Literal["table", "json", "yaml"],
     Parameter(name=("--output", "-o"), help="For people (`table`, here as text) or for programs, with every number."),
 ]

@@ -1,11 +1,11 @@
 """`ullage plan`: show what Ullage would do to pods and nodes now."""
 
-from agents.cli.options import At, CommonOptions, Tree, given
+from agents.cli.options import At, CommonOptions, TextOutputOption, given
 
 
 def plan(
     *,
-    output: Tree = "table",
+    output: TextOutputOption = "table",
     at: At = None,
     common: CommonOptions | None = None,
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, Tree, given
+from agents.cli.options import CommonOptions, TextOutputOption, given
 from streams.errors import BadInput
 
 
@@ -18,7 +18,7 @@ def revert(  # noqa: PLR0913  # the flags of a command
     ] = "",
     end: Annotated[bool, Parameter(help="End the reverts in force: recommendations count again.")] = False,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
-    output: Tree = "table",
+    output: TextOutputOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Ask for the inverse of what was applied, workload by workload, and hold it until `--end`. In shadow it only prints.

@@ -2,13 +2,13 @@
 
 from cyclopts import App
 
-from agents.cli.options import CommonOptions, Tree, given
+from agents.cli.options import CommonOptions, TextOutputOption, given
 
 app = App(name="settings", help="The settings by which all workers decide: they are in the log, and nobody with others starts.")
 
 
 @app.command
-def plan(*, output: Tree = "table", common: CommonOptions | None = None) -> None:
+def plan(*, output: TextOutputOption = "table", common: CommonOptions | None = None) -> None:
     """Show where the settings here would decide otherwise than the log says, and change nothing."""
     from agents.operate import settings
 

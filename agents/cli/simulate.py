@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import Tree
+from agents.cli.options import TextOutputOption
 
 
 def simulate(
@@ -16,7 +16,7 @@ def simulate(
     setting: Annotated[
         tuple[str, ...], Parameter(name="--set", help="A setting of a stage instead of the file's.", consume_multiple=False)
     ] = (),
-    output: Tree = "table",
+    output: TextOutputOption = "table",
 ) -> None:
     """Play a scenario against the whole pipeline and its consumers: pods, OOM kills, restarts, resizes, evictions. No broker.
 

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, LimitOption, given
 
-FormatOption = Annotated[
+TimelineOutputOption = Annotated[
     Literal["table", "json", "yaml", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
 ]
 
@@ -27,7 +27,7 @@ def timeline(  # noqa: PLR0913  # the flags of a command
     end: End = None,
     everything: Annotated[bool, Parameter(name="--all", help="Recommendations too.")] = False,
     limit: LimitOption = None,
-    output: FormatOption = "table",
+    output: TimelineOutputOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Print what happened in a stretch on one axis of time: policies, kills, decisions and outcomes, with places."""
@@ -47,7 +47,7 @@ def history(  # noqa: PLR0913  # the flags of a command
     begin: Begin = None,
     end: End = None,
     limit: LimitOption = None,
-    output: FormatOption = "table",
+    output: TimelineOutputOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Print each change of what a workload's containers request and are recommended, with bounds and places."""

@@ -4,13 +4,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from agents.cli.options import CommonOptions, Tree, given
+from agents.cli.options import CommonOptions, TextOutputOption, given
 
 app = App(name="topics", help="Make Kafka's topics as Ullage needs them.")
 
 
 @app.command
-def plan(*, output: Tree = "table", common: CommonOptions | None = None) -> None:
+def plan(*, output: TextOutputOption = "table", common: CommonOptions | None = None) -> None:
     """Show what `apply` would change, and change nothing. A line with [...] would lose something."""
     from agents.operate import topics
 

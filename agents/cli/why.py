@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import At, CommonOptions, Tree, given
+from agents.cli.options import At, CommonOptions, TextOutputOption, given
 
 
 def why(
@@ -21,12 +21,11 @@ def why(
         bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, bounds and settings too.")
     ] = False,
     at: At = None,
-    output: Tree = "table",
+    output: TextOutputOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
     from agents.processes import output_table
-    from agents.processes.output import data
     from agents.settings import log_factory
     from agents.why.explanation import explain
     from agents.why.explanation_lines import lines
@@ -40,5 +39,4 @@ def why(
         if options.cluster is not None:
             source_reports.require_cluster(context, options.cluster)
         found = explain(context, asked)
-        for line in lines(found, full=verbose) if output == "table" else output_table.document(output, found):
-            data(line)
+        output_table.print_text(output, lines(found, full=verbose), found)

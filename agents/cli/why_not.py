@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agents.cli.options import At, CommonOptions, Tree, given
+from agents.cli.options import At, CommonOptions, TextOutputOption, given
 
 
 def why_not(
@@ -19,7 +19,7 @@ def why_not(
     /,
     *,
     at: At = None,
-    output: Tree = "table",
+    output: TextOutputOption = "table",
     common: CommonOptions | None = None,
 ) -> None:
     """Say why something is left as it is: a pod that is not changed or waits for a node, a workload's pods, a node that stays.

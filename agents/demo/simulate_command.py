@@ -130,7 +130,7 @@ def _lines(state: DayState, scenario: Scenario) -> Iterator[str]:
     if not state.pods:
         raise BadInput("no pod of the scenario ever ran: are the nodes too small?")
     yield f"{scenario.length} of {state.pods} pods, seed {scenario.seed}"
-    yield (f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills")
+    yield f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills"
     if state.done[Action.SCALE]:
         yield f"{state.done[Action.SCALE]} times scaled"
     for name, value in _nodes(state).items():

@@ -98,12 +98,8 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     ehpa, mode = request.ehpa, carried_out_by(request.ehpa)
     result = replica_planning.plan(ehpa_of(ehpa), situation, request.memory.memory, request.settings)
     replicas = result.decision.replicas
-    if mode is ScalingMode.DIRECT and result.decision.error and result.decision.sum is None:
-        # no HPA says it, so it stands in the log and in the EHPA's status
-        kept = replace(request, memory=replace(request.memory, memory=result.memory))
-        some = any(each.replicas is not None for each in result.proposals)
-        why = "not every metric can be read, so nothing is scaled down" if some else "no metric can be read"
-        return _refused(kept, "no-metric", f"{why}: {result.decision.error}")
+    if mode is ScalingMode.DIRECT and (unread := _unread(result)):  # no HPA says it
+        return _refused(replace(request, memory=replace(request.memory, memory=result.memory)), "no-metric", unread)
     if ehpa.strategy is ScaleStrategy.PREVIEW and ehpa.specific_replicas is not None:
         mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
     current = situation.scale.replicas
@@ -118,6 +114,15 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     after = replace(after, planned=(mode.value, current, replicas, last_turn(event)), upcoming=upcoming)
     event = replace(event, carried_out_by=mode, replicas=replicas, upcoming=_expected(request, upcoming))
     return PlanOutcome(after, _decided(request, event))
+
+
+def _unread(result: PassResult) -> str:
+    """Why the metrics that cannot be read keep the count as it is; empty if they do not."""
+    if not result.decision.error or result.decision.sum is not None:
+        return ""
+    some = any(each.replicas is not None for each in result.proposals)
+    why = "not every metric can be read, so nothing is scaled down" if some else "no metric can be read"
+    return f"{why}: {result.decision.error}"
 
 
 def _expected(request: PlanRequest, upcoming: int | None) -> UpcomingReplicas | None:

@@ -264,9 +264,8 @@ def requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
 
 def _request(pod: ScaledPod, resource: str) -> PodRequest:
     containers = tuple(ContainerRequest(each.name, _request_milli(each.of(resource))) for each in pod.requests)
-    if pod.whole is None:
-        return PodRequest(pod.name, containers)
-    return PodRequest(pod.name, containers, milli=_request_milli(pod.whole.of(resource)), whole_pod=True)
+    whole = None if pod.whole is None else _request_milli(pod.whole.of(resource))
+    return PodRequest(pod.name, containers, whole, whole_pod=pod.whole is not None)
 
 
 def _request_milli(amount: float | None) -> int | None:

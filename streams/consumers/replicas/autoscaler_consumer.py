@@ -206,8 +206,7 @@ class AutoscalerConsumer:
 
     def _plan_decided(self, event: ReplicasPlanned | ReplicasRefused) -> None:
         """Keep why nothing is planned for an EHPA, and look at it if that is new."""
-        refused = isinstance(event, ReplicasRefused) and event.guard not in _PASS_GUARDS
-        reason = event.reason if refused and isinstance(event, ReplicasRefused) else ""
+        reason = event.reason if isinstance(event, ReplicasRefused) and event.guard not in _PASS_GUARDS else ""
         if self._left_alone.get(event.ehpa) != reason:
             self._left_alone[event.ehpa] = reason
             self._look_soon(event.ehpa)
