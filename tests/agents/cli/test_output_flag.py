@@ -106,6 +106,12 @@ def test_a_plan_of_settings_names_what_the_log_has_and_what_is_here(flags: list[
     assert differs["program"]["in_log"] == differs["program"]["here"]
 
 
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_log_in_a_file_has_no_topics_to_plan(command: str, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["topics", command, *flags]) == 2
+    assert "log.kind is 'file': only Kafka's topics are planned and made" in capsys.readouterr().err
+
+
 def test_the_versions_come_as_rows_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["version", "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
