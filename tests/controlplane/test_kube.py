@@ -80,6 +80,27 @@ def test_a_pod_that_runs_on_while_it_is_being_deleted_is_told_as_leaving(scene: 
     assert repeats(scene) == []
 
 
+def test_sidecars_and_what_a_pod_requests_itself_are_told(scene: WatchedScene, world: World) -> None:
+    """Both as a real API server hands them back; the HPA reckons utilisation by them."""
+    amounts = {"requests": {"cpu": "100m"}}
+    spec = {
+        "containers": [{"name": "app", "image": "i", "resources": amounts}],
+        "initContainers": [
+            {"name": "migrate", "image": "i", "resources": amounts},
+            {"name": "mesh", "image": "i", "resources": amounts, "restartPolicy": "Always"},
+        ],
+        "resources": {"requests": {"cpu": "500m"}},
+    }
+    with scene.watching():
+        made = world.ask.post(world.path("pods"), {"metadata": {"name": "whole"}, "spec": spec})
+        wait_for(lambda: scene.pods(uid_of(made)), what="it is published")
+    newest = scene.pods(uid_of(made))[-1]
+    assert isinstance(newest, PodChanged)
+    assert [(each.name, each.sidecar) for each in newest.init_containers] == [("migrate", False), ("mesh", True)]
+    assert [each.name for each in newest.running_together] == ["app", "mesh"]
+    assert newest.requests.cpu == 0.5
+
+
 def test_a_daemon_sets_wanted_pods_are_told_from_its_status(scene: WatchedScene, world: World) -> None:
     template = {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "app", "image": "i"}]}}
     with scene.watching(lease="webhook"):
