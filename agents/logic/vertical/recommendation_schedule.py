@@ -48,6 +48,35 @@ class TurnSpan:
         return self.now // period > self.before // period
 
 
+class Slots:
+    """Due times of many elements, each as an offset within the period.
+
+    Once they have been asked for a few turns they are sorted, so that a turn looks at the few that are due and not at all.
+    """
+
+    UNSORTED = 4
+    """Turns after which they are sorted: in a rollout they are made anew each turn, and sorting takes as long as many turns."""
+
+    def __init__(self, spread: Indices, period: int) -> None:
+        """`spread` has a number of at least 0 for each element."""
+        self.offsets, self._period = spread % period, period
+        self._asked = 0
+        self._order = self._sorted = self.offsets[:0]
+
+    def crossed(self, span: TurnSpan) -> Indices:
+        """The places, in ascending order, of the elements whose due time lies in the span."""
+        self._asked += 1
+        if self._asked <= self.UNSORTED or span.now - span.before >= self._period:
+            return span.crosses_slots(self.offsets, self._period).nonzero()[0]
+        if len(self._order) != len(self.offsets):
+            self._order = np.argsort(self.offsets)
+            self._sorted = self.offsets[self._order]
+        first, last = self._sorted.searchsorted((span.before % self._period, span.now % self._period), "right").tolist()
+        if span.before % self._period <= span.now % self._period:
+            return np.sort(self._order[first:last])
+        return np.sort(np.concatenate([self._order[first:], self._order[:last]]))
+
+
 class Schedule:
     """Decides which workloads of a partition are due.
 
@@ -68,19 +97,20 @@ class Schedule:
         self._node_cap = settings.node_cap
         self._interval, self._heartbeat = int(settings.interval * 1000), int(settings.heartbeat * 1000)
         self._version = -1
-        self._rows = self._of = self._slots = self._heartbeat_slots = np.zeros(0, np.int64)
+        self._rows = self._of = np.zeros(0, np.int64)
+        self._slots, self._heartbeat_slots = Slots(self._of, self._interval), Slots(self._of, self._heartbeat)
 
     def due(self, span: TurnSpan) -> Indices:
         """Members of the workloads that are due and may have something new to announce."""
         self._refresh()
-        now = span.crosses_slots(self._slots, self._interval).nonzero()[0]
+        now = self._slots.crossed(span)
         rows, of = self._rows[now], self._of[now]
-        slots = self._slots[now]
+        slots = self._slots.offsets[now]
         last_due = (span.before - slots) // self._interval * self._interval + slots
         touched = self._usage.aggregates.whole("changed")[rows] >= last_due - self._interval
         governed = self._members.numbers["policy"][of] != self._announced_policy(of)
         due = touched | governed
-        beats = self._of[span.crosses_slots(self._heartbeat_slots, self._heartbeat)]
+        beats = self._of[self._heartbeat_slots.crossed(span)]
         return np.concatenate([of[due], beats, self._under_other_nodes(span, of[~due])])
 
     def beats(self, span: TurnSpan, members: Indices) -> NDArray[np.bool_]:
@@ -103,4 +133,4 @@ class Schedule:
         self._rows = rows[self._members.member[rows] >= 0]
         self._of = self._members.member[self._rows]
         spread = self._members.numbers["spread"][self._of]
-        self._slots, self._heartbeat_slots = spread % self._interval, spread % self._heartbeat
+        self._slots, self._heartbeat_slots = Slots(spread, self._interval), Slots(spread, self._heartbeat)
