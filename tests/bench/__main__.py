@@ -18,6 +18,7 @@ from tests.bench import (
     hostile_batches,
     hostile_nodes,
     hostile_tenant,
+    machine,
     measure,
     node_reaction,
     node_scaling,
@@ -151,6 +152,7 @@ async def largest(results: Results, site: Site) -> None:
 async def main(only: int | None, profile: str | None) -> Results:
     folder = Path(tempfile.mkdtemp(prefix="ullage-bench-"))
     results: Results = {}
+    machine.measure(partial(put, results))
     with Broker(BrokerSettings(heap_mb=768)) as broker:
         for size in SIZES:
             if only not in (None, size.containers):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench import hostile_batches, hostile_nodes, hostile_tenant, node_scaling, updater_pass, vertical
+from tests.bench import hostile_batches, hostile_nodes, hostile_tenant, machine, node_scaling, updater_pass, vertical
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +25,14 @@ def test_the_recommender_alone() -> None:
     found = Figures()
     vertical.measure(found.put, 1_000)
     assert len(found.values) == 8
+    assert min(found.values.values()) > 0
+
+
+def test_the_speed_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "STEPS", 50_000)
+    found = Figures()
+    machine.measure(found.put)
+    assert len(found.values) == 2
     assert min(found.values.values()) > 0
 
 
