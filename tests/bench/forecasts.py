@@ -86,7 +86,8 @@ def compare(places: Sequence[list[Origin]], methods: dict[str, Method]) -> Compa
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("traces", nargs="*", default=list(load_traces.GROUPS))
+    known = (*load_traces.GROUPS, *load_traces.UNTUNED)
+    parser.add_argument("traces", nargs="*", default=list(load_traces.GROUPS), metavar="TRACE", help=", ".join(known))
     parser.add_argument("--origins", type=int, default=12, help="of each series, at most")
     parser.add_argument("--random", type=int, metavar="SEED", help="draw the origins by chance instead of spreading them evenly")
     parser.add_argument("--series", type=int, default=1000, help="series of each trace, at most")
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, default=30, help="seconds of CPU for one fit of theirs, at most")
     parser.add_argument("--days", type=int, default=3, help="days at the end of each series that replicas are scaled by; 0: none")
     options = parser.parse_args(arguments)
+    if unknown := [group for group in options.traces if group not in known]:
+        parser.error(f"no trace {', '.join(unknown)}; there are {', '.join(known)}")
     for group in options.traces:
         _trace(group, options)
 
