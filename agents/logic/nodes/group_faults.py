@@ -7,7 +7,7 @@ from agents.logic.nodes.aws.group_options import OPTION_TAG
 from schemas.facts.node_groups import NodeGroupSeen
 
 MOST = 20
-"""Faults of one group that are told."""
+"""Faults of one group that its sentence names."""
 _SHOWN = 80
 
 

@@ -193,7 +193,7 @@ class Scaler(PartedState):
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
         state.memory.upsert(cluster, carried_state.remember(auto))
         places = () if control is None else (control.place,)
-        return [*decided, *self._say(context, refusals, look=look, places=places)]
+        return [*decided, *self._new_refusals(context, refusals, look=look, places=places)]
 
     def _about_cluster(self, context: PlanContext, code: str, reason: str) -> ScaleRefused:
         subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
@@ -324,7 +324,7 @@ class Scaler(PartedState):
                 fresh.append(scaling_plans.stays(context, name, one))
         return fresh
 
-    def _say(
+    def _new_refusals(
         self, context: PlanContext, refusals: Sequence[ScaleRefused], *, look: bool, places: tuple[Place, ...]
     ) -> Iterator[Decided]:
         """New refusals. Refusals that no longer hold are forgotten once in each look."""
@@ -333,9 +333,9 @@ class Scaler(PartedState):
             kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
             key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
             held.add(key)
-            now_said = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
-            if said.get(key) != now_said:
-                said.upsert(key, now_said)
+            current = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
+            if said.get(key) != current:
+                said.upsert(key, current)
                 yield context.decided(event, *self._place(context, event), *places)
         if look:
             self._forget(context, held)

@@ -356,8 +356,8 @@ class _EhpaPass:
 def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
     """The EHPA with annotations for the queries that rules give, where it has none of its own."""
     about = live["metadata"]
-    told = {**{f"{QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
-    return {**live, "metadata": {**about, "annotations": told}} if queries else live
+    annotations = {**{f"{QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
+    return {**live, "metadata": {**about, "annotations": annotations}} if queries else live
 
 
 def write_forecasts(
@@ -371,7 +371,7 @@ def write_forecasts(
     before, now = live.get("status") or {}, to_seconds(order.at)
     forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
     same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
-    if not same or (forecasts and generator.is_outdated(live, now)) or _said(_ready_condition(live)) != _said(condition):
+    if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(_ready_condition(live)) != _meaning(condition):
         status = tsp_status(before, forecasts, condition, order.at)
         about = live["metadata"]
         live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
@@ -382,7 +382,7 @@ def _readiness(forecasts: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:
     return {(str(each.get("resourceIdentifier")), bool(each.get("ready"))) for each in forecasts}
 
 
-def _said(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
+def _meaning(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
     return () if condition is None else tuple(condition.get(key) or "" for key in ("status", "reason", "message"))
 
 

@@ -38,7 +38,7 @@ ZONES = (
 """Labels of a volume that its node must have, too; `__` stands between several values."""
 ONE_POD = "ReadWriteOncePod"
 MOST = 200
-"""Terms that are told of one volume; with more of them its pods wait, and their fact says why."""
+"""Terms that are published of one volume; with more of them its pods wait, and their fact says why."""
 MOST_PLACES = 1000
 """Different places at which the free volumes of a class can be; with more, pods that may get any of them wait."""
 MOST_VALUES = 500
