@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups, similar_node_groups
+from agents.logic.nodes import (
+    equivalence_groups,
+    expanders,
+    group_balancing,
+    node_estimator,
+    similar_node_groups,
+    similarity_rules,
+)
 from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption
 from agents.logic.nodes.group_balancing import GrowableGroup
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
@@ -59,7 +66,7 @@ class ScaleUpSettings:
 
     expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
     limits: ClusterLimits = field(default_factory=ClusterLimits)
-    likeness: similar_groups.SimilarityRules | None = None
+    likeness: similarity_rules.SimilarityRules | None = None
     several: bool = False
     fast_path: bool = False
 

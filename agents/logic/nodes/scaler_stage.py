@@ -13,7 +13,7 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import (
-    carried_state,
+    autoscaler_memory,
     cluster_view,
     decision_round,
     decision_settings,
@@ -126,7 +126,7 @@ class Scaler(PartedState):
         state = self.clusters
         touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
-            auto = carried_state.recall(state.memory.get(cluster), self._core, now)
+            auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
             for failure in state.failures:
                 if failure.cluster == cluster:
                     at = min(now, times.to_seconds(failure.at))
@@ -138,7 +138,7 @@ class Scaler(PartedState):
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:
                     self._failed(auto, key, plan, outcome, now)
-            state.memory.upsert(cluster, carried_state.remember(auto))
+            state.memory.upsert(cluster, autoscaler_memory.remember(auto))
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
@@ -191,7 +191,7 @@ class Scaler(PartedState):
             refusals.append(self._about_cluster(context, PAUSED, pause))
         refusals += self._refusals(context, found, auto, look=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
-        state.memory.upsert(cluster, carried_state.remember(auto))
+        state.memory.upsert(cluster, autoscaler_memory.remember(auto))
         places = () if control is None else (control.place,)
         return [*decided, *self._new_refusals(context, refusals, look=look, places=places)]
 

@@ -11,7 +11,7 @@ from agents.logic.nodes import (
     node_estimator,
     pending_pods,
     scale_up,
-    similar_groups,
+    similarity_rules,
 )
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
@@ -241,7 +241,7 @@ def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
     groups = [ScaleUpGroup(name, target, most, GroupTemplate(a_node(name, 1000, 2**30))) for name, target, most in sizes]
-    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_groups.SimilarityRules()))
+    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similarity_rules.SimilarityRules()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
 

@@ -10,7 +10,7 @@ import structlog
 
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.decision_subjects import Subject
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
@@ -46,7 +46,7 @@ class Passes:
     def __init__(self, replicas: int = 3, propagation: LabelPropagation | None = None, **changes: Any) -> None:
         self.world = ScaledWorld(KillSwitch())
         self.world.has("web", replicas)
-        self.reconciler = EhpaReconciler(self.world.clients, ReplicaObjects(propagation or LabelPropagation()))
+        self.reconciler = EhpaReconciler(self.world.clients, EhpaObjectGenerator(propagation or LabelPropagation()))
         self.say(**changes)
 
     def say(self, **changes: Any) -> None:
