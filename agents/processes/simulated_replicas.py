@@ -16,9 +16,9 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget, PredictionOptions
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
+from schemas.well_known_labels import SCALING
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
-from streams.consumers.replicas.ehpa_reconciler import DIRECT
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -137,7 +137,7 @@ def _ehpa(cluster: str, deployment: SimulatedDeployment, scaling: SimulatedScali
         min_replicas=scaling.least,
         metrics=(MetricSpec("Resource", "cpu", target),),
         prediction=PredictionOptions(scaling.ahead, AlgorithmOptions("dsp", DspOptions("1m", f"{scaling.days}d"))),
-        annotations={DIRECT: "direct"},
+        annotations={SCALING: "direct"},
         uid=f"ehpa-{deployment.namespace}-{deployment.name}",
         generation=1,
     )

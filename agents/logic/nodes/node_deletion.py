@@ -11,7 +11,6 @@ from enum import StrEnum
 from agents.logic.nodes.pod_scheduling_needs import DEFAULT_GRACE, SchedulablePod
 
 DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
-HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 
 
 class DeletionStep(StrEnum):

@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from agents.logic.nodes import similarity_rules
 from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, PodShape
+from agents.logic.nodes.scheduling.pod_shapes import PodShape
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
 from agents.logic.nodes.similarity_rules import SimilarityRules, TemplateUsage
+from schemas.well_known_labels import HOSTNAME
 
 TemplateKind = tuple[object, ...]
 """What two groups must have in common for one simulation to speak for both."""

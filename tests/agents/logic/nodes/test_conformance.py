@@ -29,19 +29,11 @@ from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
 from agents.logic.nodes.scheduling import scheduler_filters
-from agents.logic.nodes.scheduling.pod_shapes import (
-    HOSTNAME,
-    ZONE,
-    AffinityTerm,
-    Audience,
-    HostPort,
-    NodeTerm,
-    PodShape,
-    SchedulingNode,
-)
+from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, NodeTerm, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, LabelRequirement, equals
 from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
+from schemas.well_known_labels import HOSTNAME
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"

@@ -9,12 +9,13 @@ from agents.logic.nodes.group_balancing import GrowableGroup
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.priority_config import PrioritiesError
 from agents.logic.nodes.scheduling import placement_rules
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, ZONE, PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import ZONE, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.similarity_rules import SimilarityRules, TemplateUsage
 from schemas.decisions.node_updates import ScaleUpPlanned
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.outcomes import Result
+from schemas.well_known_labels import HOSTNAME
 from tests.support.node_scene import SIZE, ScalerRun, controller, group, joined, node, pod, shape
 
 MIB, GPU = 2**20, "nvidia.com/gpu"

@@ -17,8 +17,8 @@ from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
+from schemas.well_known_labels import EHPA_UID
 from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler, PassOrder, PassReport
-from streams.consumers.replicas.object_generator import UID_LABEL
 from streams.errors import GiveUp
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import KillSwitch, ScaledWorld
@@ -173,7 +173,7 @@ def _asks_for_more(hpa: Any) -> None:
 
 
 def _takes_the_label_off(hpa: Any) -> None:
-    del hpa["metadata"]["labels"][UID_LABEL]
+    del hpa["metadata"]["labels"][EHPA_UID]
 
 
 @pytest.mark.parametrize(
