@@ -68,6 +68,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             *stage_topics.SCALER,
             open=_scaler(settings, place),
             refuse=refuse,
+            ahead=ahead,
             program=scaler_settings.PROGRAM,
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),

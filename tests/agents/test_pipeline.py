@@ -1,9 +1,14 @@
 """The list of stages, and what others derive from it."""
 
+import pytest
+
+from agents.engine.stage import Stage
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
 from agents.stage_topics import decision_topics, ticked_topics
+from schemas.facts.sources import SourceReported
 from streams.topics import TOPICS
+from tests.support.cluster_events import START, when
 
 NAMES = {topic.name for topic in TOPICS}
 
@@ -22,3 +27,10 @@ def test_each_stage_has_a_topic_of_its_own_that_holds_all_its_decisions() -> Non
     topics = decision_topics()
     assert list(topics) == [stage.name for stage in stages(Settings())]
     assert len(set(topics.values())) == len(topics)
+
+
+@pytest.mark.parametrize("stage", stages(Settings()), ids=lambda stage: stage.name)
+def test_no_stage_believes_a_source_whose_clock_is_a_day_ahead(stage: Stage) -> None:
+    """It would count as running for a day after it ended, and stale facts would be decided on."""
+    report = SourceReported(when(START + 86_400_000), "demo", "kube", ("scheduling-changes", "node-group-changes"))
+    assert "s after the turn of" in (stage.ahead(report, START) or "")
