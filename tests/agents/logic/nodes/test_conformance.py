@@ -28,10 +28,9 @@ from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, Po
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
-from agents.logic.nodes.scheduling import scheduler_filters
-from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, NodeTerm, PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, LabelRequirement, equals
+from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
 from schemas.well_known_labels import HOSTNAME
 
@@ -507,11 +506,3 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
         "small": ("NodeResourcesFit", ("Insufficient cpu",)),
     }
     assert cluster.size == 0
-
-
-def test_affinity_to_two_names_at_once_is_refused_before_any_node_is_looked_at() -> None:
-    names = tuple(LabelRequirement("metadata.name", LabelOperator.IN, frozenset((name,))) for name in ("n1", "n2"))
-    verdict = scheduler_filters.rejects(PodShape(node_terms=(NodeTerm((), names),)))
-    assert verdict is not None
-    assert (verdict.plugin, verdict.reasons) == ("NodeAffinity", ("pod affinity terms conflict",))
-    assert scheduler_filters.rejects(PodShape()) is None
