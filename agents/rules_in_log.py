@@ -163,7 +163,7 @@ def _append_once(context: LogContext, found: Iterable[tuple[str, Event]]) -> Non
     records = [
         record for key, event in found for record in context.codec.encode_for_all(event, topic="policies", key=key, source=SOURCE)
     ]
-    compacted_copy.append_with_copies(context.log, context.topics, records)
+    compacted_copy.append_settled(context.log, context.topics, records)
 
 
 def _rules(context: LogContext, records: Iterable[Record]) -> Iterator[StageRulesChanged]:
