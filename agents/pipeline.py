@@ -35,8 +35,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     """
     update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
     code = policy_sources.resolved(settings.vertical)
-    vertical = code.settings
-    place = partial(partition_of, partitions=settings.topics.partitions)
+    vertical, place = code.settings, partial(partition_of, partitions=settings.topics.partitions)
     return (
         Stage(
             *stage_topics.RECOMMENDER,
@@ -68,6 +67,7 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
             *stage_topics.SCALER,
             open=_scaler(settings, place),
             refuse=refuse,
+            ahead=ahead,
             program=scaler_settings.PROGRAM,
             rules=asdict(settings.nodes),
             defaults=asdict(ScalerSettings()),

@@ -50,7 +50,7 @@ class RulesDifference:
 
     def __str__(self) -> str:
         """As in: recommender: margin is 0.15 in the log and 0.2 here."""
-        return f"{self.ours.stage}: {'; '.join(self._says())}"
+        return f"{self.ours.stage}: {'; '.join(self._differences())}"
 
     def as_object(self) -> dict[str, object]:
         """The same for programs."""
@@ -58,7 +58,7 @@ class RulesDifference:
         program = {"in_log": None if self.there is None else self.there.program, "here": self.ours.program}
         return {"stage": self.ours.stage, "program": program, "settings": settings}
 
-    def _says(self) -> Iterator[str]:
+    def _differences(self) -> Iterator[str]:
         if self.there is None:
             yield "the log has no rules yet"
             return
@@ -163,7 +163,7 @@ def _append_once(context: LogContext, found: Iterable[tuple[str, Event]]) -> Non
     records = [
         record for key, event in found for record in context.codec.encode_for_all(event, topic="policies", key=key, source=SOURCE)
     ]
-    compacted_copy.append_with_copies(context.log, context.topics, records)
+    compacted_copy.append_settled(context.log, context.topics, records)
 
 
 def _rules(context: LogContext, records: Iterable[Record]) -> Iterator[StageRulesChanged]:

@@ -63,11 +63,6 @@ def ticked_topics() -> tuple[str, ...]:
     return tuple(topic.name for topic in TOPICS if topic.name in read)
 
 
-def decision_topics() -> dict[str, str]:
-    """For each stage, the topic that holds its decisions to act, each once: the first that it writes."""
-    return {stage.name: stage.writes[0] for stage in ALL}
-
-
 def all_decision_topics() -> tuple[str, ...]:
     """The topics that together hold every decision once: all that stages write, without copies by cluster."""
     return tuple(name for stage in ALL for name in stage.writes if not name.endswith("-by-cluster"))

@@ -24,12 +24,15 @@ tick      a record of the clock; its number is its time in milliseconds
 turn      all records of one partition between two ticks that every input of a stage holds; nothing else sets the pace
 event time  the time that ticks and events carry; no stage sees a wall clock
 
-Deciding stage     a pure function with state: (state, turn) -> decisions state     what a stage remembers of one partition task
-one partition of one stage at work: aligner, codec and state checkpoint  a consistent copy of a task's state in a changelog, as
-chunks and one mark mark      the record that makes chunks a checkpoint: it names each with its checksum, and the turn they stand
-for rules     the version of the code and the settings that a stage decides by; a record in the log agrees on them guard       a
-reason to leave a subject alone; a refusal names the first one that objects budget    how much may be away at one time: of a
-workload, a namespace, a cluster
+Deciding
+stage     a pure function with state: (state, turn) -> decisions
+state     what a stage remembers of one partition
+task      one partition of one stage at work: aligner, codec and state
+checkpoint  a consistent copy of a task's state in a changelog, as chunks and one mark
+mark      the record that makes chunks a checkpoint: it names each with its checksum, and the turn they stand for
+rules     the version of the code and the settings that a stage decides by; a record in the log agrees on them
+guard     a reason to leave a subject alone; a refusal names the first one that objects
+budget    how much may be away at one time: of a workload, a namespace, a cluster
 
 Acting
 source    puts facts, policies or ticks into the log

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """Zero of every number of milliseconds or seconds that stands for a time."""
+NEVER = -62_135_596_800.0
+"""Go's zero time, 0001-01-01, in seconds since the epoch: how its programs write a time that never was."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -91,6 +91,44 @@ def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -
     return places
 
 
+def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place | None]:
+    """As `append_with_copies`, for one of several writers: whoever of them ends last, the copy has what the topic has.
+
+    Two that write at one time may reach the copy in one order and the topic in the other. So each copies the newest record of the
+    topic once more, until no newer one came meanwhile; the last one to copy has seen the last record.
+    """
+    places = append_with_copies(log, topics, records)
+    copied = {topics.wire(name) for name in COPIES} if _has_copies(log, topics) else set[str]()
+    written = {
+        record.key: place
+        for record, place in zip(records, places, strict=True)
+        if place is not None and record.key is not None and record.topic in copied
+        if record.partition == _read_in(record, topics)
+    }
+    settled: dict[bytes, Record] = {}
+    while (newest := _newest_since(log, written)) != settled:
+        settled = newest
+        there = [NewRecord(record.topic, 0, record.key, record.value, record.headers) for record in newest.values()]
+        refused_records.append(log, topics, copies_of(there, topics))
+    return places
+
+
+def _read_in(record: NewRecord, topics: Topics) -> int:
+    """The partition in which a broadcast record counts: control in that of its cluster, policies in the first."""
+    return topics.partition_of((record.key or b"").decode()) if record.topic == topics.wire("control") else 0
+
+
+def _newest_since(log: Log, written: dict[bytes, Place]) -> dict[bytes, Record]:
+    """The newest record of each key in the partition of its place, from there on."""
+    found: dict[bytes, Record] = {}
+    for topic, partition in {(place.topic, place.partition) for place in written.values()}:
+        start = min(place.offset for place in written.values() if (place.topic, place.partition) == (topic, partition))
+        for record in reverse_log_reader.between(log, topic, partition, start, log.end(topic, partition)):
+            if record.key in written and written[record.key].topic == topic:
+                found[record.key] = record
+    return found
+
+
 def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, ticks: bool = True) -> CompactedState:
     """The present state of the broadcast topic `name` (`policies` or `control`), read in one partition. Raises LogUnavailable.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import schemas
 from agents.cli.program import app
 from agents.settings.loading import environment
 from agents.settings.setting_descriptions import describe
@@ -302,6 +303,53 @@ def missing_files() -> Iterator[str]:
                 exists = (ROOT / word).exists() or (ROOT / f"{word}.py").exists() if "/" in word else _module_exists(word)
                 if not exists:
                     yield f"{path.relative_to(ROOT)}:{number} names '{word}'"
+
+
+def test_what_the_architecture_names_exists() -> None:
+    assert list(missing_in_the_architecture()) == []
+
+
+def missing_in_the_architecture() -> Iterator[str]:
+    """Line and word of each file, folder, method and module in backticks that is not there."""
+    ours = [path for top in (*PACKAGES, "tests", "docs", "deploy") for path in (ROOT / top).rglob("*")]
+    paths = [f"/{path.relative_to(ROOT)}{'/' * path.is_dir()}" for path in [*ours, *ROOT.glob("*.*")]]
+    for number, line in enumerate((ROOT / "ARCHITECTURE.md").read_text().splitlines(), 1):
+        for word in _BACKTICKED.findall(line):
+            if re.fullmatch(r"[\w./-]+(?:\.\w+|/)", word) and (
+                word.endswith("/") or Path(word).suffix in {".py", ".md", ".toml"}
+            ):
+                exists = any(path.endswith(f"/{word}") for path in paths)
+            elif _NAME.fullmatch(word):
+                first, *rest = word.removesuffix("()").split(".")
+                exists = (first in defined() and _leads_on(first, rest)) or word in common() | literals() | set(FOREIGN)
+            else:
+                continue
+            if not exists:
+                yield f"ARCHITECTURE.md:{number} names '{word}'"
+
+
+def test_the_architecture_says_where_each_command_is() -> None:
+    rows = [line for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines() if "`ullage X`" in line]
+    missing = [
+        f"{name}: {row}"
+        for name in app
+        if not name.startswith("-")
+        for row, folders in zip(rows, (("operate", "inspect", "processes", "demo"), ("cli",)), strict=True)
+        if not any((ROOT / "agents" / folder / _file_of(name, end)).exists() for folder in folders for end in ("", "_command"))
+        if f"`{name}`" not in row
+    ]
+    assert missing == []
+
+
+def _file_of(command: str, end: str) -> str:
+    return f"{command.replace('-', '_')}{end}.py"
+
+
+def test_the_glossary_has_one_word_a_line() -> None:
+    sections = [part.splitlines() for part in (schemas.__doc__ or "").strip().split("\n\n")[1:]]
+    assert [section[0] for section in sections] == ["The log", "Names", "Time", "Deciding", "Acting"]
+    words = [line for section in sections for line in section[1:]]
+    assert [line for line in words if not re.fullmatch(r"[a-z]+(?: [a-z]+)? {2,}\S.*", line)] == []
 
 
 def test_commands_that_code_and_documents_name_exist() -> None:

@@ -15,7 +15,7 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Wait
 from agents.partition_task import TurnResult
-from agents.telemetry import HealthServer, Liveness, Reach, WorkerMetrics, logging_setup
+from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup
 from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
@@ -40,7 +40,7 @@ class WorkerObserver:
         self._clock = clock
         self._waits: dict[tuple[str, int], Wait | None] = {}
         self._looked: dict[tuple[str, int], float] = {}
-        self._reach, self._silence = Reach(logging_setup.client_log_filter()), TickSilence(clock)
+        self._dependencies, self._silence = DependencyMonitor(logging_setup.client_log_filter()), TickSilence(clock)
         self._lacking: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task that lacks a tick of some input for the next one, and since when."""
 
@@ -49,14 +49,14 @@ class WorkerObserver:
         host, port = self.plan.metrics
         if port:
             HealthServer(self.registry, ready=self.not_ready, alive=self.liveness.reasons).listen(host, port)
-        self._reach.look_at(f"Kafka '{self.plan.where.brokers}'", partial(require_entry, self.plan.where))
-        self._reach.begin()
+        self._dependencies.watch(f"Kafka '{self.plan.where.brokers}'", partial(require_entry, self.plan.where))
+        self._dependencies.begin()
 
     def not_ready(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
         long_turn = self.liveness.long_turn()  # no tick is read while the turn lasts, so silence says nothing about the clock
         silence = [] if long_turn else self._silence.reasons_once_heard()
-        return [*self._reach.reasons(), *silence, *self.metrics.readiness.reasons(), *long_turn]
+        return [*self._dependencies.reasons(), *silence, *self.metrics.readiness.reasons(), *long_turn]
 
     def assigned(self, tasks: Iterable[tuple[str, int]]) -> None:
         """This worker owns these pairs of stage and partition, and no others."""

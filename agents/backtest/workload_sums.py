@@ -145,12 +145,12 @@ class ContainerSums:
 
     def _kills_of(self, side: str) -> Floats:
         """As `KillCounts` counts them: a recording without kills is judged by windows over limits."""
-        told = bool(self.kills["recorded"].any())
+        kills_recorded = bool(self.kills["recorded"].any())
         if side == "oracle":
             return np.zeros_like(self.hour)
         if side == "own":
-            return self.kills["recorded" if told else "own_crossings"]
-        return self.kills["would_be"] + self.kills["before" if told else "crossings_before"]
+            return self.kills["recorded" if kills_recorded else "own_crossings"]
+        return self.kills["would_be"] + self.kills["before" if kills_recorded else "crossings_before"]
 
     def _add(self, side: str, resource: str, rows: Rows, request: Floats, use: Floats, seconds: float) -> None:  # noqa: PLR0913, PLR0917  # one row of numbers
         known = ~(np.isnan(request) | np.isnan(use))

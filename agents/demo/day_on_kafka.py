@@ -38,7 +38,7 @@ _HEAD_START = 2_500
 """Milliseconds from starting the clock's process to the beginning of the day."""
 _BY_HAND = 30
 """Ticks before the clock takes over, so that the batch job's run at midnight is seen, however slowly the machine starts."""
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 class TookTooLong(UllageError):
@@ -55,14 +55,14 @@ class KafkaDay:
         self.log = KafkaLog(KafkaConnection(brokers))
         self.settings: Mapping[str, object] = {**day.settings(), "log.kind": "kafka", "log.brokers": brokers}
 
-    def played(self, say: Say, *, for_ever: bool = False) -> Generator[DayState, None, None]:
+    def played(self, report: Progress, *, for_ever: bool = False) -> Generator[DayState, None, None]:
         """Prepare and start everything; yield the state again and again until the day is over; stop everything."""
         try:
-            say("making the topics")
+            report("making the topics")
             self._make_topics()
             watcher = LogWatcher(self.log, self.day.topics)
             who = "the shop, the consumers" if self.trace is None else "the trace"
-            say(f"starting {who} and {self.workers} workers (their logs are in {self.children.folder})")
+            report(f"starting {who} and {self.workers} workers (their logs are in {self.children.folder})")
             self._start_shop() if self.trace is None else self._start_trace(self.trace)
             yield from self._watched(watcher, for_ever)
         finally:

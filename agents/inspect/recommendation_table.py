@@ -14,8 +14,13 @@ from agents.inspect import namespace_patterns
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
 from streams import reverse_log_reader
+from streams.codec.container_requests_reader import (
+    ContainerRequestsReader,
+    RecommendedAmounts,
+    RecommendedRequests,
+    RequestedAmounts,
+)
 from streams.codec.event_codec import header
-from streams.codec.requests_reader import RecommendedAmounts, RecommendedRequests, RequestedAmounts, RequestsReader
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 
@@ -70,7 +75,7 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
         cluster, namespace, *_ = key.split("/", 2)
         return cluster == context.cluster and namespace_patterns.takes(patterns, namespace)
 
-    reader = RequestsReader(context.codec)
+    reader = ContainerRequestsReader(context.codec)
     decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))
     pods = _newest_pods(context, reader, now, {decision.workload.key for decision in decisions})
     return rows_of(decisions, pods, now)
@@ -90,7 +95,7 @@ def rows_of(
 
 
 def _recommendations(
-    context: LogContext, reader: RequestsReader, since: datetime, wanted: Callable[[str], bool]
+    context: LogContext, reader: ContainerRequestsReader, since: datetime, wanted: Callable[[str], bool]
 ) -> Iterator[RecommendedRequests]:
     """The newest of each workload: the highest turn, as a worker may have repeated an older one."""
     newest: dict[str, tuple[int, Record]] = {}
@@ -109,7 +114,7 @@ def _recommendations(
 
 
 def _newest_pods(
-    context: LogContext, reader: RequestsReader, now: datetime, workloads: set[str]
+    context: LogContext, reader: ContainerRequestsReader, now: datetime, workloads: set[str]
 ) -> Mapping[str, Sequence[RequestedAmounts]]:
     """The containers of the newest pod of each workload."""
     found: dict[str, Sequence[RequestedAmounts]] = {}

@@ -38,7 +38,7 @@ TOPICS = (
     "pod-metrics",
 )
 _STANDING = ("cluster-changes", "scheduling-changes", "pod-changes", "node-updates", "recommendations", "outcomes")
-"""What is told once and holds until it is told otherwise, so that a stretch begins with what came before it."""
+"""Topics whose records hold until a newer one replaces them, so that a stretch begins with what came before it."""
 _REACH = timedelta(hours=8)
 """How far before a stretch that is looked for: twice the time after which each is stated again, and more."""
 

@@ -14,7 +14,7 @@ from agents.processes.output import data, note
 from agents.processes.signals import stoppable
 from agents.settings.all_settings import Settings
 from agents.settings.loading import LoadedSettings
-from streams.codec.requests_reader import RecommendedRequests, containers_of
+from streams.codec.container_requests_reader import RecommendedRequests, containers_of
 from streams.errors import BadInput
 
 ScanOrder = Literal["saved", "namespace", "risk"]

@@ -30,8 +30,8 @@ from streams.decision_view import LatestDecision
 
 _RESOURCES = {"pods": "Pod", "verticalpodautoscalers": "VPA"}
 """As upstream's metrics name them."""
-_TOLD = 20
-"""Containers whose changes are said in words."""
+_MOST_LISTED = 20
+"""Containers whose changes the sentence lists."""
 
 
 class AdmissionReviewer:
@@ -193,8 +193,8 @@ def _encoded(review: Mapping[str, object]) -> bytes:
 
 def _changes(account: AdmissionAccount) -> str:
     """What the patch sets, in words; empty if it only sets annotations."""
-    texts = [text for change in account.containers[:_TOLD] if (text := _change(change))]
-    more = len(account.containers) - _TOLD
+    texts = [text for change in account.containers[:_MOST_LISTED] if (text := _change(change))]
+    more = len(account.containers) - _MOST_LISTED
     if more > 0:
         texts.append(f"and {more} containers more")
     if texts and account.left:

@@ -175,12 +175,12 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         source_reports.require_cluster(first, settings.cluster.name)
         if _SERVING_VPAS.intersection(names):
             require_same_recommender(opened(), settings)
-        telemetry.reach.look_at(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
+        telemetry.dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         if "evictor" in names and settings.evictor.needs_webhook:
-            telemetry.reach.look_at(dependency_probes.WEBHOOK, admission(settings), server=False)
+            telemetry.dependencies.watch(dependency_probes.WEBHOOK, admission(settings), server=False)
         if aws is not None:
-            telemetry.reach.look_at(dependency_probes.AWS, aws)
-            telemetry.reach.look_at(dependency_probes.RIGHTS_IN_CLUSTER, dependency_probes.rights(settings, "consumer asg"))
+            telemetry.dependencies.watch(dependency_probes.AWS, aws)
+            telemetry.dependencies.watch(dependency_probes.RIGHTS_IN_CLUSTER, dependency_probes.rights(settings, "consumer asg"))
         consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
         ready.consumers = consumers
         threads = [threading.Thread(target=each.run, args=(stop,), name=name, daemon=True) for name, each in consumers.items()]

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from streams.clients.kube.api import Api
@@ -67,7 +67,7 @@ def replica_clients(api: Api) -> ReplicaClients:
     )
 
 
-def generator(settings: Settings) -> ReplicaObjects:
+def generator(settings: Settings) -> EhpaObjectGenerator:
     """The generator of the objects."""
     how = settings.autoscalers
-    return ReplicaObjects(LabelPropagation(how.label_prefixes, how.labels, how.annotation_prefixes, how.annotations))
+    return EhpaObjectGenerator(LabelPropagation(how.label_prefixes, how.labels, how.annotation_prefixes, how.annotations))

@@ -14,7 +14,7 @@ from agents.processes import dependency_probes
 from agents.processes.output import note
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from agents.telemetry import HealthServer, ObservedLog, Reach, logging_setup
+from agents.telemetry import DependencyMonitor, HealthServer, ObservedLog, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
 from streams.errors import BadInput, LogUnavailable
@@ -32,7 +32,7 @@ class ProcessTelemetry:
     """The registry for a component's own metrics, and its dependencies, each of which fails /readyz while it is away."""
 
     def __init__(self, ready: Reasons) -> None:
-        self.registry, self.reach = CollectorRegistry(), Reach()
+        self.registry, self.dependencies = CollectorRegistry(), DependencyMonitor()
         self._ready = ready
         self._logs: list[ObservedLog] = []
 
@@ -51,12 +51,12 @@ class ProcessTelemetry:
             for log in list(self._logs):
                 log.require()
 
-        self.reach.look_at(what, look)
+        self.dependencies.watch(what, look)
 
     def reasons(self) -> Sequence[str]:
         """Why the process is not ready. Failures of the logs count at once, not only at the next check."""
         troubles = [trouble for log in list(self._logs) for trouble in log.troubles()]
-        away = self.reach.reasons()
+        away = self.dependencies.reasons()
         return [*self._ready(), *away, *(trouble for trouble in troubles if not any(trouble in reason for reason in away))]
 
 
@@ -76,9 +76,9 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
     listen = (settings.metrics.host, settings.metrics.port)
     telemetry = ProcessTelemetry(ready)
     with serving(component, HealthServer(telemetry.registry, ready=telemetry.reasons), settings=shown, listen=listen):
-        telemetry.reach = Reach(logging_setup.client_log_filter())
+        telemetry.dependencies = DependencyMonitor(logging_setup.client_log_filter())
         telemetry.look_at_log(settings)
-        with telemetry.reach:
+        with telemetry.dependencies:
             yield telemetry
 
 

@@ -65,7 +65,7 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     shop = _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes).answer), after=after)
     if any(each.scaling is not None for each in settings.deployments):
         replicas = open_replicas(shop.cluster, context)
-        shop = _joined(shop, replicas.tell, replicas.act)
+        shop = _joined(shop, replicas.publish, replicas.act)
     return shop if not settings.groups else _with_groups(shop, context, acting=True)
 
 
@@ -77,15 +77,15 @@ def open_untouched(settings: ShopSettings, log: Log, topics: Topics) -> Shop:
 
 def _with_groups(shop: Shop, context: Callable[[], LogContext], *, acting: bool) -> Shop:
     groups = open_node_groups(shop.cluster, context)
-    return _joined(shop, groups.tell, groups.act if acting else lambda: None)
+    return _joined(shop, groups.publish, groups.act if acting else lambda: None)
 
 
-def _joined(shop: Shop, tell: Callable[[datetime], object], act: Callable[[], object]) -> Shop:
+def _joined(shop: Shop, publish: Callable[[datetime], object], act: Callable[[], object]) -> Shop:
     """The shop with another source and another consumer."""
 
     def scrape(at: datetime) -> None:
         shop.scrape(at)
-        tell(at)
+        publish(at)
 
     def after() -> None:
         shop.after()

@@ -27,9 +27,9 @@ OPTIONS = RemovalOptions(evictions=1)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNodeGroups:
-    """The node groups of a simulated cluster. `tell` publishes what is new, `act` carries out what was decided."""
+    """The node groups of a simulated cluster. `publish` publishes what is new, `act` carries out what was decided."""
 
-    tell: Callable[[datetime], object]
+    publish: Callable[[datetime], object]
     act: Callable[[], object]
 
 
@@ -42,11 +42,11 @@ def open_node_groups(
     groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
     consumer = asg_consumer(context(), acted_on, OPTIONS)
 
-    def tell(at: datetime) -> None:
+    def publish(at: datetime) -> None:
         scheduling.poll(at)
         groups.poll(at)
 
-    return SimulatedNodeGroups(tell, consumer.poll_once)
+    return SimulatedNodeGroups(publish, consumer.poll_once)
 
 
 def node_world(cluster: SimulatedCluster) -> NodeWorld:

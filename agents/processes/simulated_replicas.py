@@ -16,9 +16,9 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget, PredictionOptions
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
+from schemas.well_known_labels import SCALING
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
-from streams.consumers.replicas.ehpa_reconciler import DIRECT
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
@@ -36,9 +36,9 @@ _REF = ("Deployment", "apps/v1")
 
 @dataclass(frozen=True, slots=True)
 class SimulatedReplicas:
-    """The scaled deployments of a simulated cluster. `tell` publishes what is new, `act` carries out what was decided."""
+    """The scaled deployments of a simulated cluster. `publish` publishes what is new, `act` carries out what was decided."""
 
-    tell: Callable[[datetime], object]
+    publish: Callable[[datetime], object]
     act: Callable[[], object]
 
 
@@ -72,7 +72,7 @@ def open_replicas(cluster: SimulatedCluster, context: Callable[[], LogContext]) 
     """Source and consumer, each with a `context` of its own."""
     scales = SimulatedScales(cluster)
     source = _ReplicaSource(cluster, scales, context())
-    return SimulatedReplicas(source.tell, scaler(context(), scales).poll_once)
+    return SimulatedReplicas(source.publish, scaler(context(), scales).poll_once)
 
 
 class _ReplicaSource:
@@ -82,10 +82,10 @@ class _ReplicaSource:
         self._cluster, self._scales, self._context = cluster, scales, context
         self._publisher, self._outbox = Publisher(context), Outbox(context)
         self._scaled = [(each, each.scaling) for each in cluster.deployments if each.scaling is not None]
-        self._told: dict[str, ScaleSeen] = {}
+        self._published: dict[str, ScaleSeen] = {}
         self._rounds = 0
 
-    def tell(self, at: datetime) -> None:
+    def publish(self, at: datetime) -> None:
         """Publish what is new at this time."""
         self._rounds += 1
         for deployment, scaling in self._scaled:
@@ -93,7 +93,7 @@ class _ReplicaSource:
                 self._publisher.publish(_ehpa(self._cluster.name, deployment, scaling, at))
             self._scale(deployment, at)
         records = [*self._publisher.drain()]
-        if self._rounds == 2:  # noqa: PLR2004  # the forecaster keeps the past of loads that it was told of before
+        if self._rounds == 2:  # noqa: PLR2004  # the forecaster keeps the past of loads that it knew before
             records += [record for deployment, scaling in self._scaled for record in self._past(deployment, scaling, at)]
         self._outbox.publish(facts=records, scrapes=())
         self._outbox.flush()
@@ -102,14 +102,14 @@ class _ReplicaSource:
         found = self._scales.find(ControllerKey(deployment.namespace, _REF[0], deployment.name, _REF[1]))
         if found is None:
             return
-        workload, told = _workload(self._cluster.name, deployment), self._told.get(deployment.name)
+        workload, published = _workload(self._cluster.name, deployment), self._published.get(deployment.name)
         seen = ScaleSeen(at, workload, found.replicas, found.there, found.selector)
         if (
-            told is None
-            or (told.replicas, told.status_replicas) != (found.replicas, found.there)
-            or at - told.at > REPUBLISH_AFTER
+            published is None
+            or (published.replicas, published.status_replicas) != (found.replicas, found.there)
+            or at - published.at > REPUBLISH_AFTER
         ):
-            self._told[deployment.name] = seen
+            self._published[deployment.name] = seen
             self._publisher.publish(seen)
 
     def _past(self, deployment: SimulatedDeployment, scaling: SimulatedScaling, at: datetime) -> Iterator[NewRecord]:
@@ -137,7 +137,7 @@ def _ehpa(cluster: str, deployment: SimulatedDeployment, scaling: SimulatedScali
         min_replicas=scaling.least,
         metrics=(MetricSpec("Resource", "cpu", target),),
         prediction=PredictionOptions(scaling.ahead, AlgorithmOptions("dsp", DspOptions("1m", f"{scaling.days}d"))),
-        annotations={DIRECT: "direct"},
+        annotations={SCALING: "direct"},
         uid=f"ehpa-{deployment.namespace}-{deployment.name}",
         generation=1,
     )

@@ -25,7 +25,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.settings.aws_settings import AwsSettings
-from agents.telemetry import Sight, SourceMetrics
+from agents.telemetry import DependencyStatus, SourceMetrics
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
@@ -46,7 +46,7 @@ _STANDBY = 1.0
 
 def run(settings: Settings) -> None:
     """Publish until stopped. The process is ready once AWS has answered, and not while it does not."""
-    ours, topics, aws = settings.aws, log_factory.topics(settings), Sight("AWS", not_yet="AWS was not asked yet")
+    ours, topics, aws = settings.aws, log_factory.topics(settings), DependencyStatus("AWS", not_yet="AWS was not asked yet")
     chosen, client, turns = selection(ours), connect_aws(ours), Turns(NAME, holder_lease("source-asg", settings))
 
     def reasons() -> Sequence[str]:
@@ -127,7 +127,7 @@ def _requirements(asked: TypeRequirements | None) -> InstanceRequirements | None
     return InstanceRequirements(asked.vcpus, asked.memory_mib, asked.accelerators, asked.manufacturers, asked.kinds)
 
 
-def _poll(source: AsgSource, settings: Settings, aws: Sight) -> bool:
+def _poll(source: AsgSource, settings: Settings, aws: DependencyStatus) -> bool:
     """Poll once; whether all is quiet. After a failure the next poll tries again."""
     try:
         settled = source.poll(event_time(settings))
@@ -136,5 +136,5 @@ def _poll(source: AsgSource, settings: Settings, aws: Sight) -> bool:
         return True
     except LogUnavailable:  # the telemetry of the log reports that
         return True
-    aws.seen()
+    aws.answered()
     return settled

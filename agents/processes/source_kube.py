@@ -36,7 +36,7 @@ def run(settings: Settings) -> None:
     ours, topics, readiness = settings.cluster, log_factory.topics(settings), _Readiness()
     api = Api(cluster_factory.connection(ours))
     with until_stopped(), telemetry_for(NAME, settings, readiness.reasons) as telemetry, fitting_log(settings) as log:
-        telemetry.reach.look_at(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
+        telemetry.dependencies.watch(dependency_probes.API_SERVER, dependency_probes.api_server(settings))
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, ours.name)
         options = SourceOptions(

@@ -11,7 +11,7 @@ from agents.processes.source_clock import event_time
 from agents.processes.source_usage import prometheus
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from agents.telemetry import Sight, SourceMetrics
+from agents.telemetry import DependencyStatus, SourceMetrics
 from schemas.catalogue import Event
 from schemas.units import Bytes, Seconds
 from streams.clients.prometheus import AnswerLimits
@@ -42,8 +42,8 @@ def run(settings: Settings) -> None:
     ours, topics = settings.load, log_factory.topics(settings)
     limits = AnswerLimits(Seconds(ours.timeout_seconds), Bytes(ours.most_bytes))
     server = prometheus(settings.prometheus, limits)
-    sight = Sight("Prometheus", not_yet=f"{server.url} was not asked for loads yet")
-    with until_stopped(), telemetry_for(NAME, settings, sight.reasons) as telemetry, fitting_log(settings) as log:
+    status = DependencyStatus("Prometheus", not_yet=f"{server.url} was not asked for loads yet")
+    with until_stopped(), telemetry_for(NAME, settings, status.reasons) as telemetry, fitting_log(settings) as log:
         metrics = SourceMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         labels = matchers(settings.prometheus.labels)
@@ -54,20 +54,20 @@ def run(settings: Settings) -> None:
         try:
             while True:
                 begun = time.monotonic()
-                _scrape(source, settings, sight)
+                _scrape(source, settings, status)
                 metrics.dropped(source.dropped)
                 time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
         finally:
             source.close()
 
 
-def _scrape(source: LoadSource, settings: Settings, sight: Sight) -> None:
+def _scrape(source: LoadSource, settings: Settings, status: DependencyStatus) -> None:
     """One round. After a failure the next one tries again."""
     try:
         source.scrape(event_time(settings))
     except EdgeError as error:
-        sight.failed(str(error))
+        status.failed(str(error))
     except LogUnavailable:  # the telemetry of the log reports that
         return
     else:
-        sight.seen()
+        status.answered()

@@ -16,7 +16,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.settings.usage_source_settings import PrometheusSettings
-from agents.telemetry import Sight, SourceMetrics, UsageMetrics
+from agents.telemetry import DependencyStatus, SourceMetrics, UsageMetrics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus
@@ -42,7 +42,7 @@ def usage(settings: Settings) -> None:
     read, where = _reader(settings)
     options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero, when_empty(settings))
     server, turns = (
-        Sight(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet"),
+        DependencyStatus(_NAMES[ours.reads], not_yet=f"{where} was not asked for usage yet"),
         Turns(NAME, holder_lease("source-usage", settings)),
     )
 
@@ -128,7 +128,7 @@ def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
     ).read, cluster_factory.address(settings.cluster)
 
 
-def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: Sight) -> None:
+def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: DependencyStatus) -> None:
     """Scrape once. A failure is counted, and the next scrape tries again."""
     begun = time.monotonic()
     try:
@@ -140,7 +140,7 @@ def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: Si
         metrics.failed()
     else:
         metrics.scraped(time.monotonic() - begun)
-        server.seen()
+        server.answered()
 
 
 def history_period(settings: Settings, until: datetime | None = None) -> HistoryPeriod:

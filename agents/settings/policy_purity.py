@@ -39,7 +39,7 @@ _PARTS_OF_NUMPY = frozenset(f"numpy.{name}" for name in ("exceptions", "fft", "l
 """Modules that a policy may reach through numpy, such as its linear algebra."""
 _CLOCK, _CHANCE, _NETWORK, _FILES = "the clock", "chance", "the network", "files"
 _PROCESSES, _ENVIRONMENT, _INNARDS = "threads and processes", "the environment", "the interpreter itself"
-_TOLD: Mapping[str, str] = {
+_FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(("time", "datetime", "calendar", "zoneinfo", "timeit", "sched"), _CLOCK),
     **dict.fromkeys(("random", "secrets", "uuid"), _CHANCE),
     **dict.fromkeys(
@@ -213,7 +213,7 @@ def _member_faults(module: str, name: str, said: str) -> Iterator[str]:
     if name.startswith("_") and not name.startswith("__"):
         yield f"{said} reaches {_INNARDS}"
     elif isinstance(member, ModuleType) and not is_open(member.__name__):
-        yield f"{said} reaches {_TOLD.get(member.__name__.partition('.')[0], _INNARDS)}"
+        yield f"{said} reaches {_FORBIDDEN_MODULES.get(member.__name__.partition('.')[0], _INNARDS)}"
 
 
 def is_open(name: str) -> bool:
@@ -308,7 +308,7 @@ def import_faults(name: str) -> Iterator[str]:
     """Why a policy may not import a module; nothing if it may."""
     if name not in ALLOWED_MODULES:
         top = name.partition(".")[0]
-        reason = _REACHING.get(name.partition(".")[2]) if top == "numpy" else _TOLD.get(top)
+        reason = _REACHING.get(name.partition(".")[2]) if top == "numpy" else _FORBIDDEN_MODULES.get(top)
         why = f"reaches {reason}" if reason else "is none of those that a policy may use: " + ", ".join(sorted(ALLOWED_MODULES))
         yield f"'import {name}' {why}"
 

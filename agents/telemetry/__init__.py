@@ -6,7 +6,7 @@ logging is global. No decision ever depends on anything in here.
 
 from agents.telemetry.clock_metrics import ClockMetrics
 from agents.telemetry.consumer_metrics import ConsumerMetrics
-from agents.telemetry.dependency_health import Reach, Sight
+from agents.telemetry.dependency_health import DependencyMonitor, DependencyStatus
 from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
@@ -19,13 +19,13 @@ from agents.telemetry.worker_metrics import WorkerMetrics
 __all__ = [
     "ClockMetrics",
     "ConsumerMetrics",
+    "DependencyMonitor",
+    "DependencyStatus",
     "HealthServer",
     "Liveness",
     "MetricsApiMetrics",
     "ObservedLog",
-    "Reach",
     "Readiness",
-    "Sight",
     "SourceMetrics",
     "UsageMetrics",
     "WebhookMetrics",

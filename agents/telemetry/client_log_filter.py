@@ -28,7 +28,7 @@ class ClientLogFilter(logging.Filter):
         self._handler, self._clock, self._lock = handler, clock, threading.Lock()
         self._held: list[logging.LogRecord] = []
         self._dropped = 0
-        self._said: dict[tuple[str, str], float] = {}
+        self._logged_at: dict[tuple[str, str], float] = {}
         self._quiet_until = float("-inf")
         self._call: Callable[[], object] | None = None
 
@@ -59,8 +59,8 @@ class ClientLogFilter(logging.Filter):
             return
         for record in held:
             key = record.name, str(record.msg)
-            if now - self._said.get(key, float("-inf")) >= AGAIN:
-                self._said[key] = now
+            if now - self._logged_at.get(key, float("-inf")) >= AGAIN:
+                self._logged_at[key] = now
                 record.let_out = True
                 self._handler.handle(record)
 

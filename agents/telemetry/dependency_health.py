@@ -1,8 +1,8 @@
 """The dependencies of a process: whether each answers, why not, and since when; a log line when one goes away or is back.
 
-`Sight` is one dependency, for code that checks it itself. `Reach` checks dependencies every few seconds in a thread of its own,
-so that a process that waits in vain or has nothing to do notices, too. Clients' log lines about a missing dependency are dropped
-and counted, because a client without a server repeats the same line hundreds of times a minute.
+`DependencyStatus` is one dependency, for code that checks it itself. `DependencyMonitor` checks them all every few seconds in a
+thread of its own, so that a process that waits in vain or has nothing to do notices, too. Clients' log lines about a missing
+dependency are dropped and counted, because a client without a server repeats the same line hundreds of times a minute.
 """
 
 import threading
@@ -26,7 +26,7 @@ Look = Callable[[], object]
 _log = structlog.get_logger("ullage")
 
 
-class Sight:
+class DependencyStatus:
     """Whether a dependency answered at the last check. `clock` counts real seconds."""
 
     def __init__(self, what: str, *, not_yet: str = "", clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,7 +51,7 @@ class Sight:
         """Whether it failed at the last check."""
         return self._away is not None
 
-    def seen(self, **more: object) -> None:
+    def answered(self, **more: object) -> None:
         """It answers. `more` goes into the line that it is back."""
         away, self._away, self._not_yet = self._away, None, ""
         if away is not None:
@@ -73,7 +73,7 @@ class Sight:
         return [f"{self._what} is away for {self._clock() - away[1]:.0f} s: {away[0]}"]
 
 
-class Chatter(Protocol):
+class HeldBackLines(Protocol):
     """Clients' own log lines, held back until their cause is known."""
 
     def on_first(self, call: Callable[[], object]) -> None:
@@ -86,57 +86,57 @@ class Chatter(Protocol):
         """The lines were about a dependency that is known to be away: drop them, and return how many."""
 
 
-class Reach:
+class DependencyMonitor:
     """Checks dependencies while the block runs."""
 
-    def __init__(self, chatter: Chatter | None = None, *, every: Seconds = EVERY) -> None:
-        self._chatter, self._every = chatter, every
-        self._looks: list[tuple[Sight, Look]] = []
-        self._servers: list[Sight] = []
+    def __init__(self, held_back: HeldBackLines | None = None, *, every: Seconds = EVERY) -> None:
+        self._held_back, self._every = held_back, every
+        self._looks: list[tuple[DependencyStatus, Look]] = []
+        self._servers: list[DependencyStatus] = []
         """Those that clients talk to: while one of them is away, what clients say is about that."""
         self._wake, self._ended = threading.Event(), threading.Event()
         self._left_out = 0
 
-    def look_at(self, what: str, look: Look, *, server: bool = True) -> None:
+    def watch(self, what: str, look: Look, *, server: bool = True) -> None:
         """Check this, too, as soon as possible. `what` names it in lines and reasons; `server`: our clients talk to it."""
-        sight = Sight(what, not_yet=f"{what} was not looked at yet")
-        self._looks.append((sight, look))
+        status = DependencyStatus(what, not_yet=f"{what} was not looked at yet")
+        self._looks.append((status, look))
         if server:
-            self._servers.append(sight)
+            self._servers.append(status)
         self._wake.set()
 
     def reasons(self) -> list[str]:
         """What is away, why, and for how long."""
-        return [reason for sight, _ in list(self._looks) for reason in sight.reasons()]
+        return [reason for status, _ in list(self._looks) for reason in status.reasons()]
 
     def round(self) -> None:
         """Check everything once."""
-        for sight, look in list(self._looks):
+        for status, look in list(self._looks):
             try:
                 look()
             except (EdgeError, LogUnavailable, BadInput) as error:
-                sight.failed(str(error))
+                status.failed(str(error))
             else:
-                sight.seen(**self._dropped(sight))
-        if self._chatter is None:
+                status.answered(**self._dropped(status))
+        if self._held_back is None:
             return
-        if any(sight.away for sight in self._servers):
-            self._left_out += self._chatter.drop()
+        if any(status.away for status in self._servers):
+            self._left_out += self._held_back.drop()
         else:
-            self._chatter.release()
+            self._held_back.release()
 
-    def _dropped(self, sight: Sight) -> dict[str, int]:
+    def _dropped(self, status: DependencyStatus) -> dict[str, int]:
         """How many clients' lines were dropped, for the line that a dependency is back."""
-        if not sight.away or self._chatter is None:
+        if not status.away or self._held_back is None:
             return {}
-        left_out, self._left_out = self._left_out + self._chatter.drop(), 0
+        left_out, self._left_out = self._left_out + self._held_back.drop(), 0
         return {"lines_left_out": left_out}
 
     def begin(self) -> None:
         """Check from now on, in a thread that ends with the process."""
-        if self._chatter is not None:
-            self._chatter.on_first(self._wake.set)
-        threading.Thread(target=self._run, name="reach", daemon=True).start()
+        if self._held_back is not None:
+            self._held_back.on_first(self._wake.set)
+        threading.Thread(target=self._run, name="dependencies", daemon=True).start()
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -151,7 +151,7 @@ class Reach:
     def _run(self) -> None:
         while not self._ended.is_set():
             self.round()
-            if any(sight.away for sight, _ in self._looks):
+            if any(status.away for status, _ in self._looks):
                 self._ended.wait(AGAIN)  # clients' lines meanwhile are no reason to hurry
             else:
                 self._wake.wait(self._every)

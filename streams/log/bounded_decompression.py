@@ -127,8 +127,8 @@ def _after_gzip_header(payload: bytes, at: int) -> int | None:
         if flags[0] & text:
             at = payload.find(b"\0", at) + 1 or len(payload) + 1
     if flags[0] & _HEADER_SUM:
-        told = int.from_bytes(payload[at : at + 2], "little")
-        if told != zlib.crc32(memoryview(payload)[begin:at]) & 0xFFFF:
+        checksum = int.from_bytes(payload[at : at + 2], "little")
+        if checksum != zlib.crc32(memoryview(payload)[begin:at]) & 0xFFFF:
             return None
         at += 2
     return at if at <= len(payload) else None

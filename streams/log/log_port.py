@@ -58,8 +58,8 @@ class Record:
     @property
     def last_offset(self) -> int:
         """The last offset that this record covers: its own, unless it also stands in for records after it."""
-        told = next((value for name, value in self.headers if name == LEFT_OUT_TO), b"") if self.value is None else b""
-        return max(self.offset, int(told)) if told.isdigit() else self.offset
+        left_out = next((value for name, value in self.headers if name == LEFT_OUT_TO), b"") if self.value is None else b""
+        return max(self.offset, int(left_out)) if left_out.isdigit() else self.offset
 
     @property
     def size(self) -> int:

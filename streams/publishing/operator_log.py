@@ -54,9 +54,9 @@ class OperatorLog:
     context: LogContext
 
     def publish(self, *policies: Policy) -> Sequence[Place | None]:
-        """Append them to every partition. Raises LogUnavailable, and BadInput for a log without our topics."""
+        """Append them to every partition, as one of several operators. Raises LogUnavailable, and BadInput without our topics."""
         records = policy_records(policies, self.context.codec)
-        return compacted_copy.append_with_copies(self.context.log, self.context.topics, records)
+        return compacted_copy.append_settled(self.context.log, self.context.topics, records)
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""

@@ -11,12 +11,12 @@ from datetime import datetime
 from hashlib import blake2b
 from http import HTTPStatus
 
+from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.quantities import millicores
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster_spec import SimulatedNode
 
-HOSTNAME = "kubernetes.io/hostname"
 CPU, MEMORY, PODS, GPUS = "cpu", "memory", "pods", "nvidia.com/gpu"
 _HARD = ("NoSchedule", "NoExecute")
 

@@ -23,7 +23,7 @@ from streams.sources.kube.watch.notifications import ObjectGone
 NAME = "scheduling"
 REPORT_PERIOD = timedelta(minutes=1)
 _AGAIN = timedelta(minutes=10)
-"""How often it is looked for facts that are so old that they are to be told again."""
+"""How often to look for facts that are old enough to be published again."""
 _KINDS = (*STORAGE, "nodes", "replicasets", "pods", "poddisruptionbudgets")
 
 
@@ -52,7 +52,7 @@ class SimulatedSchedulingPoller:
             self._restored, self._republished = True, at
             for kind in _KINDS:
                 self._facts.mark_synced(kind, controllers=True, at=at)
-        self._tell_again(at)
+        self._publish_again(at)
         self._outbox.publish(facts=self._publisher.drain(), scrapes=())
         return self._outbox.flush()
 
@@ -71,7 +71,7 @@ class SimulatedSchedulingPoller:
                 msg = f"'{kind}' decides nothing about scheduling"
                 raise ValueError(msg)
 
-    def _tell_again(self, at: datetime) -> None:
+    def _publish_again(self, at: datetime) -> None:
         """Report regularly that this source is running, and publish old facts again."""
         if self._reported is None or at - self._reported >= REPORT_PERIOD:
             self._reported = at

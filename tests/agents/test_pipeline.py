@@ -1,9 +1,14 @@
 """The list of stages, and what others derive from it."""
 
+import pytest
+
+from agents.engine.stage import Stage
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
-from agents.stage_topics import decision_topics, ticked_topics
+from agents.stage_topics import all_decision_topics, ticked_topics
+from schemas.facts.sources import SourceReported
 from streams.topics import TOPICS
+from tests.support.cluster_events import START, when
 
 NAMES = {topic.name for topic in TOPICS}
 
@@ -18,7 +23,14 @@ def test_a_clock_ticks_every_topic_that_a_stage_reads_and_no_other() -> None:
     assert len(set(ticked_topics())) == len(ticked_topics())
 
 
-def test_each_stage_has_a_topic_of_its_own_that_holds_all_its_decisions() -> None:
-    topics = decision_topics()
-    assert list(topics) == [stage.name for stage in stages(Settings())]
-    assert len(set(topics.values())) == len(topics)
+def test_no_two_stages_write_one_topic_and_all_but_copies_count_as_decisions() -> None:
+    written = [name for stage in stages(Settings()) for name in stage.writes]
+    assert len(set(written)) == len(written)
+    assert set(written) - set(all_decision_topics()) == {"recommendations-by-cluster", "replica-plans-by-cluster"}
+
+
+@pytest.mark.parametrize("stage", stages(Settings()), ids=lambda stage: stage.name)
+def test_no_stage_believes_a_source_whose_clock_is_a_day_ahead(stage: Stage) -> None:
+    """It would count as running for a day after it ended, and stale facts would be decided on."""
+    report = SourceReported(when(START + 86_400_000), "demo", "kube", ("scheduling-changes", "node-group-changes"))
+    assert "s after the turn of" in (stage.ahead(report, START) or "")

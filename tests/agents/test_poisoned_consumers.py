@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import CATALOGUE
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned
@@ -96,7 +96,7 @@ class ReplicaSite:
         context = LogContext.of(self.log, NAMES, "prod")
         options = AutoscalerOptions(resync=0.0, preview=0.0, writers=1)
         self.autoscalers = AutoscalerConsumer(
-            context, EhpaReconciler(self.world.clients, ReplicaObjects(LabelPropagation())), options
+            context, EhpaReconciler(self.world.clients, EhpaObjectGenerator(LabelPropagation())), options
         )
         self.scaler = scaler(context, self.world)
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME
 from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery, RequiredPodAffinity
+from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.scheduling_objects import ClaimObject, StorageClassObject, VolumeObject
 from streams.sources.kube.publish.pod_volumes import VolumeIndex
 from tests.bench.node_scaling import Put, SteadyCluster, timed

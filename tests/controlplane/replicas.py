@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
 from agents.processes.consumer_metrics_api import event_clock, metrics_api
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from agents.settings.all_settings import ClockSettings, Settings
 from agents.telemetry import MetricsApiMetrics
 from schemas.catalogue import Event
@@ -269,7 +269,7 @@ class Replicas:
 
     def _autoscalers(self) -> Any:
         api = self._api(self.accounts[1])
-        reconciler = EhpaReconciler(replica_clients(Api(api)), ReplicaObjects(LabelPropagation(("team.",))))
+        reconciler = EhpaReconciler(replica_clients(Api(api)), EhpaObjectGenerator(LabelPropagation(("team.",))))
         options = AutoscalerOptions(resync=1.0, preview=4.0, rate=1000.0, burst=1000)
         keeping = AutoscalerConsumer(self._context(), reconciler, options)
         return AutoscalerConsumers(keeping, scaler(self._context(), ScaleClient(Api(api))))

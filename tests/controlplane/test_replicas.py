@@ -13,7 +13,7 @@ from schemas.outcomes import Action, ActionFinished, ObjectWritten, Result
 from schemas.policies.control import Mode
 from schemas.policies.ehpa import ehpa_key
 from schemas.policies.vpa import TargetRef
-from streams.consumers.replicas.object_generator import UID_LABEL
+from schemas.well_known_labels import EHPA_UID
 from tests.controlplane import crane_types
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
@@ -117,7 +117,7 @@ def test_a_hand_edited_hpa_is_put_right_and_what_followed_goes_with_the_ehpa(sca
     one = crane_types.path(scaled.world.namespace, HPAS, "ehpa-edited")
     wait_for(lambda: scaled.found(HPAS, "ehpa-edited"), what="there is an HPA")
     up = {"scaleUp": {"stabilizationWindowSeconds": 7, "tolerance": "0.5"}}
-    labels = {"their": "own", UID_LABEL: None}
+    labels = {"their": "own", EHPA_UID: None}
     scaled.world.ask.patch(one, {"spec": {"maxReplicas": 50, "behavior": up}, "metadata": {"labels": labels}}, kind="merge")
 
     def right() -> bool:
@@ -127,7 +127,7 @@ def test_a_hand_edited_hpa_is_put_right_and_what_followed_goes_with_the_ehpa(sca
 
     wait_for(right, what="it says what it is to say")
     labels = scaled.found(HPAS, "ehpa-edited")["metadata"]["labels"]
-    assert (labels["their"], UID_LABEL in labels) == ("own", True)
+    assert (labels["their"], EHPA_UID in labels) == ("own", True)
     scaled.removed("edited")
     wait_for(lambda: not (scaled.found(HPAS, "ehpa-edited") or scaled.found(TSPS, "ehpa-edited")), timeout=LONG, what="all gone")
 

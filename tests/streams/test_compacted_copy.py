@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -188,6 +188,41 @@ def test_control_goes_to_the_copy_before_the_topic(log: MemoryLog) -> None:
         compacted_copy.append_with_copies(CutLog(log, 1), TOPICS, pause)  # type: ignore[arg-type]  # the rest is delegated
     assert log.end(TOPICS.wire("control"), 0) == 0
     assert in_force(log, "control") == {"c": (Mode.APPLY, True)}
+
+
+class MeetingLog:
+    """A log in which another writer does all of its own just before the nth append of this one."""
+
+    def __init__(self, log: MemoryLog, nth: int, other: Callable[[], object]) -> None:
+        self._log, self._nth, self._other, self._appends = log, nth, other, 0
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        self._appends += 1
+        if self._appends == self._nth:
+            self._other()
+        return self._log.append(records)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["control", "policies"])
+def test_where_two_write_at_one_time_the_copy_has_what_the_topic_has(
+    log: MemoryLog, name: str, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a consumer that starts an hour later would not obey the pause that all others obey."""
+    compacted_copy.complete(log, TOPICS, name)
+    changes = (
+        (control("c", Mode.APPLY), control("c", Mode.APPLY, paused=True)) if name == "control" else (vpa("c", 1), vpa("c", 2))
+    )
+    one, other = (lambda to, records=records: compacted_copy.append_settled(to, TOPICS, records) for records in changes)
+    one(MeetingLog(log, nth, lambda: other(log)))
+    partition = TOPICS.partition_of("c") if name == "control" else 0
+    whole = in_force(log, name, partition)
+    ticks(log, name, 100)
+    monkeypatch.setattr(compacted_copy, "TAIL", 5)
+    assert in_force(log, name, partition) == whole
 
 
 def test_a_log_without_copies_takes_the_records_alone() -> None:

@@ -14,6 +14,7 @@ from schemas.names import PodName
 from schemas.outcomes import ActionFinished, OutcomeDetail
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
+from schemas.well_known_labels import TO_BE_DELETED
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodePod
 from streams.codec.event_codec import Codec, tick
@@ -175,7 +176,7 @@ class NodeScene:
     def marked(self, name: str) -> bool:
         node = self.nodes.nodes[name]
         keys = {taint["key"] for taint in node.taints}
-        return node.unschedulable or bool(keys & {removal_marks.TAINT, removal_marks.MARK}) or removal_marks.MARK in node.labels
+        return node.unschedulable or bool(keys & {TO_BE_DELETED, removal_marks.MARK}) or removal_marks.MARK in node.labels
 
     def terminated(self) -> list[str]:
         return [call["InstanceId"] for call in self.aws.calls("TerminateInstanceInAutoScalingGroup")]

@@ -18,8 +18,8 @@ from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInput
 from agents.logic.nodes.node_estimator import GroupTemplate
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.placement_rules import selector
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, SchedulingNode, Taint
-from agents.logic.nodes.unneeded_nodes import CANDIDATE, TO_BE_DELETED
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode, Taint
+from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME, TO_BE_DELETED
 from tests.support import ca_vectors
 
 Json = dict[str, Any]
@@ -250,7 +250,7 @@ class Scenario:
 
     def _seen(self, one: Machine, pods: list[SchedulablePod]) -> NodeSeen:
         taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [
-            Taint(CANDIDATE, "", "PreferNoSchedule")
+            Taint(DELETION_CANDIDATE, "", "PreferNoSchedule")
         ] * one.soft
         node = replace(one.node, taints=(*one.node.taints, *taints), unschedulable=one.cordoned or one.node.unschedulable)
         return NodeSeen(

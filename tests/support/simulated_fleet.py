@@ -81,7 +81,7 @@ class Fleet:
 
     def _advance(self, at: datetime) -> None:
         self.cluster.advance(at)
-        self._try(lambda: self.groups.tell(at))
+        self._try(lambda: self.groups.publish(at))
 
     def _act(self) -> None:
         self._try(self.groups.act)

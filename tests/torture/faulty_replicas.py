@@ -21,7 +21,7 @@ from agents.logic.replicas import served_metrics
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.logic.replicas.served_metrics import ServedMetrics
 from agents.processes.consumer_autoscalers import AutoscalerConsumers, replica_clients
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas import times
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned
@@ -71,7 +71,7 @@ def consumer(told: Mapping[str, Any]) -> None:
     scales = DeadlyWrites(ScaleClient(Api(_client(told["api"]), timeout=TIMEOUT)), die, "consumer")
     name = f"{told['instance']}-{os.getpid()}"
     lease = HolderLease(leases(Api(_client(told["leases"]), timeout=TIMEOUT), "ullage"), LEASE, name)
-    reconciler = EhpaReconciler(clients, ReplicaObjects(LabelPropagation()))
+    reconciler = EhpaReconciler(clients, EhpaObjectGenerator(LabelPropagation()))
     keeping = AutoscalerConsumer(_context(told, DeadlyLog), reconciler, OPTIONS, lease)
     AutoscalerConsumers(keeping, scaling.scaler(_context(told, DeadlyLog), scales, lease)).run(threading.Event())
 

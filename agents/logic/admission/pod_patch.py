@@ -21,9 +21,9 @@ from agents.logic.resources.limit_proportion import UnscalableError
 from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
 from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
+from schemas.well_known_labels import CPU_STARTUP_BOOST, OBSERVED_CONTAINERS
 
 UPDATES = "vpaUpdates"
-OBSERVED = "vpaObservedContainers"
 _ANNOTATIONS = "/metadata/annotations"
 
 _BOUNDED = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST)
@@ -88,7 +88,7 @@ def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
         changes.append(_change(index, pod.standing[index], wanted))
     if updates:
         ops.append(_annotate(UPDATES, _mark(vpa) + "; ".join(updates)))
-    ops.append(_annotate(OBSERVED, observed(pod)))
+    ops.append(_annotate(OBSERVED_CONTAINERS, observed(pod)))
     return AdmissionPatch(tuple(ops), tuple(changes), left=tuple(sorted(vpa.left)))
 
 
@@ -127,7 +127,7 @@ def _boosted(container: Container, wanted: _Wanted, vpa: Vpa, settings: Admissio
     policy = vpa.policy_of(container.name)
     values = ControlledValues.REQUESTS_AND_LIMITS if policy is None else policy.rule.values
     found = startup_boost.boost(container, startup, values, (wanted.requests, wanted.limits), settings)
-    kept = _annotate(startup_boost.PREFIX + container.name, startup_boost.original(container))
+    kept = _annotate(CPU_STARTUP_BOOST + container.name, startup_boost.original(container))
     return replace(wanted, requests=found.requests, limits=found.limits, base=found.base), [kept]
 
 
@@ -168,7 +168,7 @@ def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     What a LimitRange allows depends on the container's former amounts, which the patch has overwritten, so a bounded amount is
     accepted as it is. For a boosted container the annotation has the former amounts.
     """
-    if pod.annotations is None or pod.annotations.get(OBSERVED) != observed(pod):
+    if pod.annotations is None or pod.annotations.get(OBSERVED_CONTAINERS) != observed(pod):
         return None
     before = tuple(_unboosted(container, pod.annotations) for container in pod.containers)
     standing = tuple(_unboosted(container, pod.annotations) for container in pod.standing)
@@ -188,7 +188,7 @@ def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
 
 
 def _unboosted(container: Container, annotations: Mapping[str, str]) -> Container:
-    kept = annotations.get(startup_boost.PREFIX + container.name)
+    kept = annotations.get(CPU_STARTUP_BOOST + container.name)
     return container if kept is None else startup_boost.restored(container, kept)
 
 

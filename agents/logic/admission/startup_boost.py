@@ -15,9 +15,6 @@ from schemas import exact_quantity
 from schemas.exact_quantity import MOST, Quantity
 from schemas.policies.vertical import BoostKind, ControlledValues
 
-PREFIX = "vpaCpuStartupBoost/"
-"""Start of the name of the annotation; the container's name follows."""
-
 _LEAST = exact_quantity.of_milli(1)
 
 

@@ -196,7 +196,7 @@ class TargetIndex:
 
     def _vouched(self, cluster: str) -> bool:
         """Whether a pod that no source has reported does not exist."""
-        visible = [sight.pods for key, sight in self.sources.items() if cluster_of(key) == cluster]
+        visible = [source.pods for key, source in self.sources.items() if cluster_of(key) == cluster]
         return not visible or any(visible)
 
     def _hear(self, cluster: str, partition: int, turn: int, heartbeat: Seconds, targeted: Container[str]) -> None:

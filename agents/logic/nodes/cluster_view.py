@@ -7,7 +7,6 @@ from functools import lru_cache
 from agents.logic.nodes import fact_conversion, planned_replicas, priority_config
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.aws.asg_provider import DYING
-from agents.logic.nodes.aws.group_options import OPTION_TAG
 from agents.logic.nodes.cluster_state_registry import SeenInstance
 from agents.logic.nodes.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.expanders import Expander, ExpanderContext, Prices
@@ -21,10 +20,10 @@ from agents.logic.nodes.scaler_state import ScalerState
 from agents.logic.nodes.scaler_table_values import KnownGroup, KnownNode, KnownPriorities
 from agents.logic.nodes.scheduling import daemonset_pods
 from agents.logic.nodes.transient_taints import TransientTaints
-from agents.logic.nodes.unneeded_nodes import TO_BE_DELETED
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
 from schemas.names import Place
+from schemas.well_known_labels import OPTION_TAG, TO_BE_DELETED
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from agents.engine.turn import Turn
-from agents.logic.nodes import carried_state, cluster_view, consolidation, decision_settings, drain_limits, started_replacements
+from agents.logic.nodes import (
+    autoscaler_memory,
+    cluster_view,
+    consolidation,
+    decision_settings,
+    drain_limits,
+    started_replacements,
+)
 from agents.logic.nodes.drain_limits import DrainLimits, NodeBudget
 from agents.logic.nodes.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.node_decision_values import NodeDecisions
@@ -65,7 +72,7 @@ def take(state: ScalerState, context: PlanContext, *, explain: int, shrink: bool
     search for cheaper ones begins with.
     """
     cluster, settings, view, turn = context.cluster, context.settings, context.view, context.turn.number
-    auto = carried_state.recall(state.memory.get(cluster), decision_settings.of(settings), turn / 1000)
+    auto = autoscaler_memory.recall(state.memory.get(cluster), decision_settings.of(settings), turn / 1000)
     around = cluster_view.expander_context(view, settings, turn)
     wanted: Mapping[str, RemovalReason] = {}
     request = NOTHING

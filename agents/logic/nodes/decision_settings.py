@@ -3,7 +3,7 @@
 It imports all of these parts, so it is separate from the settings, which every command reads.
 """
 
-from agents.logic.nodes import similar_groups
+from agents.logic.nodes import similarity_rules
 from agents.logic.nodes.cluster_state_registry import StateSettings
 from agents.logic.nodes.deletion_budgets import DeletionParallelism
 from agents.logic.nodes.drain_rules import DrainSettings
@@ -19,8 +19,8 @@ from schemas.pod_requests import CPU, MEMORY
 def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
     """The settings of the decision itself. Raises ExpanderError for expanders that make no sense."""
     several = settings.profile == ScalerProfile.ULLAGE
-    ignored = similar_groups.AWS_IGNORED | {*settings.balance_ignored_keys}
-    likeness = similar_groups.SimilarityRules(ignored=ignored) if settings.balance else None
+    ignored = similarity_rules.AWS_IGNORED | {*settings.balance_ignored_keys}
+    likeness = similarity_rules.SimilarityRules(ignored=ignored) if settings.balance else None
     cores, memory = settings.most_cores * 1000, settings.most_memory * GIB
     limits = ClusterLimits(settings.most_nodes, settings.most_added, {CPU: cores, MEMORY: memory})
     return NodeAutoscalerSettings(

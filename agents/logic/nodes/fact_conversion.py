@@ -13,7 +13,6 @@ from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.placement_rules import REQUIRED, JsonMapping, RuleOwner, Unreadable
 from agents.logic.nodes.scheduling.pod_shapes import (
-    HOSTNAME,
     NodeTerm,
     PodShape,
     SchedulingNode,
@@ -24,7 +23,6 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING
 from agents.logic.nodes.transient_taints import TransientTaints
-from agents.logic.nodes.unneeded_nodes import CANDIDATE
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
@@ -36,6 +34,7 @@ from schemas.facts.scheduled_pods import (
     RequiredPodAffinity,
     SpreadConstraint,
 )
+from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME
 
 MOST_NODE_DEMANDS = 250
 MOST_NODE_VALUES = 2500
@@ -81,7 +80,7 @@ def template(group: str, seen: NodeTemplateSeen, passing: TransientTaints) -> Sc
 
 def soft_tainted(fact: NodeDetailsChanged) -> bool:
     """Whether a node has the taint of one that may go soon."""
-    return any(one.key == CANDIDATE for one in fact.taints)
+    return any(one.key == DELETION_CANDIDATE for one in fact.taints)
 
 
 def gpu(made: SchedulingNode) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from agents.logic.nodes.aws import group_options
-from agents.logic.nodes.aws.group_options import OPTION_TAG
 from schemas.facts.node_groups import NodeGroupSeen
+from schemas.well_known_labels import OPTION_TAG
 
 MOST = 20
-"""Faults of one group that are told."""
+"""Faults of one group that its sentence names."""
 _SHOWN = 80
 
 

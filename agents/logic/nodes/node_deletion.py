@@ -10,9 +10,6 @@ from enum import StrEnum
 
 from agents.logic.nodes.pod_scheduling_needs import DEFAULT_GRACE, SchedulablePod
 
-DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
-HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
-
 
 class DeletionStep(StrEnum):
     """What is done with a node that goes."""
@@ -29,18 +26,15 @@ class DeletionStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletionSettings:
-    """Seconds, and whether nodes are cordoned and DaemonSet pods evicted. Upstream's defaults."""
+    """Seconds, and whether nodes are cordoned. Upstream's defaults."""
 
     cordon: bool = True
     delay: float = 5.0
     longest_grace: float = 600.0
     eviction: float = 120.0
-    eviction_retry: float = 10.0
     gone_margin: float = 30.0
     hooks: float = 120.0
     batch: float = 0.0
-    daemons_of_empty: bool = False
-    daemons_of_occupied: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +72,3 @@ def waves(pods: Sequence[SchedulablePod], graces: dict[int, float]) -> list[Evic
         mine = max((one for one in listed if one <= own), default=listed[0])
         found.setdefault(mine, []).append(pod)
     return [EvictionWave(one, graces[one], tuple(found[one])) for one in listed if one in found]
-
-
-def evicts_daemon(pod: SchedulablePod, *, empty: bool, settings: DeletionSettings) -> bool:
-    """Whether a DaemonSet's pod is evicted from a node that goes; its annotation overrides the setting."""
-    annotated = pod.nature.annotations.get(DAEMON_EVICTION)
-    if annotated in ("true", "false"):
-        return annotated == "true"
-    return settings.daemons_of_empty if empty else settings.daemons_of_occupied

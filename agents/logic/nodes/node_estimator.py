@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.logic.nodes.scheduling import placement, scheduler_filters
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, PodShape, SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
 from schemas.pod_requests import CPU, MEMORY
+from schemas.well_known_labels import HOSTNAME
 
 MOST_NODES = 100_000
 """No estimate adds more nodes than this, whatever the limits say."""

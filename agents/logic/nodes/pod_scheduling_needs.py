@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.logic.nodes.scheduling.pod_shapes import PodShape
+from schemas.well_known_labels import MIRROR_POD
 
-MIRROR = "kubernetes.io/config.mirror"
 SOURCE = "kubernetes.io/config.source"
 DAEMON = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 DEFAULT_GRACE = 30.0
@@ -79,7 +79,7 @@ def controller(owners: tuple[PodOwner, ...]) -> PodOwner | None:
 
 def is_mirror(annotations: Mapping[str, str]) -> bool:
     """Whether a pod mirrors one that the node's kubelet runs by itself."""
-    return MIRROR in annotations
+    return MIRROR_POD in annotations
 
 
 def is_static(annotations: Mapping[str, str]) -> bool:

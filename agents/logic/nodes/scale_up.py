@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_groups, similar_node_groups
+from agents.logic.nodes import equivalence_groups, expanders, group_balancing, node_estimator, similar_node_groups
 from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption
 from agents.logic.nodes.group_balancing import GrowableGroup
 from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
@@ -18,6 +18,7 @@ from agents.logic.nodes.scheduling import placement, scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
 from agents.logic.nodes.similar_node_groups import SimilarNodeGroups, TemplateKind
+from agents.logic.nodes.similarity_rules import SimilarityRules
 from schemas.pod_requests import CPU, MEMORY
 
 MOST_ESTIMATES = 256
@@ -59,7 +60,7 @@ class ScaleUpSettings:
 
     expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
     limits: ClusterLimits = field(default_factory=ClusterLimits)
-    likeness: similar_groups.SimilarityRules | None = None
+    likeness: SimilarityRules | None = None
     several: bool = False
     fast_path: bool = False
 

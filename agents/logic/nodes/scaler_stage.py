@@ -13,7 +13,7 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes import (
-    carried_state,
+    autoscaler_memory,
     cluster_view,
     decision_round,
     decision_settings,
@@ -126,7 +126,7 @@ class Scaler(PartedState):
         state = self.clusters
         touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
         for cluster in sorted(touched):
-            auto = carried_state.recall(state.memory.get(cluster), self._core, now)
+            auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
             for failure in state.failures:
                 if failure.cluster == cluster:
                     at = min(now, times.to_seconds(failure.at))
@@ -138,7 +138,7 @@ class Scaler(PartedState):
             for key, plan, outcome in state.finished:
                 if outcome.subject.cluster == cluster:
                     self._failed(auto, key, plan, outcome, now)
-            state.memory.upsert(cluster, carried_state.remember(auto))
+            state.memory.upsert(cluster, autoscaler_memory.remember(auto))
 
     @staticmethod
     def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
@@ -191,9 +191,9 @@ class Scaler(PartedState):
             refusals.append(self._about_cluster(context, PAUSED, pause))
         refusals += self._refusals(context, found, auto, look=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
-        state.memory.upsert(cluster, carried_state.remember(auto))
+        state.memory.upsert(cluster, autoscaler_memory.remember(auto))
         places = () if control is None else (control.place,)
-        return [*decided, *self._say(context, refusals, look=look, places=places)]
+        return [*decided, *self._new_refusals(context, refusals, look=look, places=places)]
 
     def _about_cluster(self, context: PlanContext, code: str, reason: str) -> ScaleRefused:
         subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
@@ -324,7 +324,7 @@ class Scaler(PartedState):
                 fresh.append(scaling_plans.stays(context, name, one))
         return fresh
 
-    def _say(
+    def _new_refusals(
         self, context: PlanContext, refusals: Sequence[ScaleRefused], *, look: bool, places: tuple[Place, ...]
     ) -> Iterator[Decided]:
         """New refusals. Refusals that no longer hold are forgotten once in each look."""
@@ -333,9 +333,9 @@ class Scaler(PartedState):
             kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
             key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
             held.add(key)
-            now_said = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
-            if said.get(key) != now_said:
-                said.upsert(key, now_said)
+            current = SaidLast(event.code, "" if event.code == BUDGET else event.reason)
+            if said.get(key) != current:
+                said.upsert(key, current)
                 yield context.decided(event, *self._place(context, event), *places)
         if look:
             self._forget(context, held)

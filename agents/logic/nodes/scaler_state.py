@@ -12,7 +12,7 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes import affinity_limits, fact_conversion
-from agents.logic.nodes.carried_state import CarriedState
+from agents.logic.nodes.autoscaler_memory import CarriedState
 from agents.logic.nodes.placed_pods import PlacedPod, PlacedPodIndex
 from agents.logic.nodes.scaler_table_values import (
     NO_ATTENTION,

@@ -136,8 +136,8 @@ def _of_outdated(look: DecisionRound, name: str) -> Iterator[ScalingObstacle]:
     found, why = look.found.outdated, look.wanted[name]
     stay = found.kept.get(name)
     if stay is not None:
-        told = scaling_plans.stays(look.context, name, stay)
-        yield ScalingObstacle(told.code, told.reason, {"replaced because": why.value, **told.because})
+        refusal = scaling_plans.stays(look.context, name, stay)
+        yield ScalingObstacle(refusal.code, refusal.reason, {"replaced because": why.value, **refusal.because})
         return
     held = look.room().objection(broken=why is RemovalReason.BROKEN)
     if held is not None:
@@ -161,8 +161,8 @@ def _of_needed(state: ScalerState, look: DecisionRound, name: str) -> Iterator[S
             scaling_plans.utilization(look.context, name),
         )
     elif stay is not None:
-        told = scaling_plans.stays(look.context, name, stay)
-        yield ScalingObstacle(told.code, told.reason, {**told.because, **_patience(look, name)})
+        refusal = scaling_plans.stays(look.context, name, stay)
+        yield ScalingObstacle(refusal.code, refusal.reason, {**refusal.because, **_patience(look, name)})
     else:
         numbers = scaling_plans.utilization(look.context, name)
         yield ScalingObstacle("Cooling", scaling_plans.COOLING, {**numbers, **_patience(look, name)})
@@ -199,8 +199,8 @@ def _of_consolidation(state: ScalerState, look: DecisionRound, name: str) -> Ite
     elif option is not None:
         yield from _not_started(ReplacementPlanner(state, look), option, name)
     elif stay is not None and stay.reason is not StayReason.OTHER:
-        told = scaling_plans.stays(look.context, name, stay)
-        yield ScalingObstacle(told.code, f"no cheaper node replaces it: {told.reason}", told.because)
+        refusal = scaling_plans.stays(look.context, name, stay)
+        yield ScalingObstacle(refusal.code, f"no cheaper node replaces it: {refusal.reason}", refusal.because)
 
 
 def _not_started(planner: ReplacementPlanner, option: CheaperNode, name: str) -> Iterator[ScalingObstacle]:
@@ -262,8 +262,8 @@ def _of_groups(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObsta
             reason = f"group '{plan.group}' is to have {plan.after} nodes, which is not carried out yet"
             yield ScalingObstacle("planned", reason, {"decision": plan.id})
     for group, reason in sorted(look.found.scale_up.skipped.items()):
-        told = scaling_plans.skipped_group(look.context, group, reason)
-        yield ScalingObstacle(told.code, f"group '{group}': {reason}", told.because)
+        refusal = scaling_plans.skipped_group(look.context, group, reason)
+        yield ScalingObstacle(refusal.code, f"group '{group}': {reason}", refusal.because)
 
 
 def _general(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObstacle]:

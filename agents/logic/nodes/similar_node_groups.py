@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from agents.logic.nodes import similar_groups
+from agents.logic.nodes import similarity_rules
 from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, PodShape
+from agents.logic.nodes.scheduling.pod_shapes import PodShape
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, ShapeId
-from agents.logic.nodes.similar_groups import SimilarityRules, TemplateUsage
+from agents.logic.nodes.similarity_rules import SimilarityRules, TemplateUsage
+from schemas.well_known_labels import HOSTNAME
 
 TemplateKind = tuple[object, ...]
 """What two groups must have in common for one simulation to speak for both."""
@@ -55,7 +56,7 @@ class SimilarNodeGroups:
                 self._add(name, template, takes[name])
 
     def _add(self, name: str, template: GroupTemplate, takes: set[ShapeId]) -> None:
-        bucket = similar_groups.bucket(template.node, self._rules)
+        bucket = similarity_rules.bucket(template.node, self._rules)
         if bucket is None:
             return
         usage = _empty(template)
@@ -77,7 +78,7 @@ class SimilarNodeGroups:
             alike = [
                 other
                 for other in self._rivals[kind[0]]
-                if takes <= self._sample[other][1] and similar_groups.alike(mine, self._sample[other][0], self._rules)
+                if takes <= self._sample[other][1] and similarity_rules.alike(mine, self._sample[other][0], self._rules)
             ]
             self._peers[kind] = sorted((one for other in alike for one in self._members[other]), key=self._place.__getitem__)
         return [one for one in self._peers[kind] if one != name]

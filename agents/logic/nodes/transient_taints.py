@@ -9,8 +9,8 @@ from typing import Self
 
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.nodes.scheduling.pod_shapes import UNSCHEDULABLE_TAINT
-from agents.logic.nodes.unneeded_nodes import CANDIDATE, TO_BE_DELETED
 from schemas.facts.nodes import NodeDetailsChanged
+from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED
 
 _NOT_READY = frozenset(
     ("node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable")
@@ -19,7 +19,7 @@ _UNUSABLE = ("DiskPressure", "NetworkUnavailable")
 """Conditions that a ready node does not have."""
 _PASSING = _NOT_READY | {
     TO_BE_DELETED,
-    CANDIDATE,
+    DELETION_CANDIDATE,
     UNSCHEDULABLE_TAINT,
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",

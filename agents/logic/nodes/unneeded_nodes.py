@@ -23,8 +23,6 @@ from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluste
 from schemas.pod_requests import CPU, MEMORY
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
-CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
 TAINT_STALE = 300.0
 """Seconds after which a deletion that a taint speaks of is no longer believed in."""
 

@@ -132,7 +132,7 @@ def _template(text: str, where: str) -> str:
 def _labels(resources: Mapping[str, object]) -> dict[str, str]:
     """The labels that hold a resource, by the resource's name."""
     overrides = _mapping(resources.get("overrides"))
-    return {str(_mapping(told).get("resource")): str(label) for label, told in overrides.items()}
+    return {str(_mapping(override).get("resource")): str(label) for label, override in overrides.items()}
 
 
 def _mapping(value: object) -> Mapping[str, object]:

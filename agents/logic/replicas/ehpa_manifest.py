@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from agents.logic.replicas import hpa_metrics
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.hpa_metrics import HpaMetric
+from schemas.well_known_labels import EHPA_UID, METRIC_QUERY
 
 Object = dict[str, object]
 
 API = "autoscaling.crane.io/v1alpha1"
 KIND = "EffectiveHorizontalPodAutoscaler"
 MANAGER = "effective-hpa-controller"
-QUERY = "metric-query.autoscaling.crane.io"
-UID_LABEL = "autoscaling.crane.io/effective-hpa-uid"
 TARGET_LABELS = {
     "targetKind": "app.kubernetes.io/target-kind",
     "targetName": "app.kubernetes.io/target-name",
@@ -74,7 +73,7 @@ class Ehpa:
     def queries(self) -> dict[str, str]:
         """The queries in annotations, by the metric's identifier. One character after the prefix is skipped."""
         found = self.annotations or {}
-        return {key[len(QUERY) + 1 :]: value for key, value in found.items() if key.startswith(QUERY)}
+        return {key[len(METRIC_QUERY) + 1 :]: value for key, value in found.items() if key.startswith(METRIC_QUERY)}
 
     @property
     def child(self) -> str:
@@ -139,7 +138,7 @@ def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
         "app.kubernetes.io/name": _label(ehpa.child),
         "app.kubernetes.io/part-of": _label(ehpa.name),
         "app.kubernetes.io/managed-by": MANAGER,
-        UID_LABEL: ehpa.uid,
+        EHPA_UID: ehpa.uid,
     }
     owner = {
         "apiVersion": API, "kind": KIND, "name": ehpa.name, "uid": ehpa.uid, "controller": True, "blockOwnerDeletion": True,

@@ -33,7 +33,7 @@ def manifest_of(event: EhpaChanged) -> Object:
         "scaleStrategy": event.strategy.value,
         "metrics": [metric(each) for each in event.metrics],
         "crons": [
-            _said(
+            _without_none(
                 name=cron.name,
                 description=cron.description,
                 timezone=cron.timezone,
@@ -43,7 +43,7 @@ def manifest_of(event: EhpaChanged) -> Object:
             )
             for cron in event.crons
         ],
-        **_said(
+        **_without_none(
             minReplicas=event.min_replicas,
             maxReplicas=event.max_replicas,
             specificReplicas=event.specific_replicas,
@@ -52,7 +52,7 @@ def manifest_of(event: EhpaChanged) -> Object:
     }
     if event.prediction is not None:
         algorithm = event.prediction.algorithm
-        spec["prediction"] = _said(
+        spec["prediction"] = _without_none(
             predictionWindowSeconds=event.prediction.window_seconds,
             predictionAlgorithm=None if algorithm is None else algorithm_block(algorithm),
         )
@@ -71,10 +71,12 @@ def metric(spec: MetricSpec) -> Object:
     """One entry of `metrics`."""
     block: Object = {"target": _target(spec)}
     if spec.type in _OF_PODS:
-        block = {"name": spec.name, **_said(container=spec.container), **block}
+        block = {"name": spec.name, **_without_none(container=spec.container), **block}
     else:
-        selector = _said(matchLabels=dict(spec.match_labels), matchExpressions=[_expression(each) for each in spec.expressions])
-        block = {"metric": {"name": spec.name, **_said(selector=selector)}, **block}
+        selector = _without_none(
+            matchLabels=dict(spec.match_labels), matchExpressions=[_expression(each) for each in spec.expressions]
+        )
+        block = {"metric": {"name": spec.name, **_without_none(selector=selector)}, **block}
     if spec.described is not None:
         block["describedObject"] = reference(spec.described)
     return {"type": spec.type, _BLOCKS.get(spec.type, spec.type): block}
@@ -82,7 +84,7 @@ def metric(spec: MetricSpec) -> Object:
 
 def _target(spec: MetricSpec) -> Object:
     target = spec.target
-    return _said(
+    return _without_none(
         type=target.type,
         averageUtilization=target.average_utilization,
         averageValue=target.average_value,
@@ -91,25 +93,25 @@ def _target(spec: MetricSpec) -> Object:
 
 
 def _expression(requirement: Requirement) -> Object:
-    return {"key": requirement.key, "operator": requirement.operator.value, **_said(values=list(requirement.values))}
+    return {"key": requirement.key, "operator": requirement.operator.value, **_without_none(values=list(requirement.values))}
 
 
 def reference(ref: TargetRef | None) -> Object:
     """A reference to an object, as manifests write it."""
-    return {} if ref is None else {**_said(apiVersion=ref.api_version), "kind": ref.kind, "name": ref.name}
+    return {} if ref is None else {**_without_none(apiVersion=ref.api_version), "kind": ref.kind, "name": ref.name}
 
 
-def behavior(told: HpaBehavior) -> Object:
+def behavior(rules: HpaBehavior) -> Object:
     """A `behavior` block."""
-    return _said(
-        scaleUp=None if told.scale_up is None else _rules(told.scale_up),
-        scaleDown=None if told.scale_down is None else _rules(told.scale_down),
+    return _without_none(
+        scaleUp=None if rules.scale_up is None else _rules(rules.scale_up),
+        scaleDown=None if rules.scale_down is None else _rules(rules.scale_down),
     )
 
 
 def _rules(rules: HpaScalingRules) -> Object:
     policies = [{"type": each.type, "value": each.value, "periodSeconds": each.period_seconds} for each in rules.policies]
-    return _said(
+    return _without_none(
         policies=policies,
         selectPolicy=rules.select_policy,
         stabilizationWindowSeconds=rules.stabilization_window_seconds,
@@ -119,7 +121,7 @@ def _rules(rules: HpaScalingRules) -> Object:
 
 def algorithm_block(options: AlgorithmOptions) -> Object:
     """A `predictionAlgorithm` block."""
-    return _said(algorithmType=options.type, dsp=dsp_block(options), percentile=percentile_block(options))
+    return _without_none(algorithmType=options.type, dsp=dsp_block(options), percentile=percentile_block(options))
 
 
 def dsp_block(options: AlgorithmOptions) -> Object | None:
@@ -128,7 +130,7 @@ def dsp_block(options: AlgorithmOptions) -> Object | None:
     if dsp is None:
         return None
     fourier: list[Object] = [
-        _said(
+        _without_none(
             marginFraction=each.margin_fraction,
             lowAmplitudeThreshold=each.low_amplitude_threshold,
             highFrequencyThreshold=each.high_frequency_threshold,
@@ -137,20 +139,20 @@ def dsp_block(options: AlgorithmOptions) -> Object | None:
         )
         for each in dsp.fft
     ]
-    estimators = _said(maxValue=[{"marginFraction": margin} for margin in dsp.max_value], fft=fourier)
-    return _said(sampleInterval=dsp.sample_interval, historyLength=dsp.history_length, estimators=estimators)
+    estimators = _without_none(maxValue=[{"marginFraction": margin} for margin in dsp.max_value], fft=fourier)
+    return _without_none(sampleInterval=dsp.sample_interval, historyLength=dsp.history_length, estimators=estimators)
 
 
 def percentile_block(options: AlgorithmOptions) -> Object | None:
     """The block `percentile`; None if there is none."""
-    told = options.percentile
-    if told is None:
+    percentile = options.percentile
+    if percentile is None:
         return None
-    histogram = told.histogram
+    histogram = percentile.histogram
     block = (
         {}
         if histogram is None
-        else _said(
+        else _without_none(
             maxValue=histogram.max_value,
             epsilon=histogram.epsilon,
             halfLife=histogram.half_life,
@@ -159,19 +161,19 @@ def percentile_block(options: AlgorithmOptions) -> Object | None:
             bucketSizeGrowthRatio=histogram.bucket_size_growth_ratio,
         )
     )
-    return _said(
-        aggregated=told.aggregated,
-        historyLength=told.history_length,
-        sampleInterval=told.sample_interval,
-        marginFraction=told.margin_fraction,
-        targetUtilization=told.target_utilization,
-        percentile=told.percentile,
-        minSampleWeight=told.min_sample_weight,
+    return _without_none(
+        aggregated=percentile.aggregated,
+        historyLength=percentile.history_length,
+        sampleInterval=percentile.sample_interval,
+        marginFraction=percentile.margin_fraction,
+        targetUtilization=percentile.target_utilization,
+        percentile=percentile.percentile,
+        minSampleWeight=percentile.min_sample_weight,
         histogram=block,
     )
 
 
-def _said(**fields: object) -> Object:
+def _without_none(**fields: object) -> Object:
     """The fields that are set: neither None nor an empty text, list or mapping."""
     return {name: value for name, value in fields.items() if value is not None and not _is_empty(value)}
 

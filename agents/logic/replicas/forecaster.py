@@ -159,7 +159,7 @@ class Forecaster(PartedState):
             return  # each metric is looked at within a few turns; then all are published at once
         event, place = about
         window = self._window(key)
-        metrics = () if refused else tuple(self._said(key, each, turn, window) for each in wanted)
+        metrics = () if refused else tuple(self._metric_forecast(key, each, turn, window) for each in wanted)
         last = self._last(event, metrics, turn, refused)
         if before is not None and last.said == before.said and before.expires > turn.number:
             return
@@ -187,7 +187,7 @@ class Forecaster(PartedState):
     def _sample(self, wanted: WantedSeries) -> LoadSample | None:
         return self.known.newest.get(ring_key(wanted))
 
-    def _said(self, key: str, wanted: WantedSeries, turn: Turn, window: int) -> MetricForecast:
+    def _metric_forecast(self, key: str, wanted: WantedSeries, turn: Turn, window: int) -> MetricForecast:
         model = self._model_of(key, wanted) or LoadModel(wanted.series, turn.number)
         now = turn.number / 1000
         return load_models.said(wanted.identifier, model, first=now, last=now + 2 * window)

@@ -46,12 +46,12 @@ def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeri
         options = event.prediction.algorithm
     found: dict[str, WantedSeries] = {}
     for metric in metrics:
-        told = ehpa.queries.get(metric.identifier) or event.queries.get(metric.identifier)
-        query = told or metric_queries.query(ehpa, metric) or ""
-        scraped = not told and metric.kind == "Resource" and metric.name in _RESOURCES
+        own_query = ehpa.queries.get(metric.identifier) or event.queries.get(metric.identifier)
+        query = own_query or metric_queries.query(ehpa, metric) or ""
+        scraped = not own_query and metric.kind == "Resource" and metric.name in _RESOURCES
         series = series_id(metric.identifier, "" if scraped else query)
         forecast = options if metric.kind in PREDICTED else None
-        asked = query if told or not matchers else metric_queries.query(ehpa, metric, more=matchers) or ""
+        asked = query if own_query or not matchers else metric_queries.query(ehpa, metric, more=matchers) or ""
         found.setdefault(
             metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast, asked)
         )

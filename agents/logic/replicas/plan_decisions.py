@@ -18,9 +18,7 @@ from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.vpa import TargetRef
-
-SCALING = "ullage/scaling"
-"""An EHPA with this annotation set to `direct` is carried out without an HPA."""
+from schemas.well_known_labels import SCALING
 
 
 @dataclass(frozen=True, slots=True)

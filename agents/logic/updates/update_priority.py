@@ -130,17 +130,6 @@ def admitted(containers: Iterable[Container], advice: Sequence[Advice], requirem
     return False
 
 
-def asks_less(tried: Sequence[Advice], now: Sequence[Advice]) -> bool:
-    """Whether any target is lower than when it was tried."""
-    for before in tried:
-        for after in now:
-            if before.container == after.container:
-                old, new = before.target or {}, after.target or {}
-                if any(new[resource].nano < old[resource].nano for resource in old.keys() & new.keys()):
-                    return True
-    return False
-
-
 def advice_for(container: str, advice: Iterable[Advice]) -> Advice | None:
     """The first advice for a container."""
     return next((each for each in advice if each.container == container), None)

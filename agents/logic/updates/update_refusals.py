@@ -15,7 +15,7 @@ from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.update_guards import ClusterSituation
 from agents.logic.updates.updater_state import NONE_REFUSED, RefusedPods
 
-_TELLING = 2
+_GROWTH = 2
 """How many times more pods are news."""
 _FORGOTTEN = 3_600_000
 """Turns (milliseconds) after which a guard that comes back is news."""
@@ -56,7 +56,7 @@ class IntervalRefusals:
                 guard: replace(each, pods=self._pods[workload, guard]) for guard, each in self._found.get(workload, {}).items()
             }
             before = self._table.get(workload) or NONE_REFUSED
-            after, news = _told(before, found, now)
+            after, news = _news_of(before, found, now)
             if not after.guards:
                 self._table.remove(workload)
             elif after != before:
@@ -64,10 +64,10 @@ class IntervalRefusals:
             yield from news
 
 
-def _told(before: RefusedPods, found: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
+def _news_of(before: RefusedPods, found: Mapping[str, Refusal], now: int) -> tuple[RefusedPods, list[Refusal]]:
     """The new entry of a workload, and its refusals to decide now."""
     gone = {name: before.gone.get(name, now) for name in before.guards if name not in found}
     guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
-    news = [refusal for name, refusal in found.items() if refusal.pods >= _TELLING * guards.get(name, 0)]
+    news = [refusal for name, refusal in found.items() if refusal.pods >= _GROWTH * guards.get(name, 0)]
     guards.update((refusal.objection.guard, refusal.pods) for refusal in news)
     return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}), news

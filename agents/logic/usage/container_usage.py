@@ -12,11 +12,12 @@ import numpy as np
 
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
 from agents.logic.usage.buckets import AMOUNT_LIMIT, cpu_buckets, memory_buckets
-from agents.logic.usage.histograms import NEVER, Histograms
-from agents.logic.usage.peaks import MemoryPeaks
+from agents.logic.usage.histograms import Histograms
+from agents.logic.usage.memory_peaks import MemoryPeaks
 from agents.logic.usage.percentile_cache import PercentileCache
 from agents.logic.usage.scrape_lookup import ScrapeLayer, ScrapeLookup
 from schemas.facts.usage import MetricsScraped
+from schemas.times import NEVER
 from schemas.units import Seconds
 
 

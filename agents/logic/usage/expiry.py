@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Indices, RowKey
 from agents.logic.usage.container_usage import ContainerUsage
-from agents.logic.usage.histograms import NEVER
 from agents.logic.usage.pod_index import SEED
+from schemas.times import NEVER
 
 Contributive = Callable[[], Collection[RowKey]]
 

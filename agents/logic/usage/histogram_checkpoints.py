@@ -11,7 +11,7 @@ import numpy as np
 from agents.engine.tables.row_table import Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import Histograms
-from agents.logic.usage.peaks import WEIGHT
+from agents.logic.usage.memory_peaks import WEIGHT
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 
 VERSION = "v3"

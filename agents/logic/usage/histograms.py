@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable
 from agents.logic.usage.buckets import Buckets
 from agents.logic.usage.scrape_lookup import layers
-
-NEVER = -62_135_596_800.0
-"""Go's zero time, 0001-01-01, in seconds since the epoch; references are multiples of the half life counted from it."""
+from schemas.times import NEVER
 
 Shares = Sequence[float | Floats]
 """Percentiles to look for, each one number or one for each row."""

@@ -15,7 +15,7 @@ from schemas.facts.pods import PodChanged, PodPhase
 from schemas.policies.selectors import Requirement
 
 UNKNOWN = "?"
-"""Stands for the labels of a pod that no source has told of."""
+"""Stands for the labels of a pod that no source has reported."""
 
 SEED = "checkpoint:"
 """Begins what stands in place of labels for history that came from a checkpoint of a VPA, whose name follows."""

@@ -11,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 
 from agents.logic.usage import histogram_checkpoints
-from agents.logic.usage.histograms import NEVER
 from schemas import bounds
 from schemas.catalogue import Event
 from schemas.facts.pods import PodChanged
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
+from schemas.times import NEVER
 
 MOST_AGE = 86_400.0
 """Seconds: the rows of one scrape are of about one time."""

@@ -11,8 +11,9 @@ import numpy as np
 from agents.engine.tables.row_table import Floats, Indices, RowTable
 from agents.logic.usage.buckets import cpu_buckets, memory_buckets
 from agents.logic.usage.container_usage import ContainerUsage, aggregate_columns
-from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.usage.histograms import Histograms
 from agents.logic.vertical.container_index import MemberSelection
+from schemas.times import NEVER
 
 _MANY = 16
 """More aggregates of one name are added up by themselves; fewer together with those of other names."""

@@ -17,7 +17,7 @@ from agents.logic.governing_policies import Policies, PolicyRecord
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.pod_index import SEED, UNKNOWN, matches
 from agents.logic.vertical.container_order import MemberOrder
-from agents.logic.vertical.tuning import COLUMNS, LEAST, MOST, PLACE, FoldingRules, RuleLines, folding, row
+from agents.logic.vertical.estimate_rules import COLUMNS, LEAST, MOST, PLACE, FoldingRules, RuleLines, folding, row
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 _SILENT = PLACE["silent"]

@@ -15,7 +15,6 @@ import numpy as np
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
-from agents.logic.usage.histograms import NEVER
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.rule_explanations import own_rules
@@ -32,6 +31,7 @@ from schemas.decisions.recommendations import (
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
+from schemas.times import NEVER
 from schemas.units import Bytes, Cores
 
 A = TypeVar("A", Cores, Bytes)

@@ -7,7 +7,7 @@ import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.usage.container_usage import ContainerUsage
-from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.usage.histograms import Histograms
 from agents.logic.vertical.aggregated_usage import Evidence, added
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp
 from agents.logic.vertical.policy_code import (
@@ -18,6 +18,7 @@ from agents.logic.vertical.policy_code import (
     RecommendedColumns,
     answer,
 )
+from schemas.times import NEVER
 
 _BLOCK = 1024
 """Containers that a policy sees at once; bounds the room that dense histograms take."""

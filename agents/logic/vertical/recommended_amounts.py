@@ -11,11 +11,11 @@ from agents.engine.tables.row_table import Floats
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.aggregated_usage import Evidence, gather
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
+from agents.logic.vertical.estimate_rules import PLACE, cap
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
 from agents.logic.vertical.policy_amounts import JudgedContainers, overruled
 from agents.logic.vertical.policy_code import CodePolicy
-from agents.logic.vertical.tuning import PLACE, cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memory", "upper_memory")

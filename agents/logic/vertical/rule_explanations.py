@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
 
+from agents.logic.vertical.estimate_rules import COLUMNS, PLACE
 from agents.logic.vertical.percentile_estimation import MILLI
-from agents.logic.vertical.tuning import COLUMNS, PLACE
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 _BOUNDS = ("lower", "target", "upper")

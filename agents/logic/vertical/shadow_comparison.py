@@ -16,7 +16,7 @@ from schemas.ids import DecisionId
 from schemas.names import Workload
 
 RECOMMENDATIONS, DIFFERENCES = "shadow-recommendations", "shadow-differences"
-"""Short names of the topics that a shadow is told in."""
+"""Short names of the topics that shadow recommendations are published in."""
 
 
 @dataclass(frozen=True, slots=True)

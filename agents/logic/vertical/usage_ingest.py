@@ -18,7 +18,7 @@ from agents.logic.usage.container_usage import ContainerUsage, OomBump, UsageSet
 from agents.logic.usage.expiry import expire
 from agents.logic.usage.pod_index import OVER, SEED, UNKNOWN, IndexedPod, PodIndex, matches
 from agents.logic.vertical.aggregate_bounds import AggregateBounds
-from agents.logic.vertical.tuning import entry_of, folding
+from agents.logic.vertical.estimate_rules import entry_of, folding
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled

@@ -63,7 +63,7 @@ class VerticalSettings:
     memory_saver: bool = False
     """Usage of workloads without a policy is not held and they get no recommendation."""
     unknown_pods: bool = True
-    """Usage counts of pods that no source has told of yet. Upstream drops it."""
+    """Usage counts of pods that no source has reported yet. Upstream drops it."""
     per_vpa: bool = True
     """A policy's own settings of OOM kills, memory windows and tuning hold. Upstream has the former behind a gate, off."""
     recommend_unseen: bool = False

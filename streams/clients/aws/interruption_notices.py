@@ -85,10 +85,10 @@ def read_notice(message: QueueMessage) -> InterruptionNotice | None:
     return InterruptionNotice(kind, instances, _time(found.time))
 
 
-def _time(told: object) -> datetime | None:
+def _time(value: object) -> datetime | None:
     """When a message was sent, by its own account; None if that is no time that an event can have."""
     try:
-        found = typed_json.convert(told, datetime) if isinstance(told, str) else None
+        found = typed_json.convert(value, datetime) if isinstance(value, str) else None
     except msgspec.ValidationError:
         return None
     return found if found is not None and found.tzinfo is not None and found.year in bounds.YEARS else None

@@ -13,6 +13,7 @@ import msgspec
 
 from schemas.names import PodName
 from schemas.units import Seconds
+from schemas.well_known_labels import MIRROR_POD
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
 from streams.clients.kube.json_objects import Json
@@ -20,7 +21,6 @@ from streams.clients.kube.pod_evictions import eviction_request
 from streams.clients.kube.pod_objects import AnnotatedMeta
 
 _CORE = api_paths.root("v1")
-_MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
 _PAGE = 500
 """Nodes of one answer where all of them are looked through."""
@@ -159,6 +159,6 @@ def _read_pod(found: _Pod) -> NodePod:
         PodName(meta.namespace, meta.name, meta.uid),
         leaving=meta.deletion_timestamp is not None,
         finished=found.status.phase in _FINISHED,
-        stays=daemon or _MIRROR in (meta.annotations or {}),
+        stays=daemon or MIRROR_POD in (meta.annotations or {}),
         grace=Seconds(30.0 if own is None else own),
     )

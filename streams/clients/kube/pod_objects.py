@@ -17,6 +17,7 @@ from schemas import bounds
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
+from schemas.well_known_labels import CPU_STARTUP_BOOST, OBSERVED_CONTAINERS
 from streams import typed_json
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
@@ -25,9 +26,6 @@ _RESTARTS = "RestartContainer"
 _ALWAYS = "Always"
 _OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
 """Annotations of others that ask for the same: leave this pod where it is."""
-_OBSERVED = "vpaObservedContainers"
-_BOOSTED = "vpaCpuStartupBoost/"
-"""Start of the name of an annotation in which admission keeps what a container would have had without its startup boost."""
 HASH_LABEL = "pod-template-hash"
 _LONGEST_MESSAGE = 500
 """Characters of what a kubelet says that are kept."""
@@ -241,7 +239,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         qos=pod.status.qos_class,
         opted_out=_opted_out(meta.annotations or {}),
         controller=_controller(meta),
-        observed=(meta.annotations or {}).get(_OBSERVED),
+        observed=(meta.annotations or {}).get(OBSERVED_CONTAINERS),
         boosted=boosted,
         ready_since=_ready_since(pod.status.conditions) if boosted else None,
         resize_message=resize_message,
@@ -299,7 +297,7 @@ def _opted_out(annotations: Mapping[str, str]) -> str:
 
 def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
     annotations = pod.metadata.annotations or {}
-    found = ((each.name, annotations.get(f"{_BOOSTED}{each.name}")) for each in pod.spec.containers)
+    found = ((each.name, annotations.get(f"{CPU_STARTUP_BOOST}{each.name}")) for each in pod.spec.containers)
     return tuple(_original(name, annotation) for name, annotation in found if annotation is not None)
 
 

@@ -9,13 +9,13 @@ from http import HTTPStatus
 
 from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
+from schemas.times import NEVER
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, ApiResponse, accepted_body
 
 API_VERSION = "autoscaling.k8s.io/v1"
 KIND = "VerticalPodAutoscalerCheckpoint"
 _PLURAL = "verticalpodautoscalercheckpoints"
-_NEVER = -62_135_596_800.0
 _TRIES = 5
 
 JsonObject = dict[str, object]
@@ -87,6 +87,6 @@ def _histogram(kept: SavedHistogram) -> JsonObject:
 
 
 def _timed(name: str, seconds: float) -> JsonObject:
-    if seconds <= _NEVER:
+    if seconds <= NEVER:
         return {}
     return {name: times.rfc3339(times.from_seconds(int(seconds // 1)))}

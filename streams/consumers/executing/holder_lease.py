@@ -42,7 +42,7 @@ class HolderLease:
         self._held_until = float("-inf")
         self._seen: tuple[object, ...] | None = None
         self._seen_at = 0.0
-        self._said = ""
+        self._logged = ""
         self.elsewhere = False
         """Whether another instance was seen to hold it when it was last looked at."""
 
@@ -83,14 +83,14 @@ class HolderLease:
             try:
                 held = self.renew()
             except (TryAgain, GiveUp) as error:
-                self._say("the Lease cannot be renewed", str(error))
+                self._log_change("the Lease cannot be renewed", str(error))
             else:
-                self._say("holds the Lease, acts" if held else "another instance holds the Lease, stands by", "")
+                self._log_change("holds the Lease, acts" if held else "another instance holds the Lease, stands by", "")
             stop.wait(ROUND)
         try:
             self.release()
         except (TryAgain, GiveUp) as error:
-            self._say("the Lease could not be given back", str(error))
+            self._log_change("the Lease could not be given back", str(error))
 
     @contextmanager
     def renewed(self, name: str) -> Iterator[None]:
@@ -121,10 +121,10 @@ class HolderLease:
             return False
         return True
 
-    def _say(self, what: str, error: str) -> None:
+    def _log_change(self, what: str, error: str) -> None:
         """One line for each change."""
-        if self._said != what + error:
-            self._said = what + error
+        if self._logged != what + error:
+            self._logged = what + error
             about = {"lease": self._name, "identity": self._identity}
             if error:
                 _log.warning(what, **about, error=error)

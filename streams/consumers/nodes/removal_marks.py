@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from schemas.well_known_labels import TO_BE_DELETED
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode
 
-TAINT = "ToBeDeletedByClusterAutoscaler"
 MARK = "ullage.internal/removal"
 """The key of a label and of a taint, both with the decision's digest as their value."""
 CORDONED = "ullage.internal/cordoned"
@@ -38,14 +38,14 @@ def read(node: DrainableNode) -> RemovalMark | None:
     found = node.labels.get(MARK)
     if found is None:
         return None
-    since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TAINT), "")
+    since = next((str(taint.get("value") or "") for taint in node.taints if taint.get("key") == TO_BE_DELETED), "")
     seconds = int(since) if since.isdecimal() and len(since) < len("99999999999") else 0
     return RemovalMark(found, datetime.fromtimestamp(seconds, UTC))
 
 
 def foreign(node: DrainableNode) -> bool:
     """Whether somebody else, such as upstream's autoscaler, is removing the node."""
-    return MARK not in node.labels and any(taint.get("key") == TAINT for taint in node.taints)
+    return MARK not in node.labels and any(taint.get("key") == TO_BE_DELETED for taint in node.taints)
 
 
 def leaves(node: DrainableNode) -> bool:
@@ -56,7 +56,10 @@ def leaves(node: DrainableNode) -> bool:
 def added(node: DrainableNode, decision: str, *, at: datetime, cordon: bool) -> Mapping[str, Json]:
     """What puts our marks on a node, as `metadata` and `spec`."""
     name = digest(decision)
-    ours = ({"key": TAINT, "value": str(int(at.timestamp())), "effect": EFFECT}, {"key": MARK, "value": name, "effect": EFFECT})
+    ours = (
+        {"key": TO_BE_DELETED, "value": str(int(at.timestamp())), "effect": EFFECT},
+        {"key": MARK, "value": name, "effect": EFFECT},
+    )
     metadata: Json = {"labels": {MARK: name}}
     spec: Json = {"taints": [*_others(node), *ours]}
     if cordon and not node.unschedulable:
@@ -74,5 +77,5 @@ def removed(node: DrainableNode) -> Mapping[str, Json]:
 
 def _others(node: DrainableNode) -> list[Json]:
     """Taints that are not ours; the cordon's own comes and goes with the cordon."""
-    ours = {TAINT, MARK} | ({"node.kubernetes.io/unschedulable"} if node.annotations.get(CORDONED) == "true" else set())
+    ours = {TO_BE_DELETED, MARK} | ({"node.kubernetes.io/unschedulable"} if node.annotations.get(CORDONED) == "true" else set())
     return [taint for taint in node.taints if taint.get("key") not in ours]

@@ -8,13 +8,13 @@ from datetime import datetime
 
 from schemas.decisions.node_updates import SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail, Result
+from schemas.well_known_labels import DELETION_CANDIDATE
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.nodes import removal_marks
 
-TAINT = "DeletionCandidateOfClusterAutoscaler"
 EFFECT = "PreferNoSchedule"
 
 
@@ -27,12 +27,12 @@ def change(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: ActPermit, no
         return _moved(f"node '{plan.node}' is being taken away")
     if _tainted(node) == plan.tainted:
         return _already(plan)
-    others: list[Json] = [taint for taint in node.taints if taint.get("key") != TAINT]
-    ours: list[Json] = [{"key": TAINT, "value": str(int(now.timestamp())), "effect": EFFECT}] if plan.tainted else []
+    others: list[Json] = [taint for taint in node.taints if taint.get("key") != DELETION_CANDIDATE]
+    ours: list[Json] = [{"key": DELETION_CANDIDATE, "value": str(int(now.timestamp())), "effect": EFFECT}] if plan.tainted else []
     permit.check("tainting node", plan.node)
     nodes.change(node, metadata={}, spec={"taints": [*others, *ours] or None})
     done = "has" if plan.tainted else "no longer has"
-    return HandlerResult(Result.DONE, f"node '{plan.node}' {done} the taint '{TAINT}'", OutcomeDetail.ACCEPTED)
+    return HandlerResult(Result.DONE, f"node '{plan.node}' {done} the taint '{DELETION_CANDIDATE}'", OutcomeDetail.ACCEPTED)
 
 
 def look(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | None:
@@ -43,12 +43,14 @@ def look(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | None
 
 
 def _tainted(node: DrainableNode) -> bool:
-    return any(taint.get("key") == TAINT for taint in node.taints)
+    return any(taint.get("key") == DELETION_CANDIDATE for taint in node.taints)
 
 
 def _already(plan: SoftTaintPlanned) -> HandlerResult:
     has = "has" if plan.tainted else "does not have"
-    return HandlerResult(Result.DONE, f"node '{plan.node}' {has} the taint '{TAINT}' already", OutcomeDetail.ALREADY_DONE)
+    return HandlerResult(
+        Result.DONE, f"node '{plan.node}' {has} the taint '{DELETION_CANDIDATE}' already", OutcomeDetail.ALREADY_DONE
+    )
 
 
 def _moved(what: str) -> HandlerResult:

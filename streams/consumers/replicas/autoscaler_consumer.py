@@ -53,7 +53,7 @@ _REFUSED_AGAIN = 60.0
 _log = structlog.get_logger(__name__)
 
 _ALREADY = OutcomeDetail.ALREADY_DONE
-_TOLD_OTHERWISE = (OutcomeDetail.MOVED, OutcomeDetail.NOT_ALLOWED)
+_NOT_ABOUT_THE_EHPA = (OutcomeDetail.MOVED, OutcomeDetail.NOT_ALLOWED)
 """Refusals that say nothing of the EHPA: another plan follows, or a pass gives the control record's reason itself."""
 _PASS_GUARDS = ("paused", "rival")
 """Guards of the forecaster whose reason a pass finds itself, and finds at once when it no longer applies."""
@@ -219,7 +219,7 @@ class AutoscalerConsumer:
             if before is None or before.result is Result.DONE:
                 return
             del self._scaled[target]
-        elif event.result is not Result.REFUSED or event.detail not in _TOLD_OTHERWISE:
+        elif event.result is not Result.REFUSED or event.detail not in _NOT_ABOUT_THE_EHPA:
             self._scaled[target] = event
         self._look_at_scalers(target)
 

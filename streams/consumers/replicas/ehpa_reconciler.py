@@ -16,26 +16,23 @@ import yaml
 from schemas.decisions.forecasts import LoadForecast
 from schemas.outcomes import ActionFinished, ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
+from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas import object_drift
 from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, tsp_status
-from streams.consumers.replicas.object_generator import UID_LABEL, ObjectGenerator
+from streams.consumers.replicas.object_generator import ObjectGenerator
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]
 _log = structlog.get_logger(__name__)
 CURRENT_METRICS = "autoscaling.crane.io/effective-hpa-current-metrics"
 """The annotation that shows the current values of an HPA's metrics."""
-QUERY = "metric-query.autoscaling.crane.io"
-"""The prefix, before the slash, of annotations that set a metric's query."""
 _LONGEST_METRICS = 100_000
 """The most characters of `CURRENT_METRICS`; all annotations of an object together may have 256 KiB."""
 _SEEN = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 """Kinds whose scale is in the log, so that the forecaster can plan their replicas."""
-DIRECT = "ullage/scaling"
-"""An EHPA with this annotation set to `direct` gets no HPA; the scaler carries out its plans instead."""
 
 
 class Scales(Protocol):
@@ -211,7 +208,7 @@ class _EhpaPass:
 
     @property
     def _is_direct(self) -> bool:
-        return (self._live["metadata"].get("annotations") or {}).get(DIRECT) == "direct"
+        return (self._live["metadata"].get("annotations") or {}).get(SCALING) == "direct"
 
     def _scale(self) -> FoundScale:
         ref = self._spec.get("scaleTargetRef") or {}
@@ -323,7 +320,7 @@ class _EhpaPass:
         """Whether the object has this EHPA's label, or is owned by it, in case somebody removed the label."""
         about = found["metadata"]
         owners = [each.get("uid") for each in about.get("ownerReferences") or () if each.get("controller")]
-        return self._uid in ((about.get("labels") or {}).get(UID_LABEL), *owners)
+        return self._uid in ((about.get("labels") or {}).get(EHPA_UID), *owners)
 
     def _wrote(self, kind: str, change: ObjectChange, live: Mapping[str, Any], reason: str) -> None:
         version = str(live["metadata"].get("resourceVersion") or "")
@@ -356,8 +353,8 @@ class _EhpaPass:
 def _with_queries(live: Json, queries: Mapping[str, str]) -> Json:
     """The EHPA with annotations for the queries that rules give, where it has none of its own."""
     about = live["metadata"]
-    told = {**{f"{QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
-    return {**live, "metadata": {**about, "annotations": told}} if queries else live
+    annotations = {**{f"{METRIC_QUERY}/{name}": text for name, text in queries.items()}, **(about.get("annotations") or {})}
+    return {**live, "metadata": {**about, "annotations": annotations}} if queries else live
 
 
 def write_forecasts(
@@ -371,7 +368,7 @@ def write_forecasts(
     before, now = live.get("status") or {}, to_seconds(order.at)
     forecasts, condition = generator.tsp_status(live, forecast, now, unsupported=order.unsupported)
     same = _readiness(before.get("predictionMetrics") or ()) == _readiness(forecasts)
-    if not same or (forecasts and generator.is_outdated(live, now)) or _said(_ready_condition(live)) != _said(condition):
+    if not same or (forecasts and generator.is_outdated(live, now)) or _meaning(_ready_condition(live)) != _meaning(condition):
         status = tsp_status(before, forecasts, condition, order.at)
         about = live["metadata"]
         live = tsps.merge(str(about["namespace"]), str(about["name"]), {"status": status}, part="status")
@@ -382,7 +379,7 @@ def _readiness(forecasts: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:
     return {(str(each.get("resourceIdentifier")), bool(each.get("ready"))) for each in forecasts}
 
 
-def _said(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
+def _meaning(condition: Mapping[str, Any] | None) -> tuple[object, ...]:
     return () if condition is None else tuple(condition.get(key) or "" for key in ("status", "reason", "message"))
 
 

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from schemas.decisions.forecasts import LoadForecast
 
 Json = dict[str, Any]
-UID_LABEL = "autoscaling.crane.io/effective-hpa-uid"
-"""The label of every object generated for an EHPA; its value is the EHPA's uid."""
 
 
 @dataclass(frozen=True, slots=True)

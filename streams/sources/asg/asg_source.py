@@ -100,7 +100,7 @@ class AsgSource:
         self._states_after: datetime | None = None
         self._asked_last: dict[str, datetime] = {}
         self._reported: tuple[datetime, tuple[object, ...]] | None = None
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._lacks: dict[str, str] = {}
         """What the source goes on without now, by what it is about."""
 
@@ -244,7 +244,7 @@ class AsgSource:
         try:
             notice = interruption_notices.read_notice(message)
         except ValueError as error:
-            self._say("notices", f"message '{message.id}' of the queue is no notice: {error}"[:500])
+            self._log_once("notices", f"message '{message.id}' of the queue is no notice: {error}"[:500])
             return
         for instance in notice.instances if notice is not None else ():
             if notice is not None and instance in published.instances:
@@ -257,7 +257,7 @@ class AsgSource:
         if isinstance(fact, NodeGroupSeen):
             self._lack(f"{_FACTS_OF}{fact.group}", what and f"group '{fact.group}': {what}")
         elif what:
-            self._say("notices" if isinstance(fact, InstanceInterruptionNoticed) else fact.group, what)
+            self._log_once("notices" if isinstance(fact, InstanceInterruptionNoticed) else fact.group, what)
         return fault is None
 
     def _publish(self, facts: Iterable[GroupFact], at: datetime, *, sees: bool) -> None:
@@ -292,15 +292,15 @@ class AsgSource:
         """Note in log and reports that the source goes on without something; an empty `what` ends that."""
         if what:
             self._lacks[about] = what
-            self._say(about, what)
+            self._log_once(about, what)
         else:
             self._lacks.pop(about, None)
-            self._said.pop(about, None)
+            self._logged.pop(about, None)
 
-    def _say(self, about: str, what: str) -> None:
+    def _log_once(self, about: str, what: str) -> None:
         """One line for each change."""
-        if self._said.get(about) != what:
-            self._said[about] = what
+        if self._logged.get(about) != what:
+            self._logged[about] = what
             _log.warning("the asg source goes on without something", about=about, reason=what)
 
 

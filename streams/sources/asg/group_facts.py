@@ -5,11 +5,11 @@ from datetime import datetime
 
 from schemas.bounds import MOST_NODES
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
+from schemas.well_known_labels import OPTION_TAG
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceState
 from streams.sources.asg.launch_lookups import LaunchDetails
 
-OPTION_TAG = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
 _MESSAGE = 2_000
 
 

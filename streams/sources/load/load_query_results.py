@@ -43,8 +43,8 @@ class LoadQueries:
         series = _one(query, self.server.query(query, at))
         number = None if series is None or series.value is None else _number(series.value[1])
         if number is None:
-            told = "nothing" if series is None or series.value is None else f"'{series.value[1]}'"
-            raise GiveUp(doing="reading a load from", to=query[:200], answer=f"it gives {told} now, and no number")
+            value = "nothing" if series is None or series.value is None else f"'{series.value[1]}'"
+            raise GiveUp(doing="reading a load from", to=query[:200], answer=f"it gives {value} now, and no number")
         return number
 
     def history(self, query: str, *, since: float, until: float) -> Iterator[LoadHistory]:

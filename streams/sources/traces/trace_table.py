@@ -325,7 +325,7 @@ class Trace:
         """All rows in order of time, with about CHUNK rows in memory at a time."""
         for low, high, at in self._ranges():
             chunk = self._db.execute(self._rows, [low, high]).fetchnumpy()
-            ordered = _in_order({name: np.asarray(column) for name, column in chunk.items()}, tell_equal=not self._in_file)
+            ordered = _in_order({name: np.asarray(column) for name, column in chunk.items()}, distinguish=not self._in_file)
             yield from _split(ordered) if self._whole else _at_each(at, _split(ordered), self._numbers)
 
     def _ranges(self) -> Iterator[tuple[float, float, list[float]]]:
@@ -357,14 +357,14 @@ def _at_each(times: Sequence[float], scrapes: Iterator[TraceScrape], numbers: Se
             scrape = next(scrapes, None)
 
 
-def _in_order(chunk: dict[str, Any], *, tell_equal: bool) -> dict[str, Any]:
-    """Rows by scrape, container and time; rows that are equal in these as they come, or with `tell_equal` by their numbers."""
+def _in_order(chunk: dict[str, Any], *, distinguish: bool) -> dict[str, Any]:
+    """Rows by scrape, container and time; rows that are equal in these as they come, or with `distinguish` by their numbers."""
     at, who, t = chunk["scraped"], chunk["who"], chunk["t"]
     same = at[1:] == at[:-1]
-    later = t[1:] > t[:-1] if tell_equal else t[1:] >= t[:-1]
+    later = t[1:] > t[:-1] if distinguish else t[1:] >= t[:-1]
     if ((at[1:] > at[:-1]) | (same & ((who[1:] > who[:-1]) | ((who[1:] == who[:-1]) & later)))).all():
         return chunk
-    numbers = [column for name, column in chunk.items() if name in _NUMBERS] if tell_equal else []
+    numbers = [column for name, column in chunk.items() if name in _NUMBERS] if distinguish else []
     order = np.lexsort((*numbers, t, who, at))
     return {name: column[order] for name, column in chunk.items()}
 

@@ -8,7 +8,7 @@ import pytest
 
 from agents.processes import consumer
 from agents.settings.all_settings import ClusterSettings, Settings
-from agents.telemetry.dependency_health import Reach
+from agents.telemetry.dependency_health import DependencyMonitor
 from streams.clients.kube.json_objects import Json
 from tests.torture.lease_server import LeaseServer
 
@@ -34,18 +34,18 @@ def server() -> Iterator[OneLease]:
 
 
 def test_an_evictor_is_ready_while_a_webhook_renews_its_lease(server: OneLease) -> None:
-    reach = Reach()
-    reach.look_at("the webhook", consumer.admission(Settings(cluster=ClusterSettings(name="demo", url=server.url))))
-    reach.round()
-    [reason] = reach.reasons()
+    dependencies = DependencyMonitor()
+    dependencies.watch("the webhook", consumer.admission(Settings(cluster=ClusterSettings(name="demo", url=server.url))))
+    dependencies.round()
+    [reason] = dependencies.reasons()
     assert reason.startswith("the webhook is away for")
     assert "no webhook is at work" in reason
     server.age = timedelta(seconds=1)
-    reach.round()
-    assert reach.reasons() == []
+    dependencies.round()
+    assert dependencies.reasons() == []
     server.age = timedelta(minutes=10)
-    reach.round()
-    assert "was renewed 600 s ago" in reach.reasons()[0]
+    dependencies.round()
+    assert "was renewed 600 s ago" in dependencies.reasons()[0]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, SchedulingNode, Taint, pairs
+from agents.logic.nodes.scheduling.pod_shapes import REGION, ZONE, SchedulingNode, Taint, pairs
 from schemas import exact_quantity
 from schemas.pod_requests import CPU, MEMORY, PODS
+from schemas.well_known_labels import HOSTNAME
 
 GPU = "nvidia.com/gpu"
 GPU_LABEL = "k8s.amazonaws.com/accelerator"

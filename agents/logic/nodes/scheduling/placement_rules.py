@@ -10,7 +10,6 @@ from typing import cast
 
 from agents.logic.nodes.scheduling.pod_shapes import (
     EVERY_ADDRESS,
-    NODE_NAME_FIELD,
     AffinityTerm,
     Audience,
     HostPort,
@@ -29,6 +28,7 @@ from agents.logic.nodes.scheduling.scheduling_selectors import (
     label_selector,
     requirement,
 )
+from schemas.well_known_labels import NODE_NAME_FIELD
 
 MOST_TERMS = 512
 """Affinity terms, spread constraints, tolerations or ports of one pod, each. A pod with more is refused."""

@@ -9,12 +9,11 @@ from enum import StrEnum
 
 from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, SchedulingSelector
 from schemas.pod_requests import IntegerAmounts
+from schemas.well_known_labels import HOSTNAME
 
-HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
-NODE_NAME_FIELD = "metadata.name"
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the wildcard of a host port, nothing is bound to it
 
 Pairs = tuple[tuple[str, str], ...]

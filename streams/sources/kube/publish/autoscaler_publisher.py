@@ -59,7 +59,7 @@ class AutoscalerPublisher:
         self._scaled: dict[str, HpaSeen] = {}
         self._targets: dict[str, str] = {}
         self._scales: dict[str, ControllerScale] = {}
-        self._told: dict[str, ControllerScale] = {}
+        self._published_scales: dict[str, ControllerScale] = {}
 
     def restore(self, published: PublishedState) -> None:
         """Start from what the log has. Scales are published again, which does no harm."""
@@ -67,9 +67,9 @@ class AutoscalerPublisher:
         self._predictions.restore(published.predictions)
         self._hpas.restore(published.seen_hpas)
         self._scaled = {**published.seen_hpas, **self._scaled}
-        self._told.clear()
+        self._published_scales.clear()
         for target in sorted(set(self._targets.values())):
-            self._tell(target)
+            self._publish_scale(target)
 
     def upsert(self, found: AutoscalerObject | PredictionObject | HpaObject) -> None:
         """An EHPA, a prediction or an HPA exists."""
@@ -80,7 +80,7 @@ class AutoscalerPublisher:
                 policy = ehpa_policies.within_bounds(policy, self._publisher.size_of_policy)
                 self._ehpas.upsert(policy.key, policy)
                 self._targets[policy.key] = policy.target
-                self._tell(policy.target)
+                self._publish_scale(policy.target)
             case PredictionObject():
                 asked = prediction_policies.changed(found, self._cluster, self._now())
                 asked = prediction_policies.within_bounds(asked, self._publisher.size_of_policy)
@@ -134,7 +134,7 @@ class AutoscalerPublisher:
         target = f"{self._cluster}/{found.metadata.namespace}/{kind}/{found.metadata.name}"
         asked = 1 if found.spec.replicas is None else found.spec.replicas
         self._scales[target] = ControllerScale(asked, found.status.replicas, _text(found.spec.selector))
-        self._tell(target)
+        self._publish_scale(target)
 
     def controller_gone(self, namespace: str, kind: str, name: str) -> None:
         """A controller is gone."""
@@ -143,13 +143,13 @@ class AutoscalerPublisher:
         if known is not None and target in self._targets.values():
             self._publish(target, replace(known, gone=True))
 
-    def _tell(self, target: str) -> None:
+    def _publish_scale(self, target: str) -> None:
         scale = self._scales.get(target)
-        if scale is not None and self._told.get(target) != scale and target in self._targets.values():
+        if scale is not None and self._published_scales.get(target) != scale and target in self._targets.values():
             self._publish(target, scale)
 
     def _publish(self, target: str, scale: ControllerScale) -> None:
-        self._told[target] = scale
+        self._published_scales[target] = scale
         workload = Workload.parse(target)
         reason = f"the {workload.kind} '{workload.namespace}/{workload.name}' is gone" if scale.gone else ""
         seen = ScaleSeen(self._now(), workload, scale.replicas, scale.there, scale.selector, reason)

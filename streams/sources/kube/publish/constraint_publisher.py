@@ -47,11 +47,11 @@ class UpdateConstraintPublisher:
         """When the Lease was last seen to be renewed, in event time."""
         self._renew_time: datetime | None = None
         self._listed = False
-        self._told: WebhookLeaseSeen | None = None
+        self._published_lease: WebhookLeaseSeen | None = None
 
     def restore(self, published: PublishedState, at: datetime) -> None:
         """Start from what the log has."""
-        self._at, self._told = at, None
+        self._at, self._published_lease = at, None
         self._controllers.restore(published.controllers)
         self._hpas.restore(published.hpas)
         self._hpa_policies.restore(published.hpa_policies)
@@ -123,9 +123,9 @@ class UpdateConstraintPublisher:
         if not self._listed:
             return
         seen = self._lease_now(at)
-        told = self._told
-        if told is None or told.alive != seen.alive or at - told.at >= REPUBLISH_AFTER:
-            self._told = seen
+        published = self._published_lease
+        if published is None or published.alive != seen.alive or at - published.at >= REPUBLISH_AFTER:
+            self._published_lease = seen
             self._publisher.publish_for_updates(seen)
 
     def republish(self, at: datetime, older: timedelta) -> None:

@@ -126,34 +126,34 @@ def _text(value: str | float | None) -> str:
     return "" if value is None else str(value)
 
 
-def behavior(told: specs.BehaviorSpec | None) -> HpaBehavior | None:
+def behavior(spec: specs.BehaviorSpec | None) -> HpaBehavior | None:
     """A block `behavior`."""
-    return None if told is None else HpaBehavior(_rules(told.scale_up), _rules(told.scale_down))
+    return None if spec is None else HpaBehavior(_rules(spec.scale_up), _rules(spec.scale_down))
 
 
-def _rules(told: specs.RateRules | None) -> HpaScalingRules | None:
-    if told is None:
+def _rules(spec: specs.RateRules | None) -> HpaScalingRules | None:
+    if spec is None:
         return None
-    policies = tuple(HpaScalingPolicy(each.type, each.value, each.period_seconds) for each in told.policies or ())
-    return HpaScalingRules(policies, told.select_policy or "", told.stabilization_window_seconds, _text(told.tolerance))
+    policies = tuple(HpaScalingPolicy(each.type, each.value, each.period_seconds) for each in spec.policies or ())
+    return HpaScalingRules(policies, spec.select_policy or "", spec.stabilization_window_seconds, _text(spec.tolerance))
 
 
-def _prediction(told: specs.PredictionBlock | None) -> PredictionOptions | None:
-    if told is None:
+def _prediction(spec: specs.PredictionBlock | None) -> PredictionOptions | None:
+    if spec is None:
         return None
-    block = told.prediction_algorithm
-    return PredictionOptions(told.prediction_window_seconds, None if block is None else algorithm(block))
+    block = spec.prediction_algorithm
+    return PredictionOptions(spec.prediction_window_seconds, None if block is None else algorithm(block))
 
 
-def algorithm(told: specs.AlgorithmSpec) -> AlgorithmOptions:
+def algorithm(spec: specs.AlgorithmSpec) -> AlgorithmOptions:
     """A block that says how a metric is to be forecast."""
-    return AlgorithmOptions(told.algorithm_type, _dsp(told.dsp), _percentile(told.percentile))
+    return AlgorithmOptions(spec.algorithm_type, _dsp(spec.dsp), _percentile(spec.percentile))
 
 
-def _dsp(told: specs.DspSpec | None) -> DspOptions | None:
-    if told is None:
+def _dsp(spec: specs.DspSpec | None) -> DspOptions | None:
+    if spec is None:
         return None
-    margins = tuple(each.margin_fraction for each in told.estimators.max_value or ())
+    margins = tuple(each.margin_fraction for each in spec.estimators.max_value or ())
     fourier = tuple(
         FourierOptions(
             each.margin_fraction,
@@ -162,15 +162,15 @@ def _dsp(told: specs.DspSpec | None) -> DspOptions | None:
             each.min_num_of_spectrum_items,
             each.max_num_of_spectrum_items,
         )
-        for each in told.estimators.fft or ()
+        for each in spec.estimators.fft or ()
     )
-    return DspOptions(told.sample_interval, told.history_length, margins, fourier)
+    return DspOptions(spec.sample_interval, spec.history_length, margins, fourier)
 
 
-def _percentile(told: specs.PercentileSpec | None) -> PercentileOptions | None:
-    if told is None:
+def _percentile(spec: specs.PercentileSpec | None) -> PercentileOptions | None:
+    if spec is None:
         return None
-    found = told.histogram
+    found = spec.histogram
     histogram = (
         None
         if found is None
@@ -184,12 +184,12 @@ def _percentile(told: specs.PercentileSpec | None) -> PercentileOptions | None:
         )
     )
     return PercentileOptions(
-        told.aggregated,
-        told.history_length,
-        told.sample_interval,
-        told.margin_fraction,
-        told.target_utilization,
-        told.percentile,
-        told.min_sample_weight,
+        spec.aggregated,
+        spec.history_length,
+        spec.sample_interval,
+        spec.margin_fraction,
+        spec.target_utilization,
+        spec.percentile,
+        spec.min_sample_weight,
         histogram,
     )

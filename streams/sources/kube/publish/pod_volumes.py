@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery
+from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.scheduling_objects import (
     ClaimObject,
     NodeSelectorTerm,
@@ -27,8 +28,6 @@ MIGRATED = {"kubernetes.io/aws-ebs": EBS}
 """Provisioners that stand in classes of old, and the driver that does their work. Source: csi-translation-lib."""
 LATE = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-HOSTNAME = "kubernetes.io/hostname"
-"""What binds a volume that is a disk of one node."""
 ZONES = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -38,7 +37,7 @@ ZONES = (
 """Labels of a volume that its node must have, too; `__` stands between several values."""
 ONE_POD = "ReadWriteOncePod"
 MOST = 200
-"""Terms that are told of one volume; with more of them its pods wait, and their fact says why."""
+"""Terms that are published of one volume; with more of them its pods wait, and their fact says why."""
 MOST_PLACES = 1000
 """Different places at which the free volumes of a class can be; with more, pods that may get any of them wait."""
 MOST_VALUES = 500

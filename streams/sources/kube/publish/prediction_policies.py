@@ -98,5 +98,5 @@ def _metric_objection(metric: PredictionMetric) -> str:
         return f"has the type '{metric.type}'; there are {', '.join(_QUERIES)}"
     if metric.type == "MetricQuery":
         return "asks by a MetricQuery, which nothing answers; say it as an expressionQuery"
-    told = metric.resource if metric.type == "ResourceQuery" else metric.expression
-    return "" if told else f"is of type {metric.type} and says no query"
+    query = metric.resource if metric.type == "ResourceQuery" else metric.expression
+    return "" if query else f"is of type {metric.type} and says no query"

@@ -12,14 +12,14 @@ from streams.clients.kube.scheduling_objects import ConfigMapObject
 KEY = "priorities"
 _LONGEST = 64 << 10
 """Characters that are read; a list that nobody can bear to read is refused."""
-_MOST_TOLD = 16_000
+_MOST_LENGTH = 16_000
 """Characters of the fact: an alias can make a long list of a short text."""
 
-_TOO_MANY = f"the priorities list more than {_MOST_TOLD} characters of patterns"
+_TOO_MANY = f"the priorities list more than {_MOST_LENGTH} characters of patterns"
 _LONGEST_NUMBER = 1000
 """Bits."""
-_MOST_EVENTS = 2 * _MOST_TOLD
-"""Events of the YAML parser; a list of patterns that may be told has no more."""
+_MOST_EVENTS = 2 * _MOST_LENGTH
+"""Events of the YAML parser; a list of patterns that fits the fact has no more."""
 _DEEPEST = 20
 """Levels; the priorities have two."""
 _MERGE = "tag:yaml.org,2002:merge"
@@ -62,13 +62,13 @@ def _patterns(text: str | None) -> dict[str, tuple[str, ...]]:
         return {}
     if not isinstance(document, dict):
         raise _UnreadableError("the priorities are no map")
-    told = 0
+    length = 0
     patterns: dict[str, tuple[str, ...]] = {}
     for priority, listed in document.items():
         key = _text(priority, "a priority")
-        patterns[key] = _listed(key, listed, _MOST_TOLD - told)
-        told += len(key) + sum(len(one) + 1 for one in patterns[key])
-        if told > _MOST_TOLD:
+        patterns[key] = _listed(key, listed, _MOST_LENGTH - length)
+        length += len(key) + sum(len(one) + 1 for one in patterns[key])
+        if length > _MOST_LENGTH:
             raise _UnreadableError(_TOO_MANY)
     return patterns
 

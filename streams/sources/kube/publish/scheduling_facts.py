@@ -29,6 +29,7 @@ from schemas.facts.scheduled_pods import (
 from schemas.names import PodName
 from schemas.pod_requests import CPU, ContainerRequests, ContainerResize
 from schemas.units import Seconds
+from schemas.well_known_labels import MIRROR_POD, NODE_NAME_FIELD
 from streams.clients.kube.pod_objects import ContainerStatus, OwnerReference, StatusCondition
 from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
@@ -47,12 +48,11 @@ from streams.clients.kube.watched_objects import ControllerObject, LabelSelector
 from streams.publishing.pod_facts import kept_labels
 
 PREFIX = "cluster-autoscaler.kubernetes.io/"
-MIRROR, SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
+SOURCE = "kubernetes.io/config.source"
 OWN_LABELS = frozenset(
     ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index")
 )
 """Labels that tell the pods of one controller apart."""
-NODE_NAME = "metadata.name"
 _LONGEST = 64
 """Characters of a quantity."""
 _MOST = 10**15
@@ -232,7 +232,7 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
     """The annotations that node scaling obeys. A mirror's annotation differs between nodes and is ignored."""
     kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name == SOURCE}
-    mirror = {MIRROR: "mirror"} if MIRROR in (annotations or {}) else {}
+    mirror = {MIRROR_POD: "mirror"} if MIRROR_POD in (annotations or {}) else {}
     return kept_labels({**kept, **mirror})
 
 
@@ -262,7 +262,7 @@ def _pinned(spec: ScheduledPodSpec) -> str:
 def _named(term: NodeSelectorTerm) -> str:
     fields = term.match_fields or []
     one = fields[0] if len(fields) == 1 else None
-    fits = one is not None and one.key == NODE_NAME and one.operator == "In" and len(one.values or ()) == 1
+    fits = one is not None and one.key == NODE_NAME_FIELD and one.operator == "In" and len(one.values or ()) == 1
     return (one.values or [""])[0] if one is not None and fits else ""
 
 

@@ -36,7 +36,7 @@ from streams.sources.kube.watch.notifications import ObjectGone
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
-"""What says where the volumes of pods are. Pods that have some are told once all of it was listed."""
+"""What says where the volumes of pods are. Pods that have some are published once all of it was listed."""
 StorageObject = ClaimObject | VolumeObject | StorageClassObject
 MOST = 1_000_000
 """Records to read back at a start."""
@@ -63,7 +63,7 @@ class SchedulingPublisher:
         self._at = datetime.min  # noqa: DTZ901  # before anything was seen
         self._shapes: dict[str, PodShapeSeen] = {}
         self._uses: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._published_shapes: set[str] = set()
         self._shape_of: dict[str, str] = {}
         self._volumes = VolumeIndex()
         self._with_claims: dict[str, ScheduledPodObject] = {}
@@ -95,7 +95,7 @@ class SchedulingPublisher:
         """Read back what was published before, and publish what differs. Raises LogUnavailable."""
         self._at = at
         found = self._read()
-        self._told = found.shapes
+        self._published_shapes = found.shapes
         self._nodes.restore(found.nodes)
         self._budgets.restore(found.budgets)
         self._controllers.restore(found.controllers)
@@ -271,7 +271,7 @@ class SchedulingPublisher:
                     self._pods_again(self._with_claims)
             case "pods":
                 self._pods.mark_synced(waiting=self._with_claims if self._unlisted else ())
-                self._told &= self._uses.keys()
+                self._published_shapes &= self._uses.keys()
             case "nodes":
                 self._nodes.mark_synced()
             case "poddisruptionbudgets":
@@ -289,7 +289,7 @@ class SchedulingPublisher:
         """Publish again what was last published this long ago, shapes with the pods that cite them."""
         self._at = at
         for shape, fact in self._shapes.items():
-            if at - fact.at >= older and shape in self._told:
+            if at - fact.at >= older and shape in self._published_shapes:
                 self._shapes[shape] = again = replace(fact, at=at)
                 self._publisher.publish(again)
         for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._namespaces, self._pods):
@@ -298,8 +298,8 @@ class SchedulingPublisher:
     # Pods and their shapes
 
     def _publish_pod(self, fact: PodPlacementChanged) -> None:
-        if fact.shape not in self._told:
-            self._told.add(fact.shape)
+        if fact.shape not in self._published_shapes:
+            self._published_shapes.add(fact.shape)
             self._publisher.publish(self._shapes[fact.shape])
         self._publisher.publish(fact)
 
@@ -319,4 +319,4 @@ class SchedulingPublisher:
         self._uses[shape] -= 1
         if not self._uses[shape]:
             del self._uses[shape], self._shapes[shape]
-            self._told.discard(shape)
+            self._published_shapes.discard(shape)

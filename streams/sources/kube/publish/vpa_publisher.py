@@ -13,14 +13,12 @@ from schemas import times
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
+from schemas.times import NEVER
 from streams.clients.kube.watched_objects import CheckpointObject, HistogramObject
 from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import CheckpointLookup
-
-NEVER = -62135596800.0
-"""Go's zero time in seconds since the epoch, which `CheckpointSeen` uses for a time that never was."""
 
 
 class VpaPublisher:

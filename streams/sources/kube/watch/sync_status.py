@@ -70,10 +70,10 @@ class SyncStatus:
         return tuple(
             topic
             for topic in sorted(KINDS_BEHIND)
-            if all(self._in_sight(kind) and kind not in unpublished for kind in KINDS_BEHIND[topic])
+            if all(self._is_synced(kind) and kind not in unpublished for kind in KINDS_BEHIND[topic])
         )
 
-    def _in_sight(self, kind: str) -> bool:
+    def _is_synced(self, kind: str) -> bool:
         """Whether a kind is watched at all, and in sync."""
         return kind in self._kinds.values() and self.synced(kind)
 

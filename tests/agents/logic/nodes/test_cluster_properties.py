@@ -14,7 +14,6 @@ from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, Po
 from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling import placement, placement_rules, scheduler_filters
 from agents.logic.nodes.scheduling.pod_shapes import (
-    HOSTNAME,
     ZONE,
     AffinityTerm,
     Audience,
@@ -28,6 +27,7 @@ from agents.logic.nodes.scheduling.pod_shapes import (
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduling_selectors import EVERYTHING, equals, requirement
 from schemas import exact_quantity
+from schemas.well_known_labels import HOSTNAME
 
 HERE = frozenset(("default",))
 

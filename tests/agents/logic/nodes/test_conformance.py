@@ -11,7 +11,7 @@ from agents.logic.nodes import (
     node_estimator,
     pending_pods,
     scale_up,
-    similar_groups,
+    similarity_rules,
 )
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
@@ -28,20 +28,11 @@ from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, Po
 from agents.logic.nodes.pending_pods import PendingSettings
 from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
-from agents.logic.nodes.scheduling import scheduler_filters
-from agents.logic.nodes.scheduling.pod_shapes import (
-    HOSTNAME,
-    ZONE,
-    AffinityTerm,
-    Audience,
-    HostPort,
-    NodeTerm,
-    PodShape,
-    SchedulingNode,
-)
+from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator, LabelRequirement, equals
+from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
+from schemas.well_known_labels import HOSTNAME
 
 MIB = 2**20
 GPU = "nvidia.com/gpu"
@@ -241,7 +232,7 @@ def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
     groups = [ScaleUpGroup(name, target, most, GroupTemplate(a_node(name, 1000, 2**30))) for name, target, most in sizes]
-    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_groups.SimilarityRules()))
+    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similarity_rules.SimilarityRules()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
 
@@ -515,11 +506,3 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
         "small": ("NodeResourcesFit", ("Insufficient cpu",)),
     }
     assert cluster.size == 0
-
-
-def test_affinity_to_two_names_at_once_is_refused_before_any_node_is_looked_at() -> None:
-    names = tuple(LabelRequirement("metadata.name", LabelOperator.IN, frozenset((name,))) for name in ("n1", "n2"))
-    verdict = scheduler_filters.rejects(PodShape(node_terms=(NodeTerm((), names),)))
-    assert verdict is not None
-    assert (verdict.plugin, verdict.reasons) == ("NodeAffinity", ("pod affinity terms conflict",))
-    assert scheduler_filters.rejects(PodShape()) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import expanders, similar_groups
+from agents.logic.nodes import expanders, similarity_rules
 from agents.logic.nodes.aws.group_options import GroupOptions, duration
 from agents.logic.nodes.deletion_budgets import DeletionParallelism
 from agents.logic.nodes.drain_rules import DrainSettings
@@ -54,7 +54,7 @@ class Flags:
     def settings(self) -> NodeAutoscalerSettings:
         balance = self.yes("balance-similar-node-groups", default=False)
         chain = expanders.chain(self.given.get("expander", "least-waste").split(","))
-        up = ScaleUpSettings(chain, self.limits(), similar_groups.SimilarityRules() if balance else None)
+        up = ScaleUpSettings(chain, self.limits(), similarity_rules.SimilarityRules() if balance else None)
         parallelism = DeletionParallelism(self.number("max-scale-down-parallelism", 10), self.number("max-drain-parallelism", 1))
         down = ScaleDownSettings(
             unready_too=self.yes("scale-down-unready-enabled", default=True),

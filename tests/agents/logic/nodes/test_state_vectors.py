@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import group_balancing, similar_groups
+from agents.logic.nodes import group_balancing, similarity_rules
 from agents.logic.nodes.cluster_state_registry import (
     ClusterStateRegistry,
     FailedScaleUp,
@@ -57,18 +57,18 @@ def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None
 def test_groups_are_similar_when_upstream_says_so(vector: Vector) -> None:
     inputs = vector["inputs"]
     memory, allocatable, free = inputs["memory_allocatable_free_ratios"]
-    base = similar_groups.AWS_IGNORED if inputs["comparator"] == "aws" else similar_groups.GENERIC_IGNORED
+    base = similarity_rules.AWS_IGNORED if inputs["comparator"] == "aws" else similarity_rules.GENERIC_IGNORED
     ignored = base | frozenset(inputs.get("balancing_ignore_labels", ()))
-    rules = similar_groups.SimilarityRules(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
-    assert similar_groups.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
+    rules = similarity_rules.SimilarityRules(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
+    assert similarity_rules.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
 
 
-def _empty(given: Vector) -> similar_groups.TemplateUsage:
+def _empty(given: Vector) -> similarity_rules.TemplateUsage:
     used: dict[str, int] = {}
     for pod in given.get("running_pods", ()):
         for name, amount in total(pod).items():
             used[name] = used.get(name, 0) + amount
-    return similar_groups.TemplateUsage(node(given), used)
+    return similarity_rules.TemplateUsage(node(given), used)
 
 
 @pytest.mark.parametrize("vector", vectors("clusterstate"))

@@ -7,6 +7,7 @@ import pytest
 from agents.logic.replicas import ehpa_manifest, generated_objects, metric_queries, metrics_adapter
 from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundings, LabelPropagation, TargetPod
 from agents.logic.replicas.replica_calculator import MetricError
+from schemas.well_known_labels import EHPA_UID, METRIC_QUERY
 
 NOW = 1_709_633_640.0
 DSP = {"predictionWindowSeconds": 3600, "predictionAlgorithm": {"algorithmType": "dsp", "dsp": {"sampleInterval": "1m"}}}
@@ -78,7 +79,7 @@ def test_labels_and_annotations_propagate_by_prefix_and_by_name() -> None:
     about: Any = generated_objects.hpa(mine, around(pod(200), propagation=handed)).manifest["metadata"]
     assert about["annotations"] == {"note": "n"}
     assert set(about["labels"]) == {
-        "team.a", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "app.kubernetes.io/managed-by", ehpa_manifest.UID_LABEL,
+        "team.a", "app.kubernetes.io/name", "app.kubernetes.io/part-of", "app.kubernetes.io/managed-by", EHPA_UID,
     }  # fmt: skip
 
 
@@ -100,7 +101,7 @@ def test_a_forecast_that_admission_would_refuse_is_not_asked_for(window: int, en
 
 def test_the_query_of_an_annotation_comes_before_the_default() -> None:
     entry = {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"averageValue": "5"}}}
-    mine = made(entry, about={"annotations": {f"{ehpa_manifest.QUERY}/pods.rps": "sum(mine)"}})
+    mine = made(entry, about={"annotations": {f"{METRIC_QUERY}/pods.rps": "sum(mine)"}})
     assert metric_queries.query(mine, mine.metrics[0]) == "sum(mine)"
 
 

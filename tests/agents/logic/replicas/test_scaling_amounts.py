@@ -11,7 +11,7 @@ from agents.logic.replicas import metric_series
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.logic.validation.events import refuse
 from agents.partition_task import Task
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from agents.settings.all_settings import Settings
 from schemas.facts.replica_scaling import HpaSeen
 from schemas.policies.ehpa import EhpaChanged
@@ -111,4 +111,4 @@ def test_the_consumer_of_autoscalers_asks_no_pods_for_an_object_that_cannot_be_r
     target = {"averageUtilization": 50, "averageValue": "1e1.5"}
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     spec = {"prediction": {"predictionWindowSeconds": 60}, "metrics": metrics}
-    assert not ReplicaObjects(LabelPropagation()).needs_pods({"spec": spec})
+    assert not EhpaObjectGenerator(LabelPropagation()).needs_pods({"spec": spec})

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
-from agents.logic.resources import capping, resource_lists
+from agents.logic.resources import capping
 from agents.logic.resources.container_limit_range import NONE
-from agents.logic.resources.resource_lists import Advice
 from agents.logic.updates import update_priority
 from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateThresholds
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement
@@ -89,17 +88,6 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
     ranks = sorted({rank for rank, _ in chosen})
     groups = [sorted(name for rank, name in chosen if rank == each) for each in ranks]
     assert groups == [sorted(group) for group in expected["order_groups"]]
-
-
-def advice(**target: str) -> Advice:
-    return Advice("c", resource_lists.read(target))
-
-
-def test_a_lower_target_for_any_container_is_asking_for_less() -> None:
-    tried = [advice(cpu="2", memory="1Gi")]
-    assert update_priority.asks_less(tried, [advice(cpu="1999m", memory="2Gi")])
-    assert not update_priority.asks_less(tried, [advice(cpu="2", memory="2Gi")])
-    assert not update_priority.asks_less(tried, [Advice("other", resource_lists.read({"cpu": "1"}))])
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from agents.logic.governing_policies import Policies
 from agents.logic.usage.scrape_lookup import ScrapeLayer
 from agents.logic.vertical import decision_builder
 from agents.logic.vertical.container_index import ContainerIndex
+from agents.logic.vertical.estimate_rules import PLACE
 from agents.logic.vertical.recommended_amounts import EstimationRules, recommend
-from agents.logic.vertical.tuning import PLACE
 from agents.logic.vertical.usage_ingest import UsageIngest
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import ContainerOOMKilled

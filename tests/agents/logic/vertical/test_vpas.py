@@ -8,8 +8,8 @@ import pytest
 
 from agents.logic.stage_rules import StageRules
 from agents.logic.usage.pod_index import met
+from agents.logic.vertical.estimate_rules import cap
 from agents.logic.vertical.recommender_stage import Recommender
-from agents.logic.vertical.tuning import cap
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled

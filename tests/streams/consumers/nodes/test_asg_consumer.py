@@ -9,7 +9,8 @@ from schemas.decisions.node_updates import RemovalReason, SoftTaintPlanned
 from schemas.outcomes import OutcomeDetail
 from schemas.policies.control import Mode
 from schemas.units import Seconds
-from streams.consumers.nodes import removal_marks, soft_taints
+from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED
+from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.node_removal import HOOK, RemovalOptions
 from tests.support.asg_scene import CLUSTER, Killed, NodeScene, pod
 from tests.support.aws_double import AwsDouble, aws, aws_server
@@ -213,7 +214,7 @@ def test_a_world_that_is_not_as_planned_is_left_alone(scene: NodeScene, why: str
             scene.aws.client().terminate(first)
             expected = ("done", OutcomeDetail.ALREADY_DONE)
         case "foreign":
-            taint = {"key": removal_marks.TAINT, "value": "1", "effect": "NoSchedule"}
+            taint = {"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}
             scene.nodes.nodes["one"] = replace(scene.nodes.nodes["one"], taints=(taint,))
     scene.remove("one", evict=[pod("a"), pod("b")], group=group)
     if why == "another node":
@@ -354,7 +355,7 @@ def test_a_soft_taint_is_set_beside_other_taints_and_taken_off_again(scene: Node
     scene.nodes.nodes["one"] = replace(scene.nodes.nodes["one"], taints=(other,))
     soft(scene, "one", tainted=True)
     scene.consumer.poll_once()
-    wanted = {"key": soft_taints.TAINT, "value": str(int(scene.at.timestamp())), "effect": "PreferNoSchedule"}
+    wanted = {"key": DELETION_CANDIDATE, "value": str(int(scene.at.timestamp())), "effect": "PreferNoSchedule"}
     assert list(scene.nodes.nodes["one"].taints) == [other, wanted]
     soft(scene, "one", tainted=False, identifier="off")
     scene.consumer.poll_once()
@@ -370,7 +371,7 @@ def test_a_node_that_goes_or_is_another_one_gets_no_soft_taint(scene: NodeScene)
     scene.nodes.nodes["two"] = replace(scene.nodes.nodes["two"], uid="uid-successor")
     scene.consumer.poll_once()
     assert scene.ended() == [("refused", OutcomeDetail.MOVED)] * 2
-    assert not any(taint["key"] == soft_taints.TAINT for taint in scene.nodes.nodes["one"].taints)
+    assert not any(taint["key"] == DELETION_CANDIDATE for taint in scene.nodes.nodes["one"].taints)
 
 
 def test_a_soft_taint_that_was_set_before_a_crash_is_not_set_again(scene: NodeScene) -> None:

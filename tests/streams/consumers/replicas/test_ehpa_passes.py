@@ -10,15 +10,15 @@ import structlog
 
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.decision_subjects import Subject
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
+from schemas.well_known_labels import EHPA_UID
 from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler, PassOrder, PassReport
-from streams.consumers.replicas.object_generator import UID_LABEL
 from streams.errors import GiveUp
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import KillSwitch, ScaledWorld
@@ -46,7 +46,7 @@ class Passes:
     def __init__(self, replicas: int = 3, propagation: LabelPropagation | None = None, **changes: Any) -> None:
         self.world = ScaledWorld(KillSwitch())
         self.world.has("web", replicas)
-        self.reconciler = EhpaReconciler(self.world.clients, ReplicaObjects(propagation or LabelPropagation()))
+        self.reconciler = EhpaReconciler(self.world.clients, EhpaObjectGenerator(propagation or LabelPropagation()))
         self.say(**changes)
 
     def say(self, **changes: Any) -> None:
@@ -173,7 +173,7 @@ def _asks_for_more(hpa: Any) -> None:
 
 
 def _takes_the_label_off(hpa: Any) -> None:
-    del hpa["metadata"]["labels"][UID_LABEL]
+    del hpa["metadata"]["labels"][EHPA_UID]
 
 
 @pytest.mark.parametrize(

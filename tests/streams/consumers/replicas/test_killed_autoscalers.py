@@ -9,7 +9,7 @@ import pytest
 
 from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
@@ -81,7 +81,7 @@ class Site:
 
     def consumer(self) -> AutoscalerConsumer:
         context = LogContext.of(self.log, T, "prod")
-        return AutoscalerConsumer(context, EhpaReconciler(self.world.clients, ReplicaObjects(LabelPropagation())), ONE)
+        return AutoscalerConsumer(context, EhpaReconciler(self.world.clients, EhpaObjectGenerator(LabelPropagation())), ONE)
 
     def run(self, work: Callable[[], object]) -> bool:
         """Work to the end as a process of its own; False if it was killed."""

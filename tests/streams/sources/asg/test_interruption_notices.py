@@ -114,7 +114,7 @@ def test_a_notice_that_no_reader_would_take_is_said_and_left_out_and_the_others_
 
     monkeypatch.setattr(interruption_notices, "read_notice", spoilt)
     assert notices(scene.poll()) == [(two, InterruptionKind.SPOT)]
-    assert "too large to be kept" in scene.source._said["notices"]
+    assert "too large to be kept" in scene.source._logged["notices"]
     assert left(scene) == 0
 
 

@@ -7,8 +7,9 @@ the container's limit, which plain usage can never show.
 import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices, RowTable
-from agents.logic.usage.histograms import NEVER, Histograms
+from agents.logic.usage.histograms import Histograms
 from agents.logic.usage.scrape_lookup import layers
+from schemas.times import NEVER
 
 WEIGHT = 1.0
 """Weight of a peak; it is stamped with the end of its window."""

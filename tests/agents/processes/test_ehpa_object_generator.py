@@ -4,7 +4,7 @@ import pytest
 
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.generated_objects import LabelPropagation
-from agents.processes.replica_objects import ReplicaObjects
+from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.decisions.forecasts import LoadForecast
 from schemas.times import to_seconds
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, forecasts
@@ -21,7 +21,7 @@ def _left_out(*crons: dict[str, object]) -> tuple[str, ...]:
             "crons": list(crons),
         },
     }
-    found = ReplicaObjects(LabelPropagation()).hpa(ehpa, pods=(), forecast=None, now=1e9)
+    found = EhpaObjectGenerator(LabelPropagation()).hpa(ehpa, pods=(), forecast=None, now=1e9)
     assert found.manifest is not None
     return tuple(found.left_out)
 
@@ -46,7 +46,7 @@ def test_crons_that_make_sense_leave_nothing_to_say() -> None:
 
 def _condition(forecast: LoadForecast) -> tuple[str, str]:
     tsp = {"spec": {"predictionWindowSeconds": 3600, "predictionMetrics": [{"resourceIdentifier": "external.queue"}]}}
-    entries, condition = ReplicaObjects(LabelPropagation()).tsp_status(tsp, forecast, to_seconds(MONDAY))
+    entries, condition = EhpaObjectGenerator(LabelPropagation()).tsp_status(tsp, forecast, to_seconds(MONDAY))
     assert entries == []
     return condition["reason"], condition["message"]
 

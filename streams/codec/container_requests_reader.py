@@ -112,7 +112,7 @@ class _Pod(msgspec.Struct):
     containers: Annotated[list[_Container], Meta(max_length=MOST_ENTRIES)]
 
 
-class RequestsReader:
+class ContainerRequestsReader:
     """Reads the records of one log; serves one thread, as its codec does."""
 
     def __init__(self, codec: Codec) -> None:

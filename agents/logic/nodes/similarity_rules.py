@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.logic.nodes.scheduling.pod_shapes import HOSTNAME, REGION, ZONE, SchedulingNode
+from agents.logic.nodes.scheduling.pod_shapes import REGION, ZONE, SchedulingNode
 from schemas.pod_requests import MEMORY
+from schemas.well_known_labels import HOSTNAME
 
 GENERIC_IGNORED = frozenset(
     (

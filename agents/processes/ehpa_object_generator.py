@@ -14,7 +14,7 @@ from schemas.times import to_seconds
 from streams.consumers.replicas.object_generator import Json, WantedObject
 
 
-class ReplicaObjects:
+class EhpaObjectGenerator:
     """`propagation` says which labels and annotations an EHPA hands on."""
 
     def __init__(self, propagation: LabelPropagation) -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from agents.logic.vertical.tuning import RuleLines
+from agents.logic.vertical.estimate_rules import RuleLines
 
 
 def test_equal_lines_stand_once_and_come_back_as_they_were() -> None:
