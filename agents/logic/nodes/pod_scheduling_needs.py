@@ -8,6 +8,7 @@ from schemas.well_known_labels import MIRROR_POD
 
 SOURCE = "kubernetes.io/config.source"
 DAEMON = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 DEFAULT_GRACE = 30.0
 LINGERING = 30.0
 """Seconds beyond its grace period after which a terminating pod is as good as gone."""
@@ -91,6 +92,15 @@ def is_daemon(nature: PodNature) -> bool:
     """Whether a pod counts as one of a DaemonSet: it is controlled by one, or its annotation says so."""
     mine = controller(nature.owners)
     return (mine is not None and mine.kind == "DaemonSet") or nature.annotations.get(DAEMON) == "true"
+
+
+def evicts_daemon(nature: PodNature, *, by_default: bool) -> bool:
+    """Whether a DaemonSet's pod is evicted from a node that goes. Its annotation counts, if it has one.
+
+    Source: PodsToEvict in utils/daemonset/daemonset.go.
+    """
+    annotated = nature.annotations.get(DAEMON_EVICTION)
+    return by_default if annotated is None else annotated == "true"
 
 
 def lingers(pod: SchedulablePod, now: float) -> bool:

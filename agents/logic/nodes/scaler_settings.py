@@ -97,6 +97,10 @@ class ScalerSettings:
     """Whether pods of DaemonSets count as no use of their node."""
     ignore_mirror_pods: bool = False
     """Whether mirror pods count as no use of their node."""
+    evict_daemonsets: bool = True
+    """Whether the pods of DaemonSets are evicted from a node that goes with pods that must move."""
+    evict_daemonsets_of_empty: bool = False
+    """Whether they are evicted from a node that has no others. A pod's annotation enable-ds-eviction overrides both."""
     skip_system_pods: bool = True
     """Whether pods of kube-system without a disruption budget keep their node while they are young."""
     skip_local_storage: bool = True

@@ -15,7 +15,7 @@ from agents.logic.nodes.consolidation import CheaperNode
 from agents.logic.nodes.helpless_pods import HelplessPods
 from agents.logic.nodes.node_decision_values import NodeDecisions
 from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
-from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, evicts_daemon, is_daemon, is_mirror
 from agents.logic.nodes.scale_up import GroupIncrease
 from agents.logic.nodes.scaler_settings import NAME, ScalerSettings
 from agents.logic.nodes.scaler_table_values import StartedReplacement
@@ -184,10 +184,9 @@ def removal(
     `uids` are those of the pods that it has now: pods that only a simulation put there are not evicted.
     """
     reason = RemovalReason.UNREADY if not one.node.ready else RemovalReason.EMPTY if one.empty else RemovalReason.UNNEEDED
-    evict, daemons = _names(one.drained.move, uids), _names(one.drained.daemons, uids)
-    return _removal(
-        context, one.node.name, why or reason, (evict, daemons), {**_removal_numbers(context, one), **(numbers or {})}
-    )
+    daemons = _evicted_daemons(one.drained.daemons, context.settings, empty=one.empty)
+    pods = _names(one.drained.move, uids), _names(daemons, uids)
+    return _removal(context, one.node.name, why or reason, pods, {**_removal_numbers(context, one), **(numbers or {})})
 
 
 def interruption(
@@ -199,10 +198,11 @@ def interruption(
     """
     pods = [pod for pod in context.view.seen[name].pods if not is_mirror(pod.nature.annotations)]
     evict = _names([pod for pod in pods if not is_daemon(pod.nature)], uids)
-    daemons = _names([pod for pod in pods if is_daemon(pod.nature)], uids)
+    daemons = [pod for pod in pods if is_daemon(pod.nature)]
+    daemons = _evicted_daemons(daemons, context.settings, empty=len(daemons) == len(pods))
     noticed = notice.noticed or notice.at
     because = {"notice": str(notice.kind), "noticed": times.rfc3339(noticed), "pods": len(pods)}
-    return _removal(context, name, RemovalReason.INTERRUPTED, (evict, daemons), because)
+    return _removal(context, name, RemovalReason.INTERRUPTED, (evict, _names(daemons, uids)), because)
 
 
 def _removal(
@@ -212,7 +212,7 @@ def _removal(
     pods: tuple[tuple[PodName, ...], tuple[PodName, ...]],
     because: Because,
 ) -> NodeRemovalPlanned:
-    """`pods` are those to evict, and those of DaemonSets."""
+    """`pods` are those to evict, and those of DaemonSets that are evicted, too."""
     settings, known, instance = context.settings, context.view.nodes[name].fact, context.view.instance_of[name]
     return NodeRemovalPlanned(
         id=context.id("remove", name),
@@ -231,6 +231,12 @@ def _removal(
         drain=settings.drain_time,
         because=because,
     )
+
+
+def _evicted_daemons(daemons: Sequence[SchedulablePod], settings: ScalerSettings, *, empty: bool) -> list[SchedulablePod]:
+    """The pods of DaemonSets that are evicted from a node that goes; `empty`: it has no others."""
+    by_default = settings.evict_daemonsets_of_empty if empty else settings.evict_daemonsets
+    return [pod for pod in daemons if evicts_daemon(pod.nature, by_default=by_default)]
 
 
 def _names(pods: Sequence[SchedulablePod], uids: Mapping[str, str]) -> tuple[PodName, ...]:

@@ -1,6 +1,7 @@
 """Section 9.7 of the inventory of the Cluster Autoscaler's behaviour, as far as `test_conformance` does not have it: drains."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
-from schemas.facts.scheduled_pods import PodPlacementRemoved
+from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved
 from schemas.outcomes import Result
 from tests.support import ca_vectors
 from tests.support.node_scene import ScalerRun, controller, group, joined, pod, shape
@@ -218,3 +219,33 @@ def test_c97_one_of_three_empty_nodes_that_cannot_be_tainted_holds_up_itself_alo
     assert sorted(run.removed) == ["n1", "n2", "n3"]  # the delay after a failure
     run.run(100.0)
     assert [run.removed.count(name) for name in ("n1", "n2", "n3")] == [1, 2, 1]
+
+
+EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+
+
+@pytest.mark.parametrize(
+    ("occupied", "settings", "evicted"),
+    [
+        (True, {}, ["by-default", "wanted"]),
+        (True, {"evict_daemonsets": False}, ["wanted"]),
+        (False, {}, ["wanted"]),
+        (False, {"evict_daemonsets_of_empty": True}, ["by-default", "wanted"]),
+    ],
+)
+def test_pods_of_daemonsets_are_evicted_as_their_annotation_says_or_else_by_whether_others_must_move(
+    occupied: bool, settings: dict[str, Any], evicted: list[str]
+) -> None:
+    owner = ControllingOwner("DaemonSet", "agent", "apps/v1")
+    marked = {"by-default": {}, "wanted": {EVICTION: "true"}, "unwanted": {EVICTION: "false"}, "misspelt": {EVICTION: "yes"}}
+    shapes = [shape(name, cpu=10, owner=owner, annotations=annotations) for name, annotations in marked.items()]
+    owners = [replace(controller("agent"), kind="DaemonSet"), controller()]
+    nodes = [*joined("n1"), *joined("n2")]
+    run = ScalerRun(group(desired=2), *nodes, *shapes, shape(cpu=100), *owners, settings=QUICK | settings)
+    run.step(*[pod(name, name, "n1") for name in marked], *[pod("web-1", node="n1")] * occupied)
+    run.step(*[pod(f"full-{number}", node="n2") for number in range(10)])
+    run.run(620.0)
+    [plan] = run.of(NodeRemovalPlanned)
+    assert plan.node == "n1"
+    assert [one.name for one in plan.daemons] == evicted
+    assert [one.name for one in plan.evict] == ["web-1"] * occupied
