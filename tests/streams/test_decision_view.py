@@ -182,6 +182,18 @@ def test_nothing_is_kept_of_workloads_that_were_withdrawn_long_ago() -> None:
     assert (len(view._withdrawn), len(view._withdrawals)) == (0, 0)
 
 
+def test_what_was_withdrawn_twice_is_remembered_for_a_day_after_the_second_time() -> None:
+    hour = 3_600_000
+    log, view = view_of(
+        record(recommended("web", 0, WITHDRAWN)),
+        record(recommended("web", hour)),
+        record(recommended("web", 2 * hour, WITHDRAWN)),
+    )
+    log.append([event_codec.tick(WIRE, 0, START_MS + 25 * hour), record(recommended("web", hour))])
+    view.catch_up()
+    assert len(view) == 0
+
+
 _decisions = st.builds(
     recommended, st.sampled_from(["web", "till", "cart"]), st.integers(0, 4), st.sampled_from(["requests", "again", WITHDRAWN])
 )

@@ -123,6 +123,26 @@ def test_an_input_that_others_read_too_goes_on_for_them_and_is_read_again_when_i
     assert (consumer.sought, owned.held) == ([(T.wire("pod-metrics"), 2)], set())
 
 
+def test_an_input_is_read_on_only_once_half_of_its_bound_is_free() -> None:
+    consumer = Consumer()
+    backpressure, owned = ahead(consumer)
+    source = owned.task.aligner.inputs["pod-metrics"]
+    released = []
+    for size in (999, 299):  # 200 bytes more are the segment's own
+        source.size = size
+        asyncio.run(backpressure.release(owned))
+        released.append("pod-metrics" not in owned.held)
+    assert released == [False, True]
+
+
+def test_an_input_that_has_a_tick_is_held_and_its_records_after_the_tick_are_kept() -> None:
+    consumer = Consumer()
+    backpressure, owned = ahead(consumer)
+    owned.task.feed("pod-metrics", Record(T.wire("pod-metrics"), 0, 2, b"k", b"y" * 2000, ()))
+    came(backpressure, owned, "pod-metrics")
+    assert (owned.skimmed, owned.held, len(owned.task.aligner.inputs["pod-metrics"].open)) == (set(), {"pod-metrics"}, 1)
+
+
 def test_ticks_alone_fill_an_input_too_while_others_wait() -> None:
     consumer = Consumer()
     backpressure, owned = ahead(consumer)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents import pipeline, python_gc
-from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, in_parts
+from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, committable, cut, in_parts
 from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
@@ -146,6 +146,54 @@ def test_the_group_hears_once_a_round_from_where_on_partitions_are_wanted() -> N
         assert worker.committed == [{(T.wire(name), partition): 1 for name in worker.stage.reads for partition in (0, 1)}]
         await worker.writer.write_round()
         assert len(worker.committed) == 1, "nothing was marked"
+
+    asyncio.run(run())
+
+
+def test_where_two_stages_read_an_input_the_lower_of_their_offsets_is_committed() -> None:
+    hosts: list[Any] = [
+        SimpleNamespace(wires={"policies": "p"}, owned={0: SimpleNamespace(marked={"policies": offset})}) for offset in (7, 3, 5)
+    ]
+    assert committable(hosts, 0) == {("p", 0): 3}
+    assert committable(hosts, 1) == {}
+
+
+def test_no_chunk_is_written_before_the_decisions_of_its_turn_are_durable() -> None:
+    async def run() -> tuple[bool, bool]:
+        worker = Worker()
+        worker.turn(500)
+        decision = asyncio.get_running_loop().create_future()
+        worker.owned.unacked.append(decision)
+        writing = asyncio.create_task(worker.writer.write_round())
+        await asyncio.sleep(0.05)
+        early = bool(worker.changelog.written)
+        decision.set_result(None)
+        await writing
+        return early, bool(worker.changelog.written)
+
+    assert asyncio.run(run()) == (False, True)
+
+
+def test_a_checkpoint_that_a_rebalance_overtakes_has_no_mark_and_the_next_one_writes_every_chunk_into_a_new_family() -> None:
+    async def run() -> None:
+        worker = Worker()
+        worker.turn(500)
+        assert await worker.wrote(quiet=True)
+        family = worker.owned.ledger.family
+        worker.turn(60_000, scrape())
+        write = worker.changelog.write
+
+        async def overtaken(topic: str, partition: int, record: tuple[bytes, bytes | None]) -> int:
+            worker.writer.generation.number += 1
+            return await write(topic, partition, record)
+
+        worker.changelog.write = overtaken  # type: ignore[method-assign]  # the rebalance comes while a chunk is written
+        assert not await worker.wrote(quiet=True)
+        assert [key for key, _ in worker.changelog.written if b"/mark/" in key] == []
+        assert worker.owned.ledger.family != family
+        assert {key.split(b"/", 1)[1].rpartition(b"/")[0].decode() for key, _ in cut(worker.owned).records} == set(
+            worker.owned.task.state.chunks()
+        )
 
     asyncio.run(run())
 

@@ -31,6 +31,12 @@ def test_a_decision_that_is_too_large_is_set_aside_between_its_neighbours() -> N
     assert (body["topic"], body["by"], body["value"]["size"]) == (WIRE, "/ullage/recommender/1", 4_000)
 
 
+def test_a_topic_that_takes_more_than_our_readers_do_gets_no_more_than_these() -> None:
+    bounds = RecordBounds(TOPICS)
+    bounds.learn({WIRE: 2 * MAX_RECORD_BYTES})
+    assert bounds.most(WIRE) == bounds.most("another") == MAX_RECORD_BYTES - FRAME
+
+
 def test_nothing_is_sent_where_not_even_the_dead_letter_fits() -> None:
     bounds = RecordBounds(TOPICS)
     bounds.learn({WIRE: 2_000, TOPICS.wire("dead-letters"): 1_500})

@@ -35,6 +35,11 @@ def test_a_turn_of_the_future_that_no_input_vouches_for_is_not_believed(turn: in
         assert why(turn, positions, a=InputEvidence(7)) == f"its turn {turn} lies in the future, and no input holds a tick of it"
 
 
+@pytest.mark.parametrize(("ahead", "believed"), [(3_600_000, True), (3_600_001, False)])
+def test_without_its_tick_a_turn_may_be_an_hour_ahead_of_real_time(ahead: int, believed: bool) -> None:
+    assert (why(NOW + ahead, {"a": 3}, a=InputEvidence(7)) == "") is believed
+
+
 def test_a_mark_whose_ticks_retention_has_taken_is_believed_and_an_input_that_it_does_not_know_says_nothing() -> None:
     assert why(NOW, {"a": 3}, a=InputEvidence(7), new=InputEvidence(0)) == ""
     assert why(NOW, {"a": 0}, a=InputEvidence(0)) == ""

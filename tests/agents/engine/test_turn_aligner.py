@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.engine.turn_aligner import Aligner, TurnRecords
+from agents.engine.turn_aligner import Aligner, TurnRecords, Wait
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,15 @@ def test_records_after_a_dropped_tick_with_nothing_closed_behind_it_stay_open() 
     feed(aligner, "a", 3, Tick(2))
     assert plain_cut(aligner) == (2, {"a": ["a1", "a2"], "b": []})
     assert aligner.positions == {"a": 4, "b": 1}
+
+
+def test_an_input_that_has_an_older_tick_and_the_wanted_one_is_not_waited_for() -> None:
+    aligner: Aligner[str] = Aligner({"a": 0, "b": 0, "c": 0})
+    feed(aligner, "a", 0, Tick(5))
+    for offset, number in enumerate((3, 5)):
+        feed(aligner, "b", offset, Tick(number))
+    assert aligner.next_turn() is None
+    assert aligner.waits() == Wait(("c",), 5, ("a",))
 
 
 def plain_cut(aligner: Aligner[str]) -> tuple[int, dict[str, list[str]]]:

@@ -155,7 +155,7 @@ def test_mode_plan_is_one_record_and_a_pause_leaves_everything_alone(
     assert shop.run("mode", "plan") == 0
     assert {name: end - before[name] for name, end in shop.ends().items() if end != before[name]} == {
         "control": 1,
-        "control-latest": 1,
+        "control-latest": 2,
     }
     assert shop.run("pause", "--reason", "INC-1") == 0
     shop.turn(NOW + 1000)

@@ -61,6 +61,34 @@ def test_renewals_keep_it_and_without_an_answer_it_ends_by_itself_in_time() -> N
     assert not one.held
 
 
+class SlowObjects(ApiObjects):
+    """Each answer takes some seconds of the clock."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._seconds = clock, seconds
+
+    def _look(self) -> None:
+        self._clock.now += self._seconds
+        super()._look()
+
+
+def test_it_is_held_from_the_beginning_of_a_slow_renewal_for_others_may_have_seen_it_then() -> None:
+    clock = Clock()
+    one, _ = two(SlowObjects(clock, 3.0), clock)
+    assert one.renew()  # two answers
+    assert (clock.now, one.held) == (6.0, True)
+    clock.now = HELD
+    assert not one.held
+
+
+def test_an_answer_that_took_longer_than_the_lease_lasts_shows_no_silence_of_its_holder() -> None:
+    clock = Clock()
+    one, other = two(SlowObjects(clock, DURATION + 1), clock)
+    one.renew()
+    assert not other.renew()
+
+
 def test_given_back_it_is_taken_at_once() -> None:
     one, other = two(ApiObjects(), Clock())
     one.renew()
