@@ -124,7 +124,7 @@ CATALOGUE = Catalogue(
         Kind("pod-deleted", PodDeleted, _PODS),
         Kind("hpa-seen", HpaSeen, _PODS),
         Kind("hpa-gone", HpaGone, _PODS),
-        Kind("hpa-target-changed", HpaTargetChanged, (*_BY_CLUSTER, *_POLICIES)),
+        Kind("hpa-target-changed", HpaTargetChanged, (*_BY_CLUSTER, *_POLICIES), version=2),
         Kind("hpa-target-removed", HpaTargetRemoved, (*_BY_CLUSTER, *_POLICIES), removes=True),
         Kind("webhook-lease-seen", WebhookLeaseSeen, _BY_CLUSTER),
         Kind("scale-seen", ScaleSeen, _PODS),

@@ -71,6 +71,7 @@ def _defaults(body: EventBody) -> EventBody:
 LIFTS: Mapping[tuple[str, int], Lift] = {
     ("action-finished", 1): _action_finished_v1,
     ("eviction-planned", 1): _pod_update_v1,
+    ("hpa-target-changed", 1): _defaults,
     ("load-forecast", 1): _defaults,
     ("node-details-changed", 1): _defaults,
     ("node-group-seen", 1): _defaults,

@@ -57,6 +57,7 @@ from schemas.policies.scaling import (
     PercentileOptions,
     PredictionOptions,
     ScaleStrategy,
+    UtilizationMetric,
 )
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.time_series_prediction import (
@@ -187,7 +188,7 @@ EVENTS: tuple[Event, ...] = (
     NodeChanged(AT, "prod", "node-1", Amounts(3.92, 15466496000), schedulable=False, labels={"zone": "a"}),
     NodeRemoved(AT, "prod", "node-1"),
     SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
-    HpaTargetChanged(AT, "prod", "shop", "cart", "Deployment", "cart", ("cpu",)),
+    HpaTargetChanged(AT, "prod", "shop", "cart", "Deployment", "cart", ("cpu",), (UtilizationMetric("cpu", "app"),)),
     HpaTargetRemoved(AT, "prod", "shop", "cart"),
     WebhookLeaseSeen(AT, "prod", "ullage/ullage-webhook", alive=False, reason="there is no Lease 'ullage/ullage-webhook'"),
     VerticalPolicyChanged(
