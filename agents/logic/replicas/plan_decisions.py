@@ -10,7 +10,7 @@ from agents.logic.replicas import replica_planning
 from agents.logic.replicas.ehpa_objects import ehpa_of
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
-from agents.logic.replicas.hpa_reconcile import HpaMemory
+from agents.logic.replicas.hpa_reconcile import HpaConditions, HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.ids import DecisionId
@@ -21,6 +21,11 @@ from schemas.policies.vpa import TargetRef
 
 SCALING = "ullage/scaling"
 """An EHPA with this annotation set to `direct` is carried out without an HPA."""
+_APART = 60_000
+"""Milliseconds between two decisions about a direct EHPA of which the second scales nothing.
+
+Without an HPA its status has these decisions' conditions, which may change in every round, and back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ class PlanMemory:
     """What the next pass needs: its turn, the algorithm's memory, and the last decision.
 
     `planned`: who carries the plan out, replicas before and after, and its last turn. `guard`: the guard that objected
-    last. `upcoming`: the replicas that the last plan announced for later.
+    last. `upcoming`: the replicas that the last plan announced for later. `told`: the conditions of the last decision, and
+    `told_in` its turn.
     """
 
     due: int
@@ -36,6 +42,8 @@ class PlanMemory:
     planned: tuple[str, int, int, int] | None = None
     guard: str = ""
     upcoming: int | None = None
+    told: HpaConditions = HpaConditions()
+    told_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,16 @@ class PlanRequest:
     def ehpa(self) -> EhpaChanged:
         """The EHPA."""
         return self.record.event
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether no HPA follows from the EHPA, so that decisions have to tell the conditions that one would have."""
+        return self.ehpa.annotations.get(SCALING) == "direct"
+
+    @property
+    def is_soon(self) -> bool:
+        """Whether the last decision is so new that another one should scale something."""
+        return self.turn.number < self.memory.told_in + _APART
 
     def id(self, kind: str, key: str) -> str:
         """The id of a decision of this pass."""
@@ -83,15 +101,29 @@ def decide(request: PlanRequest, objection: tuple[str, str] | None, situation: S
 
 def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
     """Publish a refusal once, and again only after another guard or none has objected."""
-    after = replace(request.memory, due=request.due, guard=guard, planned=None)
+    after = replace(request.memory, due=request.due, guard=guard, planned=None, told_in=request.turn.number)
     if request.memory.guard == guard:
-        return PlanOutcome(after)
-    ehpa = request.ehpa
+        return PlanOutcome(replace(after, told_in=request.memory.told_in))
+    return PlanOutcome(after, _refusal(request, guard, reason))
+
+
+def _refusal(request: PlanRequest, guard: str, reason: str, because: Mapping[str, object] | None = None) -> tuple[Decided, ...]:
+    ehpa, turn = request.ehpa, request.turn
     workload = Workload.parse(ehpa.target or ehpa.key)
-    event = ReplicasRefused(
-        request.id("refuse", ehpa.key), request.turn.at, workload, ehpa.key, guard, reason, {"generation": ehpa.generation}
-    )
-    return PlanOutcome(after, _decided(request, event))
+    said = {"generation": ehpa.generation, **(because or {})}
+    return _decided(request, ReplicasRefused(request.id("refuse", ehpa.key), turn.at, workload, ehpa.key, guard, reason, said))
+
+
+def _without_metric(request: PlanRequest, result: PassResult, why: str) -> PlanOutcome:
+    """Publish that nothing is scaled for want of a metric, and again when the conditions change, but not too soon."""
+    before, conditions = replace(request.memory, due=request.due, memory=result.memory), result.memory.conditions
+    after = replace(before, guard="no-metric", planned=None)
+    if before.guard == after.guard and conditions == before.told:
+        return PlanOutcome(after)
+    if request.is_soon:
+        return PlanOutcome(before)
+    after = replace(after, told=conditions, told_in=request.turn.number)
+    return PlanOutcome(after, _refusal(request, "no-metric", why, _conditions(result)))
 
 
 def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
@@ -99,7 +131,7 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     result = replica_planning.plan(ehpa_of(ehpa), situation, request.memory.memory, request.settings)
     replicas = result.decision.replicas
     if mode is ScalingMode.DIRECT and (unread := _unread(result)):  # no HPA says it
-        return _refused(replace(request, memory=replace(request.memory, memory=result.memory)), "no-metric", unread)
+        return _without_metric(request, result, unread)
     if ehpa.strategy is ScaleStrategy.PREVIEW and ehpa.specific_replicas is not None:
         mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
     current = situation.scale.replicas
@@ -108,10 +140,13 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     upcoming = None if mode is ScalingMode.PREVIEW or replicas != result.decision.replicas else result.upcoming
     repeated = before is not None and before[:3] == (mode.value, current, replicas) and upcoming == request.memory.upcoming
     open_still = before is not None and (before[3] > now or mode is not ScalingMode.DIRECT or current == replicas)
-    if repeated and open_still:
+    told = result.memory.conditions if request.is_direct else request.memory.told
+    if repeated and open_still and (told == request.memory.told or request.is_soon):
         return PlanOutcome(after)
+    if request.memory.guard == "no-metric" and replicas == current and request.is_soon:
+        return PlanOutcome(replace(after, guard="no-metric"))
     event = _event(request, result, _because(request, situation, result))
-    after = replace(after, planned=(mode.value, current, replicas, last_turn(event)), upcoming=upcoming)
+    after = replace(after, planned=(mode.value, current, replicas, last_turn(event)), upcoming=upcoming, told=told, told_in=now)
     event = replace(event, carried_out_by=mode, replicas=replicas, upcoming=_expected(request, upcoming))
     return PlanOutcome(after, _decided(request, event))
 
@@ -161,14 +196,12 @@ def _event(request: PlanRequest, result: PassResult, because: Mapping[str, objec
 
 def _because(request: PlanRequest, situation: ScalingSituation, result: PassResult) -> dict[str, object]:
     """Everything that a person needs to redo the sum."""
-    decision, conditions = result.decision, result.memory.conditions
+    decision = result.decision
     found: dict[str, object] = {
         "asked": situation.scale.replicas,
         "there": situation.scale.status_replicas,
         "pods": len(situation.pods),
-        "able": conditions.able,
-        "active": conditions.active,
-        "limited": conditions.limited,
+        **_conditions(result),
         "tolerance": request.settings.tolerance,
     }
     if decision.sum is not None:
@@ -180,6 +213,12 @@ def _because(request: PlanRequest, situation: ScalingSituation, result: PassResu
     if request.ehpa.strategy is ScaleStrategy.PREVIEW and request.ehpa.specific_replicas is not None:
         found["specific_replicas"] = request.ehpa.specific_replicas
     return found
+
+
+def _conditions(result: PassResult) -> dict[str, object]:
+    """The conditions that an HPA would have, each as `status/reason`."""
+    conditions = result.memory.conditions
+    return {"able": conditions.able, "active": conditions.active, "limited": conditions.limited}
 
 
 def _decided(request: PlanRequest, event: ReplicasPlanned | ReplicasRefused) -> tuple[Decided, Decided]:

@@ -128,7 +128,7 @@ def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str
             continue
         counted = [each for each in fact.running_together if share.container in ("", each.name)]
         before, after = _sum(counted, share.resource, {}), _sum(counted, share.resource, requests)
-        if before is not None and after is not None and before != after:
+        if before and after and before != after:
             moved[_named(share)] = before / after
     return {"hpa_utilization": moved} if moved else {}
 

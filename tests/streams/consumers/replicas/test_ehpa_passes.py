@@ -17,8 +17,9 @@ from schemas.outcomes import Action, ActionFinished, ObjectChange, Result
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
-from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler, PassOrder, PassReport
+from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler
 from streams.consumers.replicas.object_generator import UID_LABEL
+from streams.consumers.replicas.pass_order import PassOrder, PassReport
 from streams.errors import GiveUp
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import KillSwitch, ScaledWorld

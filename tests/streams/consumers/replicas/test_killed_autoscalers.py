@@ -230,6 +230,25 @@ def test_an_ehpa_says_why_nothing_is_planned_until_something_is_whoever_keeps_it
     assert ready() == well
 
 
+def test_a_decision_that_tells_other_conditions_is_shown_at_once_and_one_that_tells_the_same_writes_nothing() -> None:
+    site = Site()
+    site.say(replace(CART, annotations={"ullage/scaling": "direct"}))
+    site.settle()
+    consumer = site.consumer()
+    consumer.poll_once()
+    found, versions = list[str](), list[str]()
+    for number, limited in enumerate(("False/DesiredWithinRange", "True/TooManyReplicas", "True/TooManyReplicas")):
+        told = {"able": "True/ReadyForNewScale", "active": "True/ValidMetricFound", "limited": limited}
+        plan = replace(_plan(MONDAY), id=f"p{number}", current=2, replicas=2, because=told)
+        site.put("replica-plans", plan.workload.key, plan)
+        consumer.poll_once()
+        held: Any = site.world.ehpas.held["shop", "cart"]
+        versions.append(held["metadata"]["resourceVersion"])
+        found += [each["reason"] for each in held["status"]["conditions"] if each["type"] == "ScalingLimited"]
+    assert found == ["DesiredWithinRange", "TooManyReplicas", "TooManyReplicas"]
+    assert versions[0] != versions[1] == versions[2]
+
+
 def _plan(at: datetime) -> ReplicasPlanned:
     workload = Workload("prod", "shop", "Deployment", "cart")
     return ReplicasPlanned(
