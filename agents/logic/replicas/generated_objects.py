@@ -8,7 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.replicas import metric_queries
-from agents.logic.replicas.ehpa_manifest import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
+from agents.logic.replicas.ehpa_manifest import (
+    API,
+    CRON,
+    PREDICTED,
+    PREDICTION,
+    TARGET_LABELS,
+    Ehpa,
+    Object,
+    label_value,
+    metadata,
+)
 from agents.logic.replicas.hpa_metrics import HpaMetric
 from agents.logic.replicas.hpa_pods import ContainerRequest, requests
 from agents.logic.replicas.hpa_pods import PodRequest as Request
@@ -78,7 +88,8 @@ def hpa(ehpa: Ehpa, around: HpaSurroundings) -> GeneratedObject:
     Raises a `CannotGenerate` that explains why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
     """
     forecasts, left_out = _forecasts(ehpa, around)
-    added = [_external(ehpa, PREDICTION, metric.identifier, target) for metric, target in forecasts]
+    named = str if around.as_upstream else label_value
+    added = [_external(ehpa, PREDICTION, named(metric.identifier), target) for metric, target in forecasts]
     if ehpa.crons:
         added.append(_external(ehpa, CRON, "cron", {"type": "AverageValue", "averageValue": "1"}))
     spec: Object = {"scaleTargetRef": _scaled(ehpa, around), "maxReplicas": ehpa.most}
