@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, Result
 from schemas.policies.control import Mode
@@ -188,8 +188,8 @@ def test_a_plan_is_carried_out_directly_once_and_no_hpa_is_made(scaled: Replicas
     key = ehpa_key(CLUSTER, scaled.world.namespace, "direct")
     scaled.say(ReplicasRefused("forecaster/0/2/refuse/x", at, plan.workload, key, "scale", "nobody has seen it", {}))
     wait_for(lambda: says("FailedScale", "nobody has seen it"), what="its status says why nothing is planned")
-    told = {"able": "True/SucceededRescale", "active": "True/ValidMetricFound", "limited": "True/TooManyReplicas"}
-    scaled.say(replace(plan, id=f"{plan.id}/next", ehpa=key, current=5, replicas=4, because=told))
+    told = HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "True/TooManyReplicas")
+    scaled.say(replace(plan, id=f"{plan.id}/next", ehpa=key, current=5, replicas=4, conditions=told))
     wait_for(lambda: scaled.ready("direct") == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="it is ready again")
     assert scaled.replicas("direct") == 4
     wait_for(lambda: scaled.ready("direct", "AbleToScale") == ("True", "SucceededRescale"), what="it says that it was scaled")

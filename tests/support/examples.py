@@ -17,6 +17,7 @@ from schemas.decisions.recommendations import (
     RequestsRecommended,
 )
 from schemas.decisions.replica_plans import (
+    HpaConditions,
     MetricProposal,
     ProposalOrigin,
     ReplicasPlanned,
@@ -410,15 +411,17 @@ EVENTS: tuple[Event, ...] = (
         stabilized=5,
         upcoming=UpcomingReplicas(7, SOON),
         because={"limited": "True/DesiredWithinRange"},
+        conditions=HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "False/DesiredWithinRange"),
     ),
     ReplicasRefused(
         "forecaster/1/1767323045500/refuse/prod/shop/EffectiveHorizontalPodAutoscaler/cart-2",
         AT,
         CART,
         "prod/shop/EffectiveHorizontalPodAutoscaler/cart-2",
-        "rival",
-        "the EHPA 'shop/cart' scales the same target and is older",
+        "no-metric",
+        "no metric can be read: no pod that counts has a sample; they may not be ready",
         {},
+        HpaConditions("True/SucceededGetScale", "False/FailedGetResourceMetric"),
     ),
     ActionFinished(
         "updater/0/1767323045500/resize/u1/resize/u1",

@@ -10,9 +10,9 @@ from agents.logic.replicas import replica_planning
 from agents.logic.replicas.ehpa_objects import ehpa_of
 from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
-from agents.logic.replicas.hpa_reconcile import HpaConditions, HpaMemory
+from agents.logic.replicas.hpa_reconcile import HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged
@@ -107,11 +107,11 @@ def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
     return PlanOutcome(after, _refusal(request, guard, reason))
 
 
-def _refusal(request: PlanRequest, guard: str, reason: str, because: Mapping[str, object] | None = None) -> tuple[Decided, ...]:
+def _refusal(request: PlanRequest, guard: str, reason: str, conditions: HpaConditions | None = None) -> tuple[Decided, ...]:
     ehpa, turn = request.ehpa, request.turn
-    workload = Workload.parse(ehpa.target or ehpa.key)
-    said = {"generation": ehpa.generation, **(because or {})}
-    return _decided(request, ReplicasRefused(request.id("refuse", ehpa.key), turn.at, workload, ehpa.key, guard, reason, said))
+    workload, because = Workload.parse(ehpa.target or ehpa.key), {"generation": ehpa.generation}
+    decision = request.id("refuse", ehpa.key)
+    return _decided(request, ReplicasRefused(decision, turn.at, workload, ehpa.key, guard, reason, because, conditions))
 
 
 def _without_metric(request: PlanRequest, result: PassResult, why: str) -> PlanOutcome:
@@ -123,7 +123,7 @@ def _without_metric(request: PlanRequest, result: PassResult, why: str) -> PlanO
     if request.is_soon:
         return PlanOutcome(before)
     after = replace(after, told=conditions, told_in=request.turn.number)
-    return PlanOutcome(after, _refusal(request, "no-metric", why, _conditions(result)))
+    return PlanOutcome(after, _refusal(request, "no-metric", why, conditions))
 
 
 def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
@@ -191,17 +191,20 @@ def _event(request: PlanRequest, result: PassResult, because: Mapping[str, objec
         proposals=result.proposals,
         stabilized=None if result.decision.sum is None else result.decision.sum.stabilised,
         because=because,
+        conditions=result.memory.conditions if request.is_direct else None,
     )
 
 
 def _because(request: PlanRequest, situation: ScalingSituation, result: PassResult) -> dict[str, object]:
     """Everything that a person needs to redo the sum."""
-    decision = result.decision
+    decision, conditions = result.decision, result.memory.conditions
     found: dict[str, object] = {
         "asked": situation.scale.replicas,
         "there": situation.scale.status_replicas,
         "pods": len(situation.pods),
-        **_conditions(result),
+        "able": conditions.able,
+        "active": conditions.active,
+        "limited": conditions.limited,
         "tolerance": request.settings.tolerance,
     }
     if decision.sum is not None:
@@ -213,12 +216,6 @@ def _because(request: PlanRequest, situation: ScalingSituation, result: PassResu
     if request.ehpa.strategy is ScaleStrategy.PREVIEW and request.ehpa.specific_replicas is not None:
         found["specific_replicas"] = request.ehpa.specific_replicas
     return found
-
-
-def _conditions(result: PassResult) -> dict[str, object]:
-    """The conditions that an HPA would have, each as `status/reason`."""
-    conditions = result.memory.conditions
-    return {"able": conditions.able, "active": conditions.active, "limited": conditions.limited}
 
 
 def _decided(request: PlanRequest, event: ReplicasPlanned | ReplicasRefused) -> tuple[Decided, Decided]:

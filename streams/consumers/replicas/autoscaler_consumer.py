@@ -343,10 +343,9 @@ class AutoscalerConsumer:
 
 def _shown(decided: ScalingDecision) -> tuple[object, ...]:
     """What the status of an EHPA shows of a decision."""
-    conditions = [decided.because.get(name) for name in ("able", "active", "limited")]
     if isinstance(decided, ReplicasRefused):
-        return (decided.guard, decided.reason, *conditions)
-    return (decided.carried_out_by, decided.replicas, *conditions)
+        return decided.guard, decided.reason, decided.conditions
+    return decided.carried_out_by, decided.replicas, decided.conditions
 
 
 def _cluster(event: Event) -> str:

@@ -5,22 +5,12 @@ Types and reasons are the HPA controller's, so that `kubectl describe` says the 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from schemas.decisions.replica_plans import ProposalOrigin, ReplicasPlanned, ReplicasRefused
+from schemas.decisions.replica_plans import HpaConditions, ProposalOrigin, ReplicasPlanned, ReplicasRefused
+from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ActionFinished, Result
 
 ScalingDecision = ReplicasPlanned | ReplicasRefused
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingCondition:
-    """One condition of an HPA, without its time."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
 
 
 _MESSAGES: Mapping[str, str] = {
@@ -39,47 +29,48 @@ _SILENT = ("paused", "rival", "scale")
 """Guards of which the status says more elsewhere, and which tell nothing of the metrics."""
 
 
-def of(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> list[ScalingCondition]:
+def of(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> list[HpaCondition]:
     """The conditions after a decision. `scaled`: the last thing that the scaler did; `forbidden`: the control record's reason."""
     found = [_able(decided, scaled, forbidden)]
     if isinstance(decided, ReplicasRefused) and decided.guard != "no-metric":
         if decided.guard not in _SILENT:
-            found.append(ScalingCondition("ScalingActive", "False", "NothingPlanned", decided.reason))
+            found.append(HpaCondition("ScalingActive", "False", "NothingPlanned", decided.reason))
         return found
-    for kind, name in (("ScalingActive", "active"), ("ScalingLimited", "limited")):
-        status, _, reason = str(decided.because.get(name) or "").partition("/")
+    told = decided.conditions or HpaConditions()
+    for kind, condition in (("ScalingActive", told.active), ("ScalingLimited", told.limited)):
+        status, _, reason = condition.partition("/")
         if reason:
-            found.append(ScalingCondition(kind, status, reason, _message(decided, reason)))
+            found.append(HpaCondition(kind, status, reason, _message(decided, reason)))
     return found
 
 
-def without_scale(message: str) -> list[ScalingCondition]:
+def without_scale(message: str) -> list[HpaCondition]:
     """The conditions of a target whose scale cannot be read."""
-    return [ScalingCondition("AbleToScale", "False", "FailedGetScale", message)]
+    return [HpaCondition("AbleToScale", "False", "FailedGetScale", message)]
 
 
-def at_zero() -> list[ScalingCondition]:
+def at_zero() -> list[HpaCondition]:
     """The conditions of a target that somebody scaled to 0, with or without an HPA."""
     return [
-        ScalingCondition("AbleToScale", "True", "SucceededGetScale", _MESSAGES["SucceededGetScale"]),
-        ScalingCondition("ScalingActive", "False", "ScalingDisabled", _MESSAGES["ScalingDisabled"]),
+        HpaCondition("AbleToScale", "True", "SucceededGetScale", _MESSAGES["SucceededGetScale"]),
+        HpaCondition("ScalingActive", "False", "ScalingDisabled", _MESSAGES["ScalingDisabled"]),
     ]
 
 
-def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> ScalingCondition:
+def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> HpaCondition:
     """Whether the target can be scaled: a plan to scale it counts as carried out only once it is."""
     if forbidden is not None:
-        return ScalingCondition("AbleToScale", "False", "ChangesNotAllowed", forbidden)
+        return HpaCondition("AbleToScale", "False", "ChangesNotAllowed", forbidden)
     if isinstance(decided, ReplicasRefused) and decided.guard == "scale":
         return without_scale(decided.reason)[0]
     if scaled is not None and scaled.result is not Result.DONE:
-        return ScalingCondition("AbleToScale", "False", "FailedUpdateScale", scaled.reason)
+        return HpaCondition("AbleToScale", "False", "FailedUpdateScale", scaled.reason)
     if scaled is not None and isinstance(decided, ReplicasPlanned) and scaled.decision == decided.id:
-        return ScalingCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {decided.replicas} replicas")
-    status, _, reason = str(decided.because.get("able") or "").partition("/")
+        return HpaCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {decided.replicas} replicas")
+    status, _, reason = (decided.conditions or HpaConditions()).able.partition("/")
     if reason not in _MESSAGES:
         status, reason = "True", "SucceededGetScale"
-    return ScalingCondition("AbleToScale", status, reason, _MESSAGES[reason])
+    return HpaCondition("AbleToScale", status, reason, _MESSAGES[reason])
 
 
 def _message(decided: ScalingDecision, reason: str) -> str:
@@ -88,7 +79,7 @@ def _message(decided: ScalingDecision, reason: str) -> str:
     if isinstance(decided, ReplicasRefused):
         return decided.reason
     if reason != "ValidMetricFound":
-        return str(decided.because.get("error") or "no metric can be read")
+        return next((each.error for each in decided.proposals if each.error), "no metric can be read")
     return f"the replicas follow from {_highest(decided)}"
 
 

@@ -14,13 +14,13 @@ import yaml
 
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.facts.replica_scaling import HpaCondition
 from schemas.outcomes import ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas import direct_conditions, object_drift
-from streams.consumers.replicas.direct_conditions import ScalingCondition
 from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, scaling_conditions, tsp_status
 from streams.consumers.replicas.object_generator import UID_LABEL, ObjectGenerator
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
@@ -176,7 +176,7 @@ class _EhpaPass:
             self._result.scaling = direct_conditions.of(decided, self._order.scaled, self._order.objection)
         else:
             before = scaling_conditions(self._live.get("status") or {})
-            self._result.scaling = [ScalingCondition(**each) for each in before]
+            self._result.scaling = [HpaCondition(**each) for each in before]
 
     @property
     def _failed_before(self) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from schemas import times
-from streams.consumers.replicas.direct_conditions import ScalingCondition
+from schemas.facts.replica_scaling import HpaCondition
 
 Json = dict[str, Any]
 _COPIED = ("AbleToScale", "ScalingActive", "ScalingLimited")
@@ -38,7 +38,7 @@ class EhpaFindings:
     current: int | None = None
     expected: int | None = None
     scaled: datetime | None = None
-    scaling: Sequence[ScalingCondition] = ()
+    scaling: Sequence[HpaCondition] = ()
     nothing: bool = False
     left_out: list[str] = field(default_factory=list)
 

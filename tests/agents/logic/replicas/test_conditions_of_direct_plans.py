@@ -7,6 +7,7 @@ import pytest
 
 from agents.engine.turn import Decided
 from schemas.catalogue import Event
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused
 from schemas.policies.ehpa import EhpaChanged
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, plans, pods, refusals, resumed, scale, scrape
 
@@ -18,8 +19,8 @@ BY_HPA = ehpa(prediction=None, max_replicas=6)
 
 def told(decided: Sequence[Decided]) -> list[tuple[object, ...]]:
     """The conditions of each decision."""
-    found = [each.event for each in decided if each.topic == "replica-plans"]
-    return [tuple(event.because[name] for name in ("able", "active", "limited")) for event in found]  # type: ignore[union-attr]
+    found = [each.event for each in decided if isinstance(each.event, ReplicasPlanned | ReplicasRefused)][::2]
+    return [(told.able, told.active, told.limited) for event in found if (told := event.conditions) is not None]
 
 
 def minutes(scene: ForecasterScene, first: int, loads: Sequence[float]) -> list[Decided]:
@@ -33,15 +34,15 @@ def minutes(scene: ForecasterScene, first: int, loads: Sequence[float]) -> list[
 def begun(policy: EhpaChanged) -> ForecasterScene:
     """Five pods that are to use half a core each, and do."""
     scene = ForecasterScene()
-    first = scene.run(NOW, 55, policy, *pods(NOW, 5), scale(NOW, 5), scrape(NOW, 5, 0.5))
-    assert told(first) == [("True/ReadyForNewScale", "True/ValidMetricFound", "False/DesiredWithinRange")]
+    [first] = plans(scene.run(NOW, 55, policy, *pods(NOW, 5), scale(NOW, 5), scrape(NOW, 5, 0.5)))
+    told = HpaConditions("True/ReadyForNewScale", "True/ValidMetricFound", "False/DesiredWithinRange")
+    assert first.conditions == (told if policy is DIRECT else None)
     return scene
 
 
 def test_a_direct_plan_that_stays_tells_that_a_scale_down_waits_and_when_it_no_longer_does() -> None:
     scene = begun(DIRECT)
-    [waits] = minutes(scene, 1, [0.4])[::2]
-    assert told([waits]) == [("True/ScaleDownStabilized", "True/ValidMetricFound", "False/DesiredWithinRange")]
+    assert told(minutes(scene, 1, [0.4])) == [("True/ScaleDownStabilized", "True/ValidMetricFound", "False/DesiredWithinRange")]
     assert minutes(scene, 2, [0.4, 0.4]) == []
     assert told(minutes(scene, 4, [0.5])) == [("True/ReadyForNewScale", "True/ValidMetricFound", "False/DesiredWithinRange")]
 

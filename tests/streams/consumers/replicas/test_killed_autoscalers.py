@@ -12,7 +12,7 @@ from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.replica_objects import ReplicaObjects
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.facts.replica_scaling import ScaleSeen
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
@@ -238,8 +238,8 @@ def test_a_decision_that_tells_other_conditions_is_shown_at_once_and_one_that_te
     consumer.poll_once()
     found, versions = list[str](), list[str]()
     for number, limited in enumerate(("False/DesiredWithinRange", "True/TooManyReplicas", "True/TooManyReplicas")):
-        told = {"able": "True/ReadyForNewScale", "active": "True/ValidMetricFound", "limited": limited}
-        plan = replace(_plan(MONDAY), id=f"p{number}", current=2, replicas=2, because=told)
+        told = HpaConditions("True/ReadyForNewScale", "True/ValidMetricFound", limited)
+        plan = replace(_plan(MONDAY), id=f"p{number}", current=2, replicas=2, conditions=told)
         site.put("replica-plans", plan.workload.key, plan)
         consumer.poll_once()
         held: Any = site.world.ehpas.held["shop", "cart"]
