@@ -71,6 +71,7 @@ def _defaults(body: EventBody) -> EventBody:
 LIFTS: Mapping[tuple[str, int], Lift] = {
     ("action-finished", 1): _action_finished_v1,
     ("eviction-planned", 1): _pod_update_v1,
+    ("hpa-target-changed", 1): _defaults,
     ("load-forecast", 1): _defaults,
     ("node-details-changed", 1): _defaults,
     ("node-group-seen", 1): _defaults,
@@ -80,6 +81,8 @@ LIFTS: Mapping[tuple[str, int], Lift] = {
     ("pod-shape-seen", 1): _defaults,
     ("replica-controller-changed", 1): _defaults,
     ("replicas-planned", 1): _defaults,
+    ("replicas-planned", 2): _defaults,
+    ("replicas-refused", 1): _defaults,
     ("requests-recommended", 1): _requests_recommended_v1,
     ("resize-planned", 1): _pod_update_v1,
     ("source-reported", 1): _defaults,

@@ -260,12 +260,14 @@ class DayState:
         if outcome.result is not Result.DONE:
             self.not_done[outcome.result] += 1
             return
+        replica_plan = self._replica_plans.get(outcome.decision)
+        if replica_plan is not None and replica_plan.replicas == replica_plan.current:
+            return  # it only says that the replicas stay
         self.done[outcome.action] += 1
         node_plan = self._node_plans.get(outcome.decision)
         if node_plan is not None:
             self.actions.append(event_narration.nodes_changed(outcome, node_plan))
-        replica_plan = self._replica_plans.get(outcome.decision)
-        if replica_plan is not None and replica_plan.replicas != replica_plan.current:
+        if replica_plan is not None:
             self.actions.append(event_narration.scaled(outcome, replica_plan))
         decision, recommended = self._planned.get(outcome.decision, (None, None))
         if decision is not None:

@@ -127,10 +127,20 @@ def _pod(pod: Mapping[str, Any]) -> TargetPod:
         bool(about.get("deletionTimestamp")),
         None if since is None else datetime.fromisoformat(str(since)).timestamp(),
         tuple(
-            (str(container["name"]), _amounts((container.get("resources") or {}).get("requests") or {}))
-            for container in spec.get("containers") or ()
+            (str(container["name"]), _requests(container))
+            for container in (*(spec.get("containers") or ()), *filter(_is_sidecar, spec.get("initContainers") or ()))
         ),
+        _requests(spec),
     )
+
+
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, int]:
+    """Those of a container, or of the pod itself."""
+    return _amounts((container.get("resources") or {}).get("requests") or {})
 
 
 def _amounts(requests: Mapping[str, Any]) -> dict[str, int]:

@@ -51,10 +51,20 @@ class UpcomingReplicas:
 
 
 @dataclass(frozen=True, slots=True)
+class HpaConditions:
+    """The conditions of an HPA about scaling, each as `status/reason`; empty if it was never set."""
+
+    able: str = ""
+    active: str = ""
+    limited: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasPlanned:
     """A workload that asks for `current` replicas should have `replicas`. `ehpa` is the key of the EHPA that wants it.
 
-    `upcoming` is for nodes to be there in time: nobody scales the workload by it.
+    `upcoming` is for nodes to be there in time: nobody scales the workload by it. `conditions` are those that an HPA would have;
+    None where there is an HPA.
     """
 
     id: str
@@ -74,6 +84,7 @@ class ReplicasPlanned:
     stabilized: int | None
     because: Because
     upcoming: UpcomingReplicas | None = None
+    conditions: HpaConditions | None = None
 
     @property
     def subject(self) -> Subject:
@@ -88,7 +99,10 @@ class ReplicasPlanned:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRefused:
-    """The forecaster looked at a workload and left its replicas alone. `reason` is a sentence."""
+    """The forecaster looked at a workload and left its replicas alone. `reason` is a sentence.
+
+    `conditions` are those that an HPA would have; None where there is one, or where another guard objects than a missing metric.
+    """
 
     id: str
     at: datetime
@@ -97,6 +111,7 @@ class ReplicasRefused:
     guard: str
     reason: str
     because: Because
+    conditions: HpaConditions | None = None
 
     @property
     def subject(self) -> Subject:

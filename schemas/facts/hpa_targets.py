@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.policies.scaling import UtilizationMetric
+
 
 @dataclass(frozen=True, slots=True)
 class HpaTargetChanged:
-    """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics."""
+    """An HPA scales the object `kind`/`target` of its namespace by these resources, such as `cpu`; none for other metrics.
+
+    `utilizations`: the metrics among them that are shares of requests, which move when requests change.
+    """
 
     at: datetime
     cluster: str
@@ -15,6 +20,7 @@ class HpaTargetChanged:
     kind: str
     target: str
     resources: tuple[str, ...] = ()
+    utilizations: tuple[UtilizationMetric, ...] = ()
 
     @property
     def key(self) -> str:

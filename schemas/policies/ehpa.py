@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.policies.scaling import CronTrigger, HpaBehavior, MetricSpec, PredictionOptions, ScaleStrategy
+from schemas.policies.scaling import CronTrigger, HpaBehavior, MetricSpec, PredictionOptions, ScaleStrategy, UtilizationMetric
 from schemas.policies.vpa import TargetRef
 
 EHPA_KIND = "EffectiveHorizontalPodAutoscaler"
@@ -64,6 +64,14 @@ class EhpaChanged:
             return ()
         names = {metric.name for metric in self.metrics if metric.type in ("Resource", "ContainerResource")}
         return tuple(sorted(names)) if self.metrics else ("cpu",)
+
+    @property
+    def utilizations(self) -> tuple[UtilizationMetric, ...]:
+        """The shares of requests among what it scales its target by."""
+        if not self.scaled_by:
+            return ()
+        found = [each for metric in self.metrics if (each := metric.utilization) is not None]
+        return tuple(dict.fromkeys(found)) if self.metrics else (UtilizationMetric("cpu"),)
 
     @property
     def rank(self) -> tuple[float, str]:

@@ -37,6 +37,21 @@ class MetricSpec:
     expressions: tuple[Requirement, ...] = ()
     described: TargetRef | None = None
 
+    @property
+    def utilization(self) -> "UtilizationMetric | None":
+        """What share of requests it is about; None if its target is an amount."""
+        if self.type not in ("Resource", "ContainerResource") or self.target.average_utilization is None:
+            return None
+        return UtilizationMetric(self.name, self.container)
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationMetric:
+    """What pods use of a resource as a share of what they request; of one `container`, or of all where that is empty."""
+
+    resource: str
+    container: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class HpaScalingPolicy:

@@ -136,7 +136,7 @@ class Replicas:
         """The object at the API server, and what a source would publish of it. Its metric: 50m of CPU for each pod."""
         target = {"type": "AverageValue", "averageValue": "50m"}
         dsp = {"sampleInterval": "60s", "historyLength": "7d"}
-        whole = {
+        whole: dict[str, Any] = {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
             "minReplicas": 2,
             "maxReplicas": 10,
@@ -159,7 +159,7 @@ class Replicas:
             self.world.namespace,
             name,
             datetime.fromisoformat(made["metadata"]["creationTimestamp"]),
-            TargetRef("Deployment", name, "apps/v1"),
+            TargetRef("Deployment", whole["scaleTargetRef"]["name"], "apps/v1"),
             max_replicas=10,
             min_replicas=2,
             strategy=ScaleStrategy(whole.get("scaleStrategy", "Auto")),
@@ -175,11 +175,11 @@ class Replicas:
         self.world.ask.delete(crane_types.path(self.world.namespace, EHPAS, name))
         self.say(EhpaRemoved(datetime.now(UTC), CLUSTER, self.world.namespace, name))
 
-    def forecast(self, made: Any, cores: float, *, lasts: float = 3600.0) -> None:
-        """The EHPA's CPU will be so many cores in an hour's time at most; the forecast holds for so many seconds."""
+    def forecast(self, made: Any, value: float, *, lasts: float = 3600.0, of: str = "resource.cpu") -> None:
+        """The EHPA's metric will have this value in an hour's time at most; the forecast holds for so many seconds."""
         self._turn += 1
         name, at = made["metadata"]["name"], datetime.now(UTC)
-        metric = MetricForecast("resource.cpu", "resource.cpu#1", at, Seconds(600.0), (0.05, *[cores] * 11))
+        metric = MetricForecast(of, f"{of}#1", at, Seconds(600.0), (0.05, *[value] * 11))
         key = ehpa_key(CLUSTER, self.world.namespace, name)
         self.say(
             LoadForecast(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, Result
 from schemas.policies.control import Mode
@@ -188,9 +188,13 @@ def test_a_plan_is_carried_out_directly_once_and_no_hpa_is_made(scaled: Replicas
     key = ehpa_key(CLUSTER, scaled.world.namespace, "direct")
     scaled.say(ReplicasRefused("forecaster/0/2/refuse/x", at, plan.workload, key, "scale", "nobody has seen it", {}))
     wait_for(lambda: says("FailedScale", "nobody has seen it"), what="its status says why nothing is planned")
-    scaled.say(replace(plan, id=f"{plan.id}/next", ehpa=key, current=5, replicas=4))
+    told = HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "True/TooManyReplicas")
+    scaled.say(replace(plan, id=f"{plan.id}/next", ehpa=key, current=5, replicas=4, conditions=told))
     wait_for(lambda: scaled.ready("direct") == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="it is ready again")
     assert scaled.replicas("direct") == 4
+    wait_for(lambda: scaled.ready("direct", "AbleToScale") == ("True", "SucceededRescale"), what="it says that it was scaled")
+    assert scaled.ready("direct", "ScalingActive") == ("True", "ValidMetricFound")
+    assert scaled.ready("direct", "ScalingLimited") == ("True", "TooManyReplicas")
 
 
 def test_an_ehpa_whose_name_is_too_long_for_a_label_has_its_objects(scaled: Replicas) -> None:
@@ -199,6 +203,30 @@ def test_an_ehpa_whose_name_is_too_long_for_a_label_has_its_objects(scaled: Repl
     scaled.ehpa(name, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "long"})
     wait_for(lambda: scaled.ready(name) == ("True", "EffectiveHorizontalPodAutoscalerReady"), what="the EHPA is ready")
     assert scaled.found(HPAS, f"ehpa-{name}")["metadata"]["labels"]["app.kubernetes.io/part-of"].startswith("nnn")
+
+
+def test_a_target_and_a_metric_with_names_that_are_no_labels_are_scaled_ahead(scaled: Replicas) -> None:
+    """A Deployment's name may have more characters than a label's value, and a recording rule's has colons."""
+    name, world = "l" * 100, scaled.world
+    world.ask.post(
+        world.path("deployments"),
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "far"}},
+                "template": {"metadata": {"labels": {"app": "far"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}},
+            },
+        },
+    )
+    world.running("far", 2)
+    metric = {"metric": {"name": "job:queue:depth"}, "target": {"type": "AverageValue", "averageValue": "5"}}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    made = scaled.ehpa("far", scaleTargetRef=target, metrics=[{"type": "External", "external": metric}])
+    scaled.forecast(made, 40.0, of="external.job:queue:depth")
+    scaled.registered()
+    wait_for(lambda: scaled.replicas(name) == 8, timeout=LONG, what="8 pods for 40 that are to come, of 5 each")
+    assert scaled.ready("far") == ("True", "EffectiveHorizontalPodAutoscalerReady")
 
 
 def test_a_target_that_is_not_there_is_said(scaled: Replicas) -> None:

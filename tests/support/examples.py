@@ -17,6 +17,7 @@ from schemas.decisions.recommendations import (
     RequestsRecommended,
 )
 from schemas.decisions.replica_plans import (
+    HpaConditions,
     MetricProposal,
     ProposalOrigin,
     ReplicasPlanned,
@@ -57,6 +58,7 @@ from schemas.policies.scaling import (
     PercentileOptions,
     PredictionOptions,
     ScaleStrategy,
+    UtilizationMetric,
 )
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.time_series_prediction import (
@@ -187,7 +189,7 @@ EVENTS: tuple[Event, ...] = (
     NodeChanged(AT, "prod", "node-1", Amounts(3.92, 15466496000), schedulable=False, labels={"zone": "a"}),
     NodeRemoved(AT, "prod", "node-1"),
     SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
-    HpaTargetChanged(AT, "prod", "shop", "cart", "Deployment", "cart", ("cpu",)),
+    HpaTargetChanged(AT, "prod", "shop", "cart", "Deployment", "cart", ("cpu",), (UtilizationMetric("cpu", "app"),)),
     HpaTargetRemoved(AT, "prod", "shop", "cart"),
     WebhookLeaseSeen(AT, "prod", "ullage/ullage-webhook", alive=False, reason="there is no Lease 'ullage/ullage-webhook'"),
     VerticalPolicyChanged(
@@ -409,15 +411,17 @@ EVENTS: tuple[Event, ...] = (
         stabilized=5,
         upcoming=UpcomingReplicas(7, SOON),
         because={"limited": "True/DesiredWithinRange"},
+        conditions=HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "False/DesiredWithinRange"),
     ),
     ReplicasRefused(
         "forecaster/1/1767323045500/refuse/prod/shop/EffectiveHorizontalPodAutoscaler/cart-2",
         AT,
         CART,
         "prod/shop/EffectiveHorizontalPodAutoscaler/cart-2",
-        "rival",
-        "the EHPA 'shop/cart' scales the same target and is older",
+        "no-metric",
+        "no metric can be read: no pod that counts has a sample; they may not be ready",
         {},
+        HpaConditions("True/SucceededGetScale", "False/FailedGetResourceMetric"),
     ),
     ActionFinished(
         "updater/0/1767323045500/resize/u1/resize/u1",

@@ -1,6 +1,7 @@
 """Crane's EffectiveHorizontalPodAutoscaler as a value, and what all objects generated from one have in common."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ PREDICTED = ("Resource", "ContainerResource", "Pods", "External")
 """Kinds of metrics that can be forecast."""
 _LONGEST_LABEL, _DIGEST = 63, 8
 """The most characters of a label's value in Kubernetes, and those that tell shortened ones apart."""
+_LABEL, _NO_LABEL = re.compile("([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?"), re.compile("[^-A-Za-z0-9_.]")
+"""A label's value, and a character that none has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ class Ehpa:
     @property
     def selector(self) -> dict[str, str]:
         """The selector by which a metric asks for values of the target."""
-        return {"targetKind": self.target.kind, "targetName": self.target.name, "targetNamespace": self.namespace}
+        name = label_value(self.target.name)
+        return {"targetKind": self.target.kind, "targetName": name, "targetNamespace": self.namespace}
 
 
 def read(manifest: Mapping[str, object]) -> Ehpa:
@@ -135,8 +139,8 @@ def _texts(value: object) -> dict[str, str]:
 def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
     """The metadata of an object that an EHPA owns and that is deleted with it. `labels` override the common ones."""
     common = {
-        "app.kubernetes.io/name": _label(ehpa.child),
-        "app.kubernetes.io/part-of": _label(ehpa.name),
+        "app.kubernetes.io/name": label_value(ehpa.child),
+        "app.kubernetes.io/part-of": label_value(ehpa.name),
         "app.kubernetes.io/managed-by": MANAGER,
         EHPA_UID: ehpa.uid,
     }
@@ -151,9 +155,12 @@ def metadata(ehpa: Ehpa, labels: Mapping[str, str] | None = None) -> Object:
     }
 
 
-def _label(text: str) -> str:
-    """A name as the value of a label. Names may be longer than such values; nobody finds an object by these."""
-    if len(text) <= _LONGEST_LABEL:
+def label_value(text: str) -> str:
+    """A name as the value of a label: itself if Kubernetes takes it, else its beginning with a digest that tells it from others.
+
+    Names of objects may be longer than such values, and names of metrics may have other characters, such as colons.
+    """
+    if len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text):
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
-    return f"{text[: _LONGEST_LABEL - _DIGEST - 1].rstrip('.-')}-{digest}"
+    return f"{_NO_LABEL.sub('-', text)[: _LONGEST_LABEL - _DIGEST - 1].strip('-_.')}-{digest}".lstrip("-")

@@ -5,10 +5,20 @@ object, a forecast may stand for one container, and an object that nobody could 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agents.logic.replicas import metric_queries
-from agents.logic.replicas.ehpa_manifest import API, CRON, PREDICTED, PREDICTION, TARGET_LABELS, Ehpa, Object, metadata
+from agents.logic.replicas.ehpa_manifest import (
+    API,
+    CRON,
+    PREDICTED,
+    PREDICTION,
+    TARGET_LABELS,
+    Ehpa,
+    Object,
+    label_value,
+    metadata,
+)
 from agents.logic.replicas.hpa_metrics import HpaMetric
 from agents.logic.replicas.hpa_pods import ContainerRequest, requests
 from agents.logic.replicas.hpa_pods import PodRequest as Request
@@ -25,13 +35,17 @@ _BEHAVIOR_SINCE = 18
 
 @dataclass(frozen=True, slots=True)
 class TargetPod:
-    """A pod of the target. `ready_at` is when it became ready (seconds since the epoch); None if unready or unknown."""
+    """A pod of the target. `ready_at` is when it became ready (seconds since the epoch); None if unready or unknown.
+
+    `requests` are those of its containers and sidecars, `whole` those of the pod itself, all in milli-units.
+    """
 
     name: str
     running: bool
     deleting: bool
     ready_at: float | None
     requests: tuple[tuple[str, Mapping[str, int]], ...]
+    whole: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,8 @@ def hpa(ehpa: Ehpa, around: HpaSurroundings) -> GeneratedObject:
     Raises a `CannotGenerate` that explains why there is none. Source: `pkg/controller/ehpa/hpa.go` of Crane.
     """
     forecasts, left_out = _forecasts(ehpa, around)
-    added = [_external(ehpa, PREDICTION, metric.identifier, target) for metric, target in forecasts]
+    named = str if around.as_upstream else label_value
+    added = [_external(ehpa, PREDICTION, named(metric.identifier), target) for metric, target in forecasts]
     if ehpa.crons:
         added.append(_external(ehpa, CRON, "cron", {"type": "AverageValue", "averageValue": "1"}))
     spec: Object = {"scaleTargetRef": _scaled(ehpa, around), "maxReplicas": ehpa.most}
@@ -167,15 +182,18 @@ def _share(metric: HpaMetric, around: HpaSurroundings) -> int:
     available = [pod for pod in around.pods if _available(pod, around.now)]
     if not available:
         raise CannotGenerate(f"none of {len(around.pods)} pods has been ready for {READY_FOR:g} s")
-    asked = [Request(pod.name, _containers(pod, metric)) for pod in available]
-    found = requests(asked, resource=metric.name, container=metric.container)
+    found = requests([_request(pod, metric) for pod in available], resource=metric.name, container=metric.container)
     if isinstance(found, str):
         raise CannotGenerate(found)
-    return int(found.sum()) * (metric.utilization or 0) // (100 * len(available))
+    share = int(found.sum()) * (metric.utilization or 0) // (100 * len(available))
+    if not share and not around.as_upstream:
+        raise CannotGenerate("what a pod requests is too little to be shared")
+    return share
 
 
-def _containers(pod: TargetPod, metric: HpaMetric) -> tuple[ContainerRequest, ...]:
-    return tuple(ContainerRequest(name, amounts.get(metric.name)) for name, amounts in pod.requests)
+def _request(pod: TargetPod, metric: HpaMetric) -> Request:
+    containers = tuple(ContainerRequest(name, amounts.get(metric.name)) for name, amounts in pod.requests)
+    return Request(pod.name, containers, pod.whole.get(metric.name), whole_pod=bool(pod.whole))
 
 
 def _available(pod: TargetPod, now: float) -> bool:

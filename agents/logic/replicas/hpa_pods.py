@@ -169,13 +169,15 @@ class PodRequest:
 
 
 def requests(pods: Sequence[PodRequest], *, resource: str, container: str = "") -> Milli | str:
-    """Each pod's request in milli-units, or that of one named container; or a sentence on which request is missing.
+    """Each pod's request in milli-units, or that of one named container; or a sentence on what is missing.
 
     Source: `pkg/controller/podautoscaler/replica_calculator.go`, `calculateRequests`, of Kubernetes.
     """
     found = np.zeros(len(pods), np.int64)
     for row, pod in enumerate(pods):
         asked = [c.milli for c in pod.containers if not container or c.name == container]
+        if container and not asked:
+            return f"pod '{pod.pod}' has no container '{container}'"
         if pod.whole_pod and not container:
             asked = [pod.milli] if pod.milli is not None else [m for m in asked if m is not None] or [None]
         total = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from agents.logic.replicas import scaling_behavior
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaProposal
 from agents.logic.replicas.scaling_behavior import Moment, ScalingBehavior, ScalingRules
+from schemas.decisions.replica_plans import HpaConditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,6 @@ class HpaBounds:
     def rules(self) -> ScalingBehavior:
         """The behaviour; empty rules if there is none."""
         return self.behavior or ScalingBehavior(ScalingRules(()), ScalingRules(()))
-
-
-@dataclass(frozen=True, slots=True)
-class HpaConditions:
-    """The conditions, each as `status/reason`; empty if it was never set."""
-
-    able: str = ""
-    active: str = ""
-    limited: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from agents.logic.replicas.forecaster_settings import NAME, ForecasterSettings
 from agents.logic.replicas.forecaster_state import EhpaRecord
 from agents.logic.replicas.hpa_reconcile import HpaMemory
 from agents.logic.replicas.replica_planning import PassResult, ScalingSituation
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode, UpcomingReplicas
 from schemas.ids import DecisionId
 from schemas.names import Workload
 from schemas.policies.ehpa import EhpaChanged
@@ -20,13 +20,20 @@ from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.vpa import TargetRef
 from schemas.well_known_labels import SCALING
 
+_APART = 60_000
+"""Milliseconds between two decisions about a direct EHPA of which the second scales nothing.
+
+Without an HPA its status has these decisions' conditions, which may change in every round, and back.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanMemory:
     """What the next pass needs: its turn, the algorithm's memory, and the last decision.
 
     `planned`: who carries the plan out, replicas before and after, and its last turn. `guard`: the guard that objected
-    last. `upcoming`: the replicas that the last plan announced for later.
+    last. `upcoming`: the replicas that the last plan announced for later. `published`: the conditions of the last decision, and
+    `published_in` its turn.
     """
 
     due: int
@@ -34,6 +41,8 @@ class PlanMemory:
     planned: tuple[str, int, int, int] | None = None
     guard: str = ""
     upcoming: int | None = None
+    published: HpaConditions = HpaConditions()
+    published_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,16 @@ class PlanRequest:
     def ehpa(self) -> EhpaChanged:
         """The EHPA."""
         return self.record.event
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether no HPA follows from the EHPA, so that decisions have to tell the conditions that one would have."""
+        return self.ehpa.annotations.get(SCALING) == "direct"
+
+    @property
+    def is_soon(self) -> bool:
+        """Whether the last decision is so new that another one should scale something."""
+        return self.turn.number < self.memory.published_in + _APART
 
     def id(self, kind: str, key: str) -> str:
         """The id of a decision of this pass."""
@@ -81,15 +100,29 @@ def decide(request: PlanRequest, objection: tuple[str, str] | None, situation: S
 
 def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
     """Publish a refusal once, and again only after another guard or none has objected."""
-    after = replace(request.memory, due=request.due, guard=guard, planned=None)
+    after = replace(request.memory, due=request.due, guard=guard, planned=None, published_in=request.turn.number)
     if request.memory.guard == guard:
+        return PlanOutcome(replace(after, published_in=request.memory.published_in))
+    return PlanOutcome(after, _refusal(request, guard, reason))
+
+
+def _refusal(request: PlanRequest, guard: str, reason: str, conditions: HpaConditions | None = None) -> tuple[Decided, ...]:
+    ehpa, turn = request.ehpa, request.turn
+    workload, because = Workload.parse(ehpa.target or ehpa.key), {"generation": ehpa.generation}
+    decision = request.id("refuse", ehpa.key)
+    return _decided(request, ReplicasRefused(decision, turn.at, workload, ehpa.key, guard, reason, because, conditions))
+
+
+def _without_metric(request: PlanRequest, result: PassResult, why: str) -> PlanOutcome:
+    """Publish that nothing is scaled for want of a metric, and again when the conditions change, but not too soon."""
+    before, conditions = replace(request.memory, due=request.due, memory=result.memory), result.memory.conditions
+    after = replace(before, guard="no-metric", planned=None)
+    if before.guard == after.guard and conditions == before.published:
         return PlanOutcome(after)
-    ehpa = request.ehpa
-    workload = Workload.parse(ehpa.target or ehpa.key)
-    event = ReplicasRefused(
-        request.id("refuse", ehpa.key), request.turn.at, workload, ehpa.key, guard, reason, {"generation": ehpa.generation}
-    )
-    return PlanOutcome(after, _decided(request, event))
+    if request.is_soon:
+        return PlanOutcome(before)
+    after = replace(after, published=conditions, published_in=request.turn.number)
+    return PlanOutcome(after, _refusal(request, "no-metric", why, conditions))
 
 
 def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
@@ -97,7 +130,7 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     result = replica_planning.plan(ehpa_of(ehpa), situation, request.memory.memory, request.settings)
     replicas = result.decision.replicas
     if mode is ScalingMode.DIRECT and (unread := _unread(result)):  # no HPA says it
-        return _refused(replace(request, memory=replace(request.memory, memory=result.memory)), "no-metric", unread)
+        return _without_metric(request, result, unread)
     if ehpa.strategy is ScaleStrategy.PREVIEW and ehpa.specific_replicas is not None:
         mode, replicas = ScalingMode.DIRECT, ehpa.specific_replicas
     current = situation.scale.replicas
@@ -106,10 +139,14 @@ def _planned(request: PlanRequest, situation: ScalingSituation) -> PlanOutcome:
     upcoming = None if mode is ScalingMode.PREVIEW or replicas != result.decision.replicas else result.upcoming
     repeated = before is not None and before[:3] == (mode.value, current, replicas) and upcoming == request.memory.upcoming
     open_still = before is not None and (before[3] > now or mode is not ScalingMode.DIRECT or current == replicas)
-    if repeated and open_still:
+    published = result.memory.conditions if request.is_direct else request.memory.published
+    if repeated and open_still and (published == request.memory.published or request.is_soon):
         return PlanOutcome(after)
+    if request.memory.guard == "no-metric" and replicas == current and request.is_soon:
+        return PlanOutcome(replace(after, guard="no-metric"))
     event = _event(request, result, _because(request, situation, result))
-    after = replace(after, planned=(mode.value, current, replicas, last_turn(event)), upcoming=upcoming)
+    planned = (mode.value, current, replicas, last_turn(event))
+    after = replace(after, planned=planned, upcoming=upcoming, published=published, published_in=now)
     event = replace(event, carried_out_by=mode, replicas=replicas, upcoming=_expected(request, upcoming))
     return PlanOutcome(after, _decided(request, event))
 
@@ -154,6 +191,7 @@ def _event(request: PlanRequest, result: PassResult, because: Mapping[str, objec
         proposals=result.proposals,
         stabilized=None if result.decision.sum is None else result.decision.sum.stabilised,
         because=because,
+        conditions=result.memory.conditions if request.is_direct else None,
     )
 
 

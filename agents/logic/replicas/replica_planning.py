@@ -61,12 +61,17 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A metric with the readings for it, and where it comes from."""
+    """A metric and where it comes from; `error` says why it cannot be asked. A forecast with an error is left out of the HPA."""
 
     identifier: str
     origin: ProposalOrigin
     metric: HpaMetric
     error: str = ""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the HPA does without the metric, so that its error keeps nothing as it is."""
+        return self.origin is ProposalOrigin.FORECAST and bool(self.error)
 
 
 def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: ForecasterSettings) -> PassResult:
@@ -80,7 +85,8 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
     readings = _readings(metrics, situation, settings)
     asked = [*live, *_forecasts(ehpa, situation, readings), *_crons(ehpa, situation, least, readings)]
     answers = [_answer(each, readings, context) for each in asked]
-    decision, after = hpa_reconcile.decide(bounds, situation.scale.replicas, answers, memory, now=situation.now)
+    counted = [answer for each, answer in zip(asked, answers, strict=True) if not each.is_left_out]
+    decision, after = hpa_reconcile.decide(bounds, situation.scale.replicas, counted, memory, now=situation.now)
     proposals = tuple(_proposal(each, answer) for each, answer in zip(asked, answers, strict=True))
     return PassResult(decision, after, bounds, proposals, _upcoming(ehpa, situation, bounds, decision.replicas, settings))
 
@@ -148,17 +154,21 @@ def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> 
         ahead = situation.forecasts.get(metric.identifier)
         if ahead is None or metric.kind not in PREDICTED:
             continue
-        target = metric.average
-        if metric.kind in _RESOURCE and metric.utilization is not None:
-            share = pod_usage.share(situation.pods, metric)
-            if isinstance(share, str):
-                found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, metric, share))
-                continue
-            target = share
+        target = _target(metric, situation.pods)
+        if isinstance(target, str):
+            found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, metric, target))
+            continue
         external = HpaMetric("External", PREDICTION, selector=(("resourceIdentifier", metric.identifier),), average=target)
         readings.values[external] = _milli(ahead)
         found.append(_Asked(metric.identifier, ProposalOrigin.FORECAST, external))
     return found
+
+
+def _target(metric: HpaMetric, pods: Sequence[ScaledPod]) -> int | str:
+    """How much of a forecast one pod should take, in milli-units; or why there is no such amount."""
+    if metric.kind in _RESOURCE and metric.utilization is not None:
+        return pod_usage.share(pods, metric) or "what a pod requests is too little to be shared"
+    return metric.average or "its target is neither a utilisation nor an average value"
 
 
 def _crons(ehpa: Ehpa, situation: ScalingSituation, least: int, readings: _Readings) -> list[_Asked]:

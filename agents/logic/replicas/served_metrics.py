@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.ehpa_crons import CronEntry
-from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS
+from agents.logic.replicas.ehpa_manifest import CRON, PREDICTION, TARGET_LABELS, label_value
 from agents.logic.replicas.hpa_pods import milli
 from agents.logic.replicas.replica_calculator import MetricError
 from schemas.catalogue import Event
@@ -22,7 +22,7 @@ from schemas.units import Seconds
 LatestForecast = Callable[[str], LoadForecast | None]
 """The newest forecast for the object with a key."""
 _Target = tuple[str, str, str]
-"""Namespace, kind and name of what an EHPA scales."""
+"""Namespace, kind and name of what an EHPA scales; the name as a selector can have it."""
 
 
 class ServedMetrics:
@@ -72,6 +72,7 @@ class ServedMetrics:
         if selector.get("targetNamespace", namespace) != namespace:
             return []
         kind, name = selector.get("targetKind"), selector.get("targetName")
+        name = None if name is None else label_value(name)
         if kind is not None and name is not None:
             return list(self._of_target.get((namespace, kind, name), ()))
         return [
@@ -113,8 +114,13 @@ class ServedMetrics:
 
 
 def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int | MetricError:
-    """The largest forecast of a metric from now to the window's end, in milli-units."""
-    found = next((metric for metric in forecast.metrics if metric.identifier == identifier), None)
+    """The largest forecast of a metric from now to the window's end, in milli-units.
+
+    The identifier may be given as the value of a label.
+    """
+    found = next(
+        (metric for metric in forecast.metrics if identifier in (metric.identifier, label_value(metric.identifier))), None
+    )
     if found is None:
         return MetricError(f"'{identifier}' is not forecast")
     if not found.values:
@@ -141,4 +147,4 @@ def crons_of(ehpa: EhpaChanged) -> tuple[CronEntry, ...]:
 
 def _target(ehpa: EhpaChanged) -> _Target | None:
     ref = ehpa.target_ref
-    return None if ref is None else (ehpa.namespace, ref.kind, ref.name)
+    return None if ref is None else (ehpa.namespace, ref.kind, label_value(ref.name))

@@ -14,6 +14,7 @@ from schemas import times
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
+from schemas.policies.scaling import UtilizationMetric
 from schemas.policies.vertical import ContainerMode, UpdateMode
 
 
@@ -31,8 +32,8 @@ class PodSituation:
     """Those for this workload."""
     unboosts: tuple[str, ...] = ()
     """The containers whose startup boost has ended; then `advice` is only about these."""
-    scaled: frozenset[str] = frozenset()
-    """The resources by which HPAs scale the workload."""
+    scaled: frozenset[UtilizationMetric] = frozenset()
+    """The shares of requests by which HPAs scale the workload."""
 
     @property
     def recommended(self) -> NewestRecommendation:

@@ -1,6 +1,6 @@
 """The updater's decisions: a plan or a refusal for one pod, with the numbers it rests on and the limits of its life."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
@@ -15,9 +15,11 @@ from agents.logic.updates.updater_state import NewestRecommendation
 from schemas import times
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.facts.pods import ContainerSeen
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place
 from schemas.outcomes import Action
+from schemas.policies.scaling import UtilizationMetric
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
 
@@ -114,20 +116,36 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
 
 
 def _moved(situation: PodSituation, requests: Mapping[str, Amounts]) -> dict[str, object]:
-    """The factor by which the plan changes the utilisation that the workload's HPAs scale by: old requests over new ones.
+    """The factor by which the plan changes each share of requests that the workload's HPAs scale by: old requests over new ones.
 
-    Sidecars count, too. Resources that stay the same, that some container does not request, or that the pod requests as a whole
-    are left out.
+    A share of one container moves with its request alone; in one of the whole pod sidecars count. Shares that stay the same are
+    left out, and those of which some request is missing, or which are of what the pod requests as a whole.
     """
     moved: dict[str, float] = {}
     fact = situation.pod.fact
-    for resource in sorted(each for each in situation.scaled if getattr(fact.requests, each, None) is None):
-        before = [getattr(each.requests, resource, None) or 0.0 for each in fact.running_together]
-        planned = [getattr(requests.get(each.name), resource, None) for each in fact.running_together]
-        after = [old if new is None else new for old, new in zip(before, planned, strict=True)]
-        if after != before and all(before):
-            moved[resource] = sum(before) / sum(after)
+    for share in sorted(situation.scaled, key=lambda share: (share.resource, share.container)):
+        if not share.container and getattr(fact.requests, share.resource, None) is not None:
+            continue
+        counted = [each for each in fact.running_together if share.container in ("", each.name)]
+        before, after = _sum(counted, share.resource, {}), _sum(counted, share.resource, requests)
+        if before and after and before != after:
+            moved[_named(share)] = before / after
     return {"hpa_utilization": moved} if moved else {}
+
+
+def _sum(containers: Sequence[ContainerSeen], resource: str, planned: Mapping[str, Amounts]) -> float | None:
+    """What containers request of a resource once a plan is carried out; None if one of them does not request it."""
+    found = 0.0
+    for each in containers:
+        now, new = getattr(each.requests, resource, None), getattr(planned.get(each.name), resource, None)
+        if now is None:
+            return None
+        found += now if new is None else new
+    return found
+
+
+def _named(share: UtilizationMetric) -> str:
+    return f"{share.resource} of {share.container}" if share.container else share.resource
 
 
 def _vpa(vpa: VpaChanged | None) -> Subject | None:

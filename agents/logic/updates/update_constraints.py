@@ -1,5 +1,6 @@
 """Further constraints on updates: replicas, HPAs, disruption budgets, LimitRanges, and the webhook's Lease."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
@@ -14,14 +15,16 @@ from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaC
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
+from schemas.policies.scaling import UtilizationMetric
 
 
 @dataclass(frozen=True, slots=True)
 class HpaRecord:
-    """The workload that an HPA or an EHPA scales, and by which of its resources."""
+    """The workload that an HPA or an EHPA scales, by which of its resources, and which shares of requests are among them."""
 
     workload: str
     resources: tuple[str, ...]
+    utilizations: tuple[UtilizationMetric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class UpdateConstraints:
         self.limit_ranges: ObjectTable[LimitRangeChanged] = ObjectTable("limit-ranges", LimitRangeChanged, 16)
         self.budgets = PodDisruptionBudgets()
         self._ranges: dict[str, Ranges] | None = None
-        self._scaled: dict[str, frozenset[str]] | None = None
+        self._scalers: dict[str, list[HpaRecord]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
@@ -50,7 +53,7 @@ class UpdateConstraints:
 
     def loaded(self) -> None:
         """A chunk was loaded."""
-        self._scaled = self._ranges = None
+        self._scalers = self._ranges = None
         self.budgets.loaded()
 
     def ingest(self, event: Event) -> None:
@@ -64,11 +67,11 @@ class UpdateConstraints:
             case ReplicaControllerRemoved():
                 self.controllers.remove(_controller(event))
             case HpaTargetChanged():
-                self.hpas.upsert(_hpa(event), HpaRecord(event.workload, event.resources))
-                self._scaled = None
+                self.hpas.upsert(_hpa(event), HpaRecord(event.workload, event.resources, event.utilizations))
+                self._scalers = None
             case HpaTargetRemoved():
                 self.hpas.remove(_hpa(event))
-                self._scaled = None
+                self._scalers = None
             case WebhookLeaseSeen():
                 self.webhooks.upsert(event.cluster, WebhookState(event.alive, event.reason))
             case _:
@@ -85,12 +88,12 @@ class UpdateConstraints:
             case LimitRangeRemoved():
                 self.limit_ranges.remove(event.key)
             case EhpaChanged():
-                self.hpas.upsert(event.key, HpaRecord(event.target, event.scaled_by))
-                self._scaled = None
+                self.hpas.upsert(event.key, HpaRecord(event.target, event.scaled_by, event.utilizations))
+                self._scalers = None
                 return False
             case EhpaRemoved():
                 self.hpas.remove(event.key)
-                self._scaled = None
+                self._scalers = None
                 return False
             case _:
                 return False
@@ -111,12 +114,19 @@ class UpdateConstraints:
 
     def scaled_by(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""
-        if self._scaled is None:
-            self._scaled = {}
+        return frozenset(each for hpa in self._of(workload) for each in hpa.resources)
+
+    def utilizations(self, workload: str) -> frozenset[UtilizationMetric]:
+        """The shares of requests by which HPAs scale a workload."""
+        return frozenset(each for hpa in self._of(workload) for each in hpa.utilizations)
+
+    def _of(self, workload: str) -> Sequence[HpaRecord]:
+        if self._scalers is None:
+            self._scalers = {}
             for hpa in self.hpas.values():
                 if hpa.resources:
-                    self._scaled[hpa.workload] = self._scaled.get(hpa.workload, frozenset()) | set(hpa.resources)
-        return self._scaled.get(workload, frozenset())
+                    self._scalers.setdefault(hpa.workload, []).append(hpa)
+        return self._scalers.get(workload, ())
 
     def configured(self, workload: str, controller: str) -> ConfiguredReplicas | None:
         """How many pods a direct controller (kind/name) of a workload's pods wants; None if unknown."""

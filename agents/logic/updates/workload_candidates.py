@@ -11,6 +11,7 @@ from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_unt
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, PodRecord, UpdaterState
 from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.policies.scaling import UtilizationMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,8 @@ class CandidateSearch:
             return self._plain(workload, uid, pod)
         return None, NEVER if found.next is None else found.next
 
-    def _scaled(self, workload: _Workload) -> frozenset[str]:
-        return self.clusters.constraints.scaled_by(workload.key)
+    def _scaled(self, workload: _Workload) -> frozenset[UtilizationMetric]:
+        return self.clusters.constraints.utilizations(workload.key)
 
     def _unreverted(self, workload: _Workload, pod: PodRecord) -> PodAdvice | None:
         """The recommendation for a pod, without what HPAs scale by; None during a revert."""

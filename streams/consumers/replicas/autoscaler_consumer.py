@@ -34,7 +34,9 @@ from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
-from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ObjectWrite, PassOrder, PassReport
+from streams.consumers.replicas.direct_conditions import ScalingDecision
+from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
+from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.decision_view import DecisionView
 from streams.errors import EdgeError, GiveUp, LogUnavailable, TryAgain, Unreachable
 from streams.log.log_port import NewRecord, Record
@@ -55,8 +57,6 @@ _log = structlog.get_logger(__name__)
 _ALREADY = OutcomeDetail.ALREADY_DONE
 _NOT_ABOUT_THE_EHPA = (OutcomeDetail.MOVED, OutcomeDetail.NOT_ALLOWED)
 """Refusals that say nothing of the EHPA: another plan follows, or a pass gives the control record's reason itself."""
-_PASS_GUARDS = ("paused", "rival")
-"""Guards of the forecaster whose reason a pass finds itself, and finds at once when it no longer applies."""
 _Policy = EhpaChanged | TimeSeriesPredictionChanged
 
 
@@ -97,8 +97,8 @@ class AutoscalerConsumer:
         self._of_target: dict[str, set[str]] = {}
         self._scaled: dict[str, ActionFinished] = {}
         """The last thing that the scaler did to a target, or failed to do."""
-        self._left_alone: dict[str, str] = {}
-        """By EHPA: why nothing is planned for it; empty if something is."""
+        self._decided: dict[str, ScalingDecision] = {}
+        """The newest decision about the replicas of each EHPA."""
         self._due: dict[str, float] = {}
         """The real time of the next look at each object, by key."""
         self._away = float("-inf")
@@ -191,7 +191,7 @@ class AutoscalerConsumer:
                 self._look_soon(event.key)
             case EhpaRemoved() | TimeSeriesPredictionRemoved():
                 self._forget(event.key)
-                self._left_alone.pop(event.key, None)
+                self._decided.pop(event.key, None)
                 self._scaled = {target: done for target, done in self._scaled.items() if target in self._of_target}
             case LoadForecast():
                 self._look_soon(event.key)
@@ -204,11 +204,11 @@ class AutoscalerConsumer:
             case _:
                 pass
 
-    def _plan_decided(self, event: ReplicasPlanned | ReplicasRefused) -> None:
-        """Keep why nothing is planned for an EHPA, and look at it if that is new."""
-        reason = event.reason if isinstance(event, ReplicasRefused) and event.guard not in _PASS_GUARDS else ""
-        if self._left_alone.get(event.ehpa) != reason:
-            self._left_alone[event.ehpa] = reason
+    def _plan_decided(self, event: ScalingDecision) -> None:
+        """Keep the newest decision about an EHPA, and look at it if its status may have to say something new."""
+        before = self._decided.get(event.ehpa)
+        self._decided[event.ehpa] = event
+        if before is None or _shown(before) != _shown(event):
             self._look_soon(event.ehpa)
 
     def _scale_finished(self, event: ActionFinished) -> None:
@@ -269,8 +269,8 @@ class AutoscalerConsumer:
         about = (policy.namespace, policy.name, policy.uid, now)
         scaled = self._scaled.get(policy.target) if isinstance(policy, EhpaChanged) else None
         rival, unsupported = self._rival(policy), policy.unsupported
-        left_alone = self._left_alone.get(policy.key)
-        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported, left_alone)
+        decided = self._decided.get(policy.key)
+        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported, decided)
         try:
             if isinstance(policy, EhpaChanged):
                 return self._reconciler.run_pass(order)
@@ -339,6 +339,13 @@ class AutoscalerConsumer:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return len(published)
+
+
+def _shown(decided: ScalingDecision) -> tuple[object, ...]:
+    """What the status of an EHPA shows of a decision."""
+    if isinstance(decided, ReplicasRefused):
+        return decided.guard, decided.reason, decided.conditions
+    return decided.carried_out_by, decided.replicas, decided.conditions
 
 
 def _cluster(event: Event) -> str:

@@ -6,23 +6,25 @@ status, which gives the reason.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
 import yaml
 
 from schemas.decisions.forecasts import LoadForecast
-from schemas.outcomes import ActionFinished, ObjectChange, OutcomeDetail, Result
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
+from schemas.facts.replica_scaling import HpaCondition
+from schemas.outcomes import ObjectChange, OutcomeDetail, Result
 from schemas.times import to_seconds
 from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
-from streams.consumers.replicas import object_drift
-from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, tsp_status
+from streams.consumers.replicas import direct_conditions, object_drift
+from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, scaling_conditions, tsp_status
 from streams.consumers.replicas.object_generator import ObjectGenerator
+from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 
 Json = dict[str, Any]
@@ -59,49 +61,6 @@ class ReplicaClients:
     substitutes: ObjectKeeper
     scales: Scales
     pods: PodLists
-
-
-@dataclass(frozen=True, slots=True)
-class PassOrder:
-    """What a pass works on: the object, its newest forecast, why changes are not allowed (or None), and a rival.
-
-    `queries`: the queries that rules give for its metrics, by identifier. `scaled`: the last thing that the scaler did to the
-    target, or failed to do. `unsupported`: why nobody can carry the object out. `left_alone`: why no replicas are planned for it;
-    empty if some are, None if the log has not said so for a long time, in which case the object's status still knows.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    at: datetime
-    forecast: LoadForecast | None = None
-    objection: str | None = None
-    rival: str = ""
-    queries: Mapping[str, str] = field(default_factory=dict)
-    scaled: ActionFinished | None = None
-    unsupported: str = ""
-    left_alone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectWrite:
-    """An object that a pass changed or failed to change; `fault` is the reason of a failure."""
-
-    kind: str
-    name: str
-    change: ObjectChange
-    version: str
-    reason: str
-    fault: str = ""
-
-
-@dataclass(slots=True)
-class PassReport:
-    """The result of a pass: whether the object exists, its generation, and the writes."""
-
-    found: bool = False
-    generation: int = 0
-    writes: list[ObjectWrite] = field(default_factory=list)
 
 
 class _Stop(Exception):
@@ -162,13 +121,17 @@ class _EhpaPass:
         if self._order.rival:
             if self._order.objection is None:  # if a workload has two HPAs, Kubernetes scales it by neither
                 self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
+            self._result.nothing = self._order.objection is None
             raise _Stop("TargetTaken", f"the older EHPA '{self._order.rival}' scales the same target")
         scale = self._scale()
         if scale.replicas == 0 and self._spec.get("minReplicas") != 0:
-            self._result.current = 0
+            self._result.current = self._result.expected = 0
+            self._result.scaling = direct_conditions.at_zero()
             raise _Stop("ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
         if self._order.objection is not None:
             self._look_only()
+            if self._is_direct:
+                self._show_replicas(scale)
             raise _Stop("ChangesNotAllowed", self._order.objection)
         preview, direct = self._spec.get("scaleStrategy") == "Preview", self._is_direct
         if preview and not direct:
@@ -186,7 +149,7 @@ class _EhpaPass:
         scaled = self._order.scaled
         self._result.current = scale.there
         if direct:
-            self._result.expected = scale.replicas
+            self._show_replicas(scale)
         if scaled is not None and scaled.result is Result.DONE:
             self._result.scaled = scaled.at
         kind = str((self._spec.get("scaleTargetRef") or {}).get("kind") or "")
@@ -195,10 +158,22 @@ class _EhpaPass:
         refused = self._order.left_alone or ("" if scaled is None or scaled.result is Result.DONE else scaled.reason)
         if direct:
             refused = refused or self._order.unsupported or (self._forecast.refused if self._forecast is not None else "")
-        if scaled is None and self._order.left_alone is None:
+        if scaled is None and self._order.decided is None:
             refused = refused or self._failed_before
         if refused:
             raise _Stop("FailedScale", refused)
+
+    def _show_replicas(self, scale: FoundScale) -> None:
+        """Show what an HPA's status would. A preview expects what is planned, as nobody carries it out."""
+        decided = self._order.decided
+        is_preview = isinstance(decided, ReplicasPlanned) and decided.carried_out_by is ScalingMode.PREVIEW
+        self._result.current = scale.there
+        self._result.expected = decided.replicas if isinstance(decided, ReplicasPlanned) and is_preview else scale.replicas
+        if decided is not None:
+            self._result.scaling = direct_conditions.of(decided, self._order.scaled, self._order.objection)
+        else:
+            before = scaling_conditions(self._live.get("status") or {})
+            self._result.scaling = [HpaCondition(**each) for each in before]
 
     @property
     def _failed_before(self) -> str:
@@ -216,10 +191,15 @@ class _EhpaPass:
         try:
             found = self._clients.scales.find(ControllerKey(self._order.namespace, kind, name, version))
         except GiveUp as error:
-            raise _Stop("FailedGetScale", str(error)) from error
+            raise self._no_scale(str(error)) from error
         if found is None:
-            raise _Stop("FailedGetScale", f"{kind} '{self._order.namespace}/{name}' has no scale, or does not exist")
+            self._result.nothing = True
+            raise self._no_scale(f"{kind} '{self._order.namespace}/{name}' has no scale, or does not exist")
         return found
+
+    def _no_scale(self, message: str) -> _Stop:
+        self._result.scaling = direct_conditions.without_scale(message)
+        return _Stop("FailedGetScale", message)
 
     def _look_only(self) -> None:
         """Read the existing objects for the status and change none."""

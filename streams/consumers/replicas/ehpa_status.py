@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from schemas import times
+from schemas.facts.replica_scaling import HpaCondition
 
 Json = dict[str, Any]
 _COPIED = ("AbleToScale", "ScalingActive", "ScalingLimited")
@@ -27,7 +28,8 @@ class NotReady:
 class EhpaFindings:
     """What one pass found. `hpa` is the live HPA, `prediction` the live condition of the TimeSeriesPrediction.
 
-    Targets scaled without an HPA also have the actual and the requested replicas, and when the scaler last changed them.
+    Targets scaled without an HPA also have the actual and the requested replicas, when the scaler last changed them, and the
+    conditions that stand for the HPA's. `nothing` to scale: then there are no replicas to show.
     """
 
     not_ready: NotReady | None = None
@@ -36,12 +38,15 @@ class EhpaFindings:
     current: int | None = None
     expected: int | None = None
     scaled: datetime | None = None
+    scaling: Sequence[HpaCondition] = ()
+    nothing: bool = False
     left_out: list[str] = field(default_factory=list)
 
 
 def desired_status(before: Mapping[str, Any], found: EhpaFindings, at: datetime) -> Json:
     """The status that the object should have; equal to `before` if nothing is new."""
-    status: Json = {key: before[key] for key in ("expectReplicas", "currentReplicas", "lastScaleTime") if key in before}
+    kept = ("lastScaleTime",) if found.nothing else ("expectReplicas", "currentReplicas", "lastScaleTime")
+    status: Json = {key: before[key] for key in kept if key in before}
     seen = {} if found.hpa is None else found.hpa.get("status") or {}
     if found.hpa is not None:
         status["expectReplicas"] = int(seen.get("desiredReplicas") or 0)
@@ -55,7 +60,9 @@ def desired_status(before: Mapping[str, Any], found: EhpaFindings, at: datetime)
     if found.scaled is not None:
         last = times.rfc3339(found.scaled.replace(microsecond=0))
         status["lastScaleTime"] = max(last, str(status.get("lastScaleTime") or ""))
-    wanted = [_ready(found), *_copied(found.prediction, "PredictionReady"), *_of_hpa(seen.get("conditions") or ())]
+    wanted = [_ready(found), *_copied(found.prediction, "PredictionReady"), *scaling_conditions(seen)]
+    stated = {each.type: _condition(each.type, each.status, each.reason, each.message) for each in found.scaling}
+    wanted = [*(each for each in wanted if each["type"] not in stated), *stated.values()]
     status["conditions"] = _timed(wanted, before.get("conditions") or (), at)
     return status
 
@@ -73,10 +80,10 @@ def _copied(condition: Mapping[str, Any] | None, name: str) -> list[Json]:
     return [_condition(name, str(condition["status"]), str(condition["reason"]), str(condition.get("message") or ""))]
 
 
-def _of_hpa(conditions: Sequence[Mapping[str, Any]]) -> list[Json]:
-    return [
-        each for condition in conditions if condition.get("type") in _COPIED for each in _copied(condition, condition["type"])
-    ]
+def scaling_conditions(status: Mapping[str, Any]) -> list[Json]:
+    """The conditions about scaling in the status of an HPA or of an EHPA."""
+    conditions = status.get("conditions") or ()
+    return [each for one in conditions if one.get("type") in _COPIED for each in _copied(one, one["type"])]
 
 
 def _condition(name: str, status: str, reason: str, message: str) -> Json:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -6,12 +7,14 @@ from agents.demo.day_state import DayState, state_of
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
+from tests.support import examples
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -46,7 +49,9 @@ def resize(number: int = 1) -> ResizePlanned:
     return ResizePlanned(f"updater/0/{number}/resize/a", START, START, CART, name, after, {}, before, {})
 
 
-def outcome(decision: ResizePlanned | EvictionPlanned, action: Action, result: Result = Result.DONE) -> ActionFinished:
+def outcome(
+    decision: ResizePlanned | EvictionPlanned | ReplicasPlanned, action: Action, result: Result = Result.DONE
+) -> ActionFinished:
     at = START + timedelta(hours=3, minutes=7)
     return ActionFinished(f"{decision.id}/x", at, decision.id, action, result, "fine", decision.subject)
 
@@ -141,6 +146,14 @@ def test_a_decision_came_from_a_kill_if_it_gives_more_memory_soon_after_one_that
     later = RequestsRecommended("r2", START + minute, CART, (target,), {}, last_oom=killed)
     state = state_of([its_own, later, planned, outcome(planned, Action.EVICT)])
     assert state.after_kill == ("e" if told else None)
+
+
+def test_a_plan_that_only_says_that_the_replicas_stay_scales_nothing() -> None:
+    [shown] = [each for each in examples.EVENTS if isinstance(each, ReplicasPlanned)]
+    stays = replace(shown, id="stays", carried_out_by=ScalingMode.DIRECT, current=5, replicas=5)
+    scales = replace(stays, id="scales", current=3)
+    state = state_of([scales, outcome(scales, Action.SCALE), stays, outcome(stays, Action.SCALE)])
+    assert state.done[Action.SCALE] == 1
 
 
 def test_what_was_refused_or_expired_is_counted_apart() -> None:

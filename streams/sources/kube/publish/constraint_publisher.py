@@ -7,11 +7,11 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisr
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
-from streams.clients.kube.autoscaler_specs import HpaObject
+from streams.clients.kube.autoscaler_specs import HpaObject, MetricBlock, MetricEntry, TargetSpec
 from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LeaseObject, ReplicationControllerObject
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
-from streams.sources.kube.publish import scheduling_facts
+from streams.sources.kube.publish import ehpa_policies, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
@@ -22,6 +22,8 @@ ALIVE = timedelta(seconds=60)
 _OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
 """The controllers that pods have and that say how many there should be."""
 _BY_RESOURCE = ("Resource", "ContainerResource")
+_DEFAULT = MetricEntry("Resource", resource=MetricBlock("cpu", target=TargetSpec("Utilization", average_utilization=80)))
+"""What the API server assumes of an HPA without metrics."""
 
 
 class UpdateConstraintPublisher:
@@ -93,10 +95,10 @@ class UpdateConstraintPublisher:
 
     def _hpa(self, found: HpaObject, at: datetime) -> None:
         target, about = found.spec.scale_target_ref, found.metadata
-        blocks = [each.block for each in found.spec.metrics or () if each.type in _BY_RESOURCE]
-        # without metrics the API server assumes CPU
-        resources = ("cpu",) if not found.spec.metrics else tuple(sorted({block.name for block in blocks}))
-        fact = HpaTargetChanged(at, self._cluster, about.namespace, about.name, target.kind, target.name, resources)
+        metrics = [ehpa_policies.metric(each) for each in found.spec.metrics or (_DEFAULT,) if each.type in _BY_RESOURCE]
+        resources = tuple(sorted({metric.name for metric in metrics}))
+        shares = tuple(dict.fromkeys(each for metric in metrics if (each := metric.utilization) is not None))
+        fact = HpaTargetChanged(at, self._cluster, about.namespace, about.name, target.kind, target.name, resources, shares)
         for facts in (self._hpas, self._hpa_policies):
             facts.upsert(f"{about.namespace}/{about.name}", fact)
 

@@ -1,5 +1,6 @@
 """What follows from an EHPA where we differ from upstream, and on examples worked out by hand."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from agents.logic.replicas.generated_objects import CannotGenerate, HpaSurroundi
 from agents.logic.replicas.replica_calculator import MetricError
 from schemas.well_known_labels import EHPA_UID, METRIC_QUERY
 
+LABEL = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]{,61}[A-Za-z0-9])?")
+"""What the API server takes as the value of a label."""
 NOW = 1_709_633_640.0
 DSP = {"predictionWindowSeconds": 3600, "predictionAlgorithm": {"algorithmType": "dsp", "dsp": {"sampleInterval": "1m"}}}
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
@@ -177,3 +180,28 @@ def test_labels_of_an_ehpa_with_a_long_name_are_shortened_to_what_kubernetes_tak
     assert (short[:54], len(short), part) == (f"ehpa-{'n' * 49}", 63, "n" * 59)
     assert labels(f"{'n' * 53}.n{'x' * 60}")[1][:54] == f"{'n' * 53}-"
     assert labels("n" * 100) != labels("n" * 101)
+
+
+@pytest.mark.parametrize("name", ["w" * 63, "w" * 64, "w" * 253, f"{'w' * 53}.-{'x' * 60}"])
+def test_a_target_with_a_long_name_has_a_selector_and_labels_that_kubernetes_takes(name: str) -> None:
+    """It is scaled by its own name; only values of labels have 63 characters at most."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    ehpa = made(CPU, scaleTargetRef=target, crons=[{"name": "c", "start": "0 8 * * *", "end": "0 9 * * *", "targetReplicas": 2}])
+    hpa: Any = generated_objects.hpa(ehpa, around(pod(200))).manifest
+    tsp: Any = generated_objects.tsp(ehpa).manifest
+    found = {each["external"]["metric"]["selector"]["matchLabels"]["targetName"] for each in hpa["spec"]["metrics"][1:]}
+    assert found == {tsp["metadata"]["labels"]["app.kubernetes.io/target-name"]}
+    [value] = found
+    assert (value == name) is (len(name) == 63)
+    assert LABEL.fullmatch(value)
+    assert hpa["spec"]["scaleTargetRef"]["name"] == tsp["spec"]["targetRef"]["name"] == name
+
+
+@pytest.mark.parametrize("metric", ["job:http_requests:rate5m", "queue/depth", "q" * 60, "::", "Ünicode"])
+def test_a_metric_whose_name_is_no_label_is_asked_for_by_one_that_is(metric: str) -> None:
+    """Kubernetes refused the whole HPA; Prometheus' recording rules have colons."""
+    entry = {"type": "External", "external": {"metric": {"name": metric}, "target": {"averageValue": "5"}}}
+    hpa: Any = generated_objects.hpa(made(entry), around(pod(200), identifier=f"external.{metric}")).manifest
+    value = hpa["spec"]["metrics"][1]["external"]["metric"]["selector"]["matchLabels"]["resourceIdentifier"]
+    assert LABEL.fullmatch(value)
+    assert value == ehpa_manifest.label_value(value)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agents.logic.replicas import hpa_reconcile, scaling_behavior
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaProposal
+from schemas.decisions.replica_plans import HpaConditions
 
 FAILED = ("FailedGetExternalMetric", MetricError("metric 'external.q' has no reading"))
 
@@ -76,7 +77,7 @@ def test_a_workload_at_zero_is_left_alone_unless_the_autoscaler_brought_it_there
 def test_a_decision_carries_its_sum() -> None:
     decision, memory = hpa_reconcile.decide(HpaBounds(1, 10), 3, [ReplicaProposal(20, 0)], HpaMemory(), now=0)
     assert decision.sum == hpa_reconcile.ProposalSum(20, 20, 6)
-    assert memory.conditions == hpa_reconcile.HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "True/ScaleUpLimit")
+    assert memory.conditions == HpaConditions("True/SucceededRescale", "True/ValidMetricFound", "True/ScaleUpLimit")
 
 
 wants = st.lists(st.integers(-5, 500), min_size=1, max_size=12)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from agents.logic.replicas.ehpa_manifest import label_value
 from agents.logic.replicas.served_metrics import ServedMetrics
 from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
@@ -136,3 +137,20 @@ def test_a_forecast_that_begins_as_the_window_ends_is_an_answer() -> None:
     late = forecast("web", 1.0, 9.0)
     late = replace(late, metrics=(replace(late.metrics[0], start=AT + timedelta(seconds=3600)),))
     assert asked(served(ehpa(), late)) == 1000
+
+
+@pytest.mark.parametrize("name", ["w" * 63, "w" * 64, "w" * 253])
+def test_a_target_with_a_long_name_is_answered_for_by_its_label_and_by_its_own_name(name: str) -> None:
+    """External metrics come with a selector, custom ones with a path."""
+    made = served(ehpa(name), forecast(name, 2.0))
+    for asked_by in (name, label_value(name)):
+        assert asked(made, selector(asked_by)) == 2000
+        assert asked(made, selector(asked_by, "cron"), metric=CRON) == 4000
+    assert isinstance(asked(made, selector(f"{name[:-1]}x")), str)
+
+
+def test_a_metric_whose_name_is_no_label_is_answered_by_its_label() -> None:
+    identifier = "pods.job:http_requests:rate5m"
+    metric = replace(forecast("web", 2.0).metrics[0], identifier=identifier)
+    made = served(ehpa(), forecast("web", metrics=(metric,)))
+    assert [asked(made, selector(identifier=each)) for each in (identifier, label_value(identifier))] == [2000, 2000]

@@ -18,7 +18,7 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.scaling import MetricSpec, ScaleStrategy
+from schemas.policies.scaling import MetricSpec, MetricTarget, ScaleStrategy, UtilizationMetric
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Fraction, Seconds
@@ -143,8 +143,10 @@ def test_a_young_pod_is_left_alone_but_not_after_an_oom_kill() -> None:
     assert guards(decided) == {"pod-warm-up"}
 
 
-def hpa(*resources: str, target: str = "api") -> Any:
-    return HpaTargetChanged(when(START), "demo", "web", f"hpa-{target}", "Deployment", target, resources)
+def hpa(*resources: str, target: str = "api", shares: tuple[UtilizationMetric, ...] | None = None) -> Any:
+    """It scales by shares of what the whole pod requests, unless `shares` says by which."""
+    found = tuple(map(UtilizationMetric, resources)) if shares is None else shares
+    return HpaTargetChanged(when(START), "demo", "web", f"hpa-{target}", "Deployment", target, resources, found)
 
 
 def test_a_resource_that_an_hpa_scales_by_is_left_to_it_and_the_other_is_changed() -> None:
@@ -204,6 +206,49 @@ def test_the_utilization_moves_as_the_hpa_counts_requests(changed: Any, moved: A
     """An HPA counts sidecars, and the pod's own request instead of its containers'."""
     pods = [replace(each, **changed) for each in TEN[:2]]
     found = decide([*pods, hpa("cpu")], [policy()], eviction_tolerance=1.0, honor_hpas=False)
+    assert [each.because.get("hpa_utilization") for each in found] == [moved] * 2
+
+
+_APP, _MESH = UtilizationMetric("cpu", "app"), UtilizationMetric("cpu", "mesh")
+
+
+@pytest.mark.parametrize(
+    ("shares", "sidecar", "changed", "moved"),
+    [
+        ((_APP,), Amounts(1.0, GIB), {}, {"cpu of app": 5.0}),  # type: ignore[arg-type]  # units
+        ((_MESH,), Amounts(1.0, GIB), {}, None),  # type: ignore[arg-type]
+        ((_APP, UtilizationMetric("cpu")), Amounts(1.0, GIB), {}, {"cpu": 2.0 / 1.2, "cpu of app": 5.0}),  # type: ignore[arg-type]
+        ((_APP,), Amounts(), {}, {"cpu of app": 5.0}),
+        ((_APP,), Amounts(1.0, GIB), {"requests": Amounts(3.0, None)}, {"cpu of app": 5.0}),  # type: ignore[arg-type]
+        ((UtilizationMetric("cpu", "gone"),), Amounts(1.0, GIB), {}, None),  # type: ignore[arg-type]
+        ((), Amounts(1.0, GIB), {}, None),  # type: ignore[arg-type]
+    ],
+    ids=["its container", "another", "both", "beside one that requests nothing", "of a pod", "not there", "an average value"],
+)
+def test_a_share_of_one_container_moves_with_its_request_alone_and_an_amount_does_not(
+    shares: Any, sidecar: Amounts, changed: Any, moved: Any
+) -> None:
+    """A core of `app` becomes a fifth of one; its sidecar stays as it is."""
+    beside = (ContainerSeen("mesh", sidecar, sidecar=True),)
+    pods = [replace(each, init_containers=beside, **changed) for each in TEN[:2]]
+    found = decide([*pods, hpa("cpu", shares=shares)], [policy()], eviction_tolerance=1.0, honor_hpas=False)
+    assert [each.because.get("hpa_utilization") for each in found] == [moved] * 2
+
+
+@pytest.mark.parametrize(
+    ("metrics", "moved"),
+    [
+        ((MetricSpec("ContainerResource", "cpu", MetricTarget("Utilization", 50), "app"),), {"cpu of app": 5.0}),
+        ((MetricSpec("Resource", "cpu", MetricTarget("AverageValue", average_value="100m")),), None),
+        ((), {"cpu": 5.0}),
+    ],
+    ids=["of a container", "an average value", "the API server's default"],
+)
+def test_the_shares_of_an_ehpa_move_alike(metrics: tuple[MetricSpec, ...], moved: Any) -> None:
+    ehpa = EhpaChanged(
+        when(START), "demo", "web", "api", when(START), TargetRef("Deployment", "api"), max_replicas=9, metrics=metrics
+    )
+    found = decide([*TEN[:2]], [policy(), ehpa], eviction_tolerance=1.0, honor_hpas=False)
     assert [each.because.get("hpa_utilization") for each in found] == [moved] * 2
 
 

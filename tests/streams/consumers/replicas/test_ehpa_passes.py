@@ -18,7 +18,8 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
 from schemas.well_known_labels import EHPA_UID
-from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler, PassOrder, PassReport
+from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler
+from streams.consumers.replicas.pass_order import PassOrder, PassReport
 from streams.errors import GiveUp
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import KillSwitch, ScaledWorld

@@ -12,7 +12,7 @@ from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
-from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused, ScalingMode
 from schemas.facts.replica_scaling import ScaleSeen
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result
@@ -228,6 +228,25 @@ def test_an_ehpa_says_why_nothing_is_planned_until_something_is_whoever_keeps_it
     site.put("replica-plans", workload.key, _plan(MONDAY))
     site.settle()
     assert ready() == well
+
+
+def test_a_decision_that_tells_other_conditions_is_shown_at_once_and_one_that_tells_the_same_writes_nothing() -> None:
+    site = Site()
+    site.say(replace(CART, annotations={"ullage/scaling": "direct"}))
+    site.settle()
+    consumer = site.consumer()
+    consumer.poll_once()
+    found, versions = list[str](), list[str]()
+    for number, limited in enumerate(("False/DesiredWithinRange", "True/TooManyReplicas", "True/TooManyReplicas")):
+        told = HpaConditions("True/ReadyForNewScale", "True/ValidMetricFound", limited)
+        plan = replace(_plan(MONDAY), id=f"p{number}", current=2, replicas=2, conditions=told)
+        site.put("replica-plans", plan.workload.key, plan)
+        consumer.poll_once()
+        held: Any = site.world.ehpas.held["shop", "cart"]
+        versions.append(held["metadata"]["resourceVersion"])
+        found += [each["reason"] for each in held["status"]["conditions"] if each["type"] == "ScalingLimited"]
+    assert found == ["DesiredWithinRange", "TooManyReplicas", "TooManyReplicas"]
+    assert versions[0] != versions[1] == versions[2]
 
 
 def _plan(at: datetime) -> ReplicasPlanned:

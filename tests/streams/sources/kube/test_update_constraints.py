@@ -10,6 +10,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisr
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.policies.scaling import UtilizationMetric
 from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
 from streams.clients.kube.watched_objects import ControllerObject, LeaseObject
@@ -18,6 +19,7 @@ from tests.support.kube_scene import KubeScene
 
 LEASE = WebhookLease("ullage", "ullage-webhook")
 FACTS = (HpaTargetChanged, HpaTargetRemoved, ReplicaControllerChanged, ReplicaControllerRemoved, WebhookLeaseSeen)
+_APP = UtilizationMetric("cpu", "app")
 BUDGET = (PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved)
 
 
@@ -95,6 +97,25 @@ def test_an_hpa_is_told_with_the_resources_it_scales_by(scene: KubeScene, metric
     scene.see("horizontalpodautoscalers", hpa("cart", metrics))
     [seen] = told(scene)
     assert (seen.workload, seen.resources) == ("real/shop/Deployment/cart", resources)
+
+
+_HALF = {"type": "Utilization", "averageUtilization": 50}
+_OF_APP = {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app", "target": _HALF}}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shares"),
+    [
+        (None, (UtilizationMetric("cpu"),)),
+        ([_OF_APP, _OF_APP], (_APP,)),
+        ([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "1"}}}], ()),
+        ([{"type": "Resource", "resource": {"name": "memory", "target": _HALF}}, _OF_APP], (UtilizationMetric("memory"), _APP)),
+    ],
+)
+def test_an_hpa_is_told_with_the_shares_of_requests_among_its_metrics(scene: KubeScene, metrics: Any, shares: Any) -> None:
+    scene.see("horizontalpodautoscalers", hpa("cart", metrics))
+    [seen] = told(scene)
+    assert seen.utilizations == shares
 
 
 def test_an_hpa_stands_among_policies_too_where_the_webhook_reads_it_and_a_restart_tells_nothing_twice(scene: KubeScene) -> None:

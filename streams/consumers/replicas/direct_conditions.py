@@ -1,0 +1,92 @@
+"""The conditions that an EHPA's HPA would have, for an EHPA that scales directly: from its newest decision and what became of it.
+
+Types and reasons are the HPA controller's, so that `kubectl describe` says the same with and without an HPA. Two are ours:
+`ChangesNotAllowed` while the control record forbids to scale, and `NothingPlanned` where a guard objects that no HPA has.
+"""
+
+from collections.abc import Mapping
+
+from schemas.decisions.replica_plans import HpaConditions, ProposalOrigin, ReplicasPlanned, ReplicasRefused
+from schemas.facts.replica_scaling import HpaCondition
+from schemas.outcomes import ActionFinished, Result
+
+ScalingDecision = ReplicasPlanned | ReplicasRefused
+
+
+_MESSAGES: Mapping[str, str] = {
+    "SucceededGetScale": "the scale of the target can be read",
+    "ReadyForNewScale": "no earlier recommendation holds the replicas back",
+    "ScaleDownStabilized": "a higher recommendation of the stabilization window still holds",
+    "ScaleUpStabilized": "a lower recommendation of the stabilization window still holds",
+    "ScalingDisabled": "the target is asked for no replicas, and minReplicas is not 0",
+    "DesiredWithinRange": "the desired replicas are within all bounds and rates",
+    "TooManyReplicas": "more replicas are desired than maxReplicas",
+    "TooFewReplicas": "fewer replicas are desired than minReplicas",
+    "ScaleUpLimit": "more replicas are desired than the rates allow to add now",
+    "ScaleDownLimit": "fewer replicas are desired than the rates allow to remove now",
+}
+_SILENT = ("paused", "rival", "scale")
+"""Guards of which the status says more elsewhere, and which tell nothing of the metrics."""
+
+
+def of(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> list[HpaCondition]:
+    """The conditions after a decision. `scaled`: the last thing that the scaler did; `forbidden`: the control record's reason."""
+    found = [_able(decided, scaled, forbidden)]
+    if isinstance(decided, ReplicasRefused) and decided.guard != "no-metric":
+        if decided.guard not in _SILENT:
+            found.append(HpaCondition("ScalingActive", "False", "NothingPlanned", decided.reason))
+        return found
+    told = decided.conditions or HpaConditions()
+    for kind, condition in (("ScalingActive", told.active), ("ScalingLimited", told.limited)):
+        status, _, reason = condition.partition("/")
+        if reason:
+            found.append(HpaCondition(kind, status, reason, _message(decided, reason)))
+    return found
+
+
+def without_scale(message: str) -> list[HpaCondition]:
+    """The conditions of a target whose scale cannot be read."""
+    return [HpaCondition("AbleToScale", "False", "FailedGetScale", message)]
+
+
+def at_zero() -> list[HpaCondition]:
+    """The conditions of a target that somebody scaled to 0, with or without an HPA."""
+    return [
+        HpaCondition("AbleToScale", "True", "SucceededGetScale", _MESSAGES["SucceededGetScale"]),
+        HpaCondition("ScalingActive", "False", "ScalingDisabled", _MESSAGES["ScalingDisabled"]),
+    ]
+
+
+def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str | None) -> HpaCondition:
+    """Whether the target can be scaled: a plan to scale it counts as carried out only once it is."""
+    if forbidden is not None:
+        return HpaCondition("AbleToScale", "False", "ChangesNotAllowed", forbidden)
+    if isinstance(decided, ReplicasRefused) and decided.guard == "scale":
+        return without_scale(decided.reason)[0]
+    if scaled is not None and scaled.result is not Result.DONE:
+        return HpaCondition("AbleToScale", "False", "FailedUpdateScale", scaled.reason)
+    if scaled is not None and isinstance(decided, ReplicasPlanned) and scaled.decision == decided.id:
+        return HpaCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {decided.replicas} replicas")
+    status, _, reason = (decided.conditions or HpaConditions()).able.partition("/")
+    if reason not in _MESSAGES:
+        status, reason = "True", "SucceededGetScale"
+    return HpaCondition("AbleToScale", status, reason, _MESSAGES[reason])
+
+
+def _message(decided: ScalingDecision, reason: str) -> str:
+    if reason in _MESSAGES:
+        return _MESSAGES[reason]
+    if isinstance(decided, ReplicasRefused):
+        return decided.reason
+    if reason != "ValidMetricFound":
+        return next((each.error for each in decided.proposals if each.error), "no metric can be read")
+    return f"the replicas follow from {_highest(decided)}"
+
+
+def _highest(plan: ReplicasPlanned) -> str:
+    """The metric that asks for the most replicas, and whether that is its forecast."""
+    found = [each for each in plan.proposals if each.replicas is not None]
+    most = max(found, key=lambda each: each.replicas or 0, default=None)
+    if most is None:
+        return "its metrics"
+    return f"the forecast of {most.identifier}" if most.origin is ProposalOrigin.FORECAST else most.identifier

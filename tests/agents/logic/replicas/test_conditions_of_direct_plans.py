@@ -1,0 +1,103 @@
+"""Where no HPA follows from an EHPA, decisions tell the conditions that one would have, but not in every round."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from agents.engine.turn import Decided
+from schemas.catalogue import Event
+from schemas.decisions.replica_plans import HpaConditions, ReplicasPlanned, ReplicasRefused
+from schemas.policies.ehpa import EhpaChanged
+from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, plans, pods, refusals, resumed, scale, scrape
+
+NOW = MONDAY + timedelta(hours=2)
+MINUTE = timedelta(minutes=1)
+DIRECT = ehpa(annotations={"ullage/scaling": "direct"}, prediction=None, max_replicas=6)
+BY_HPA = ehpa(prediction=None, max_replicas=6)
+
+
+def told(decided: Sequence[Decided]) -> list[tuple[object, ...]]:
+    """The conditions of each decision."""
+    found = [each.event for each in decided if isinstance(each.event, ReplicasPlanned | ReplicasRefused)][::2]
+    return [(told.able, told.active, told.limited) for event in found if (told := event.conditions) is not None]
+
+
+def minutes(scene: ForecasterScene, first: int, loads: Sequence[float]) -> list[Decided]:
+    """A minute for each load, with five pods that use so many cores each."""
+    found = list[Decided]()
+    for n, cores in enumerate(loads, start=first):
+        found += scene.run(NOW + n * MINUTE, 55, scrape(NOW + n * MINUTE, 5, cores))
+    return found
+
+
+def begun(policy: EhpaChanged) -> ForecasterScene:
+    """Five pods that are to use half a core each, and do."""
+    scene = ForecasterScene()
+    [first] = plans(scene.run(NOW, 55, policy, *pods(NOW, 5), scale(NOW, 5), scrape(NOW, 5, 0.5)))
+    told = HpaConditions("True/ReadyForNewScale", "True/ValidMetricFound", "False/DesiredWithinRange")
+    assert first.conditions == (told if policy is DIRECT else None)
+    return scene
+
+
+def test_a_direct_plan_that_stays_tells_that_a_scale_down_waits_and_when_it_no_longer_does() -> None:
+    scene = begun(DIRECT)
+    assert told(minutes(scene, 1, [0.4])) == [("True/ScaleDownStabilized", "True/ValidMetricFound", "False/DesiredWithinRange")]
+    assert minutes(scene, 2, [0.4, 0.4]) == []
+    assert told(minutes(scene, 4, [0.5])) == [("True/ReadyForNewScale", "True/ValidMetricFound", "False/DesiredWithinRange")]
+
+
+def test_a_direct_plan_at_the_maximum_tells_that_more_is_asked_for() -> None:
+    scene = begun(DIRECT)
+    [more] = plans(minutes(scene, 1, [0.9]))
+    assert (more.replicas, more.because["limited"]) == (6, "True/TooManyReplicas")
+    decided = scene.run(NOW + 2 * MINUTE, 55, scale(NOW + 2 * MINUTE, 6))
+    assert told(decided) == [("True/ReadyForNewScale", "True/ValidMetricFound", "True/TooManyReplicas")]
+
+
+def test_a_refusal_for_want_of_a_metric_tells_the_conditions_too() -> None:
+    scene = begun(DIRECT)
+    decided = scene.run(NOW + 20 * MINUTE, 55)  # the sample is too old
+    [refused] = refusals(decided)
+    assert told(decided) == [("True/SucceededGetScale", "False/FailedGetResourceMetric", "False/DesiredWithinRange")]
+    assert refused.guard == "no-metric"
+
+
+def test_where_an_hpa_scales_a_plan_that_stays_is_not_told_again() -> None:
+    assert minutes(begun(BY_HPA), 1, [0.4, 0.5, 0.4, 0.5]) == []
+
+
+def flapping(at: datetime, n: int, replicas: int) -> list[Event]:
+    """In every second round the pods request nothing, so that no metric can be read."""
+    return [*pods(at, replicas, 1.0 if n % 2 else None), scrape(at, replicas, 0.5)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_metric_that_comes_and_goes_in_each_round_makes_a_decision_a_minute(*, restarts: bool) -> None:
+    scene, decided = begun(DIRECT), list[Decided]()
+    for n in range(40):  # ten minutes
+        at = NOW + MINUTE + n * timedelta(seconds=15)
+        decided += scene.run(at, 10, *flapping(at, n, 5))
+        scene = resumed(scene) if restarts else scene
+    found = [each for each in decided if each.topic == "replica-plans"]
+    assert 4 <= len(found) <= 10
+    assert len(decided) == 2 * len(found)
+    assert {"ReplicasPlanned", "ReplicasRefused"} == {type(each.event).__name__ for each in found}
+
+
+def test_a_load_about_a_bound_in_each_round_makes_a_decision_a_minute() -> None:
+    scene, decided = begun(DIRECT), list[Decided]()
+    for n in range(40):
+        at = NOW + MINUTE + n * timedelta(seconds=15)
+        decided += scene.run(at, 10, scrape(at, 5, 0.4 if n % 2 else 0.5))
+    assert len(decided) <= 2 * 10
+
+
+def test_what_has_to_be_scaled_does_not_wait_for_the_minute() -> None:
+    scene = begun(DIRECT)
+    at = NOW + MINUTE
+    [refused] = refusals(scene.run(at, 10, *pods(at, 5, None)))
+    assert refused.guard == "no-metric"
+    at += timedelta(seconds=15)
+    [plan] = plans(scene.run(at, 10, *pods(at, 5), scrape(at, 5, 0.6)))
+    assert plan.replicas == 6
