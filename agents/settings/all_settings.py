@@ -53,7 +53,7 @@ class SecuritySettings(SettingsGroup):
     key: Path | None = None
     """The key of our own certificate."""
     folder: Path | None = None
-    """A folder, such as a mounted Secret, that may hold `ca.crt`, `user.crt` and `user.key`: used where these three name no file."""
+    """A folder, such as a mounted Secret, with any of `ca.crt`, `user.crt` and `user.key`, for which no file is named above."""
     check_hostname: bool = True
     """Whether a broker's certificate must carry its host name."""
 

@@ -272,7 +272,9 @@ def test_a_kafka_secret_need_not_have_an_authority_of_its_own(name: str, helm: P
     deployments = [d for d in rendered(helm, "ullage", VALUES[name]) if d["kind"] == "Deployment"]
     for deployment in deployments:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        files = {each["name"]: each["value"] for each in container["env"] if str(each.get("value")).startswith("/etc/ullage/kafka")}
+        files = {
+            each["name"]: each["value"] for each in container["env"] if str(each.get("value")).startswith("/etc/ullage/kafka")
+        }
         assert files == {"ULLAGE_LOG__SECURITY__FOLDER": "/etc/ullage/kafka"}
 
 
