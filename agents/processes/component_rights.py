@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from streams.clients.kube.api import Api, ApiRequest
 
 _VPA, _EHPA = "autoscaling.k8s.io", "autoscaling.crane.io"
+_LEASES, _WEBHOOKS = "coordination.k8s.io", "admissionregistration.k8s.io"
 _LISTED = 4
 """Rights that are named: enough to see what is meant."""
 
@@ -42,6 +43,15 @@ def _each(verbs: str, group: str, resources: str) -> tuple[AccessRight, ...]:
     return tuple(AccessRight(verb, group, resource) for resource in resources.split() for verb in verbs.split())
 
 
+def _named(verbs: str, group: str, resource: str, name: str, *, own: bool = False) -> tuple[AccessRight, ...]:
+    return tuple(AccessRight(verb, group, resource, name, own=own) for verb in verbs.split())
+
+
+def _lease(name: str) -> tuple[AccessRight, ...]:
+    """What it takes to keep a Lease of this name, without which a component in a pod does nothing."""
+    return AccessRight("create", _LEASES, "leases", own=True), *_named("get update", _LEASES, "leases", name, own=True)
+
+
 RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     "source kube": (
         *_each("list watch", "", "events limitranges nodes pods replicationcontrollers"),
@@ -51,33 +61,50 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "policy", "poddisruptionbudgets"),
         *_each("list watch", "", "namespaces persistentvolumeclaims persistentvolumes"),
         *_each("list watch", "storage.k8s.io", "csinodes storageclasses"),
-        *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
+        *_each("list watch", _VPA, "verticalpodautoscalers"),
+        *_each("list", _VPA, "verticalpodautoscalercheckpoints"),
         *_each("list watch", _EHPA, "effectivehorizontalpodautoscalers"),
         *_each("list watch", "prediction.crane.io", "timeseriespredictions"),
+        AccessRight("list", _LEASES, "leases", own=True),
+        AccessRight("watch", _LEASES, "leases", own=True),
+        *_lease("ullage-source-kube"),
     ),
-    "source usage": _each("list", "metrics.k8s.io", "pods"),
+    "source usage": (*_each("list", "metrics.k8s.io", "pods"), *_lease("ullage-source-usage")),
+    "source asg": _lease("ullage-source-asg"),
     "consumer status": (
         *_each("get list", _VPA, "verticalpodautoscalers"),
         *_each("patch", _VPA, "verticalpodautoscalers/status"),
+        *_lease("ullage-status"),
     ),
     "consumer resizer": (
         *_each("get", "", "pods"),
         *_each("patch", "", "pods/resize"),
         *_each("create", "", "events"),
         *_each("get", "metrics.k8s.io", "pods"),
+        *_lease("ullage-resizer"),
     ),
-    "consumer evictor": (*_each("get", "", "pods"), *_each("create", "", "pods/eviction events")),
+    "consumer evictor": (
+        *_each("get", "", "pods"),
+        *_each("create", "", "pods/eviction events"),
+        AccessRight("get", _LEASES, "leases", "ullage-webhook", own=True),
+        *_lease("ullage-evictor"),
+    ),
     "consumer webhook": (
         *_each("get", "apps", "daemonsets deployments replicasets statefulsets"),
         *_each("get", "batch", "cronjobs jobs"),
-        *_each("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-        AccessRight("create", "coordination.k8s.io", "leases", own=True),
+        *_each("get", "", "replicationcontrollers"),
+        *_each("create", _WEBHOOKS, "mutatingwebhookconfigurations"),
+        *_named("get update delete", _WEBHOOKS, "mutatingwebhookconfigurations", "ullage-webhook"),
+        AccessRight("create", "", "secrets", own=True),
+        *_named("get update", "", "secrets", "ullage-webhook-certificate", own=True),
+        *_lease("ullage-webhook"),
+        AccessRight("delete", _LEASES, "leases", "ullage-webhook", own=True),
     ),
     "consumer asg": (
         *_each("get list patch", "", "nodes"),
         *_each("list", "", "pods"),
         *_each("create", "", "pods/eviction"),
-        AccessRight("create", "coordination.k8s.io", "leases", own=True),
+        *_lease("ullage-asg"),
     ),
     "consumer autoscalers": (
         *_each("get patch", _EHPA, "effectivehorizontalpodautoscalers"),
@@ -88,15 +115,19 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("get create patch delete", "autoscaling", "horizontalpodautoscalers"),
         *_each("list", "", "pods"),
         *_each("get patch", "*", "*/scale"),
+        *_lease("ullage-autoscalers"),
     ),
     "consumer metrics-api": (
         *_each("create", "apiregistration.k8s.io", "apiservices"),
+        *_named("get update", "apiregistration.k8s.io", "apiservices", "v1beta1.external.metrics.k8s.io"),
+        *_named("get", "", "configmaps", "extension-apiserver-authentication"),
         AccessRight("create", "", "secrets", own=True),
+        *_named("get update", "", "secrets", "ullage-metrics-api-certificate", own=True),
     ),
 }
-"""By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
+"""By component, as its command is called, with the names that deploy/rbac gives to its own objects."""
 
-NODES = ("consumer asg",)
+NODES = ("source asg", "consumer asg")
 """Components that are there where nodes are ours."""
 REPLICAS = ("consumer autoscalers", "consumer metrics-api")
 """Components that are there where replicas are ours."""
