@@ -66,6 +66,13 @@ def test_what_the_page_of_metrics_calls_an_alarm_is_an_alert() -> None:
     assert {name for name in named if name not in rules} == set()
 
 
+def test_every_alert_has_a_row_that_says_what_to_do() -> None:
+    rules = yaml.safe_load((CHART / "files/alerts.yaml").read_text(encoding="utf-8"))
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    rows = re.findall(r"^\| `(Ullage\w+)` \|", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == alerts
+
+
 def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
     known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/observability.md").read_text(encoding="utf-8"), re.MULTILINE))
     known |= {f"{name}_bucket" for name in known}
