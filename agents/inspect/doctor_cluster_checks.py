@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agents.inspect import doctor_registration_checks
 from agents.inspect.doctor_check import DoctorCheck
 from agents.processes import component_rights
-from agents.processes.component_rights import NODES, REPLICAS, RIGHTS, WATCHING
+from agents.processes.component_rights import KEPT, NODES, REPLICAS, RIGHTS, WATCHING
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from schemas.policies.control import Mode
@@ -53,7 +53,7 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
         if answer.code == _UNKNOWN:
             return
         for component in components(settings):
-            yield _rights(api, component, settings.webhook.namespace)
+            yield _rights(api, component, settings)
         yield from _served(api, settings)
         yield _webhook(api, settings)
         yield from _external_metrics(api, settings)
@@ -104,9 +104,12 @@ def clock_skew(date: str, now: datetime) -> DoctorCheck:
     return DoctorCheck("fail", "clock", f"the server's clock is {abs(off):.0f} s {which} this machine's", "let both follow NTP")
 
 
-def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
+def _rights(api: "Api", component: str, settings: Settings) -> DoctorCheck:
+    pods_namespace = cluster_factory.lease_namespace(settings.cluster)
     try:
-        missing = component_rights.missing(api, RIGHTS[component], namespace=namespace)
+        missing = component_rights.missing(api, RIGHTS[component], namespace=settings.webhook.namespace)
+        if not missing and pods_namespace is not None:
+            missing = component_rights.missing(api, KEPT[component], namespace=pods_namespace)
     except GiveUp as error:
         return DoctorCheck("warn", "rights", f"whether this account may do what {component} needs is not said: {error}", _DENIED)
     if not missing:

@@ -44,6 +44,7 @@ def _each(verbs: str, group: str, resources: str) -> tuple[AccessRight, ...]:
 
 
 def _named(verbs: str, group: str, resource: str, name: str, *, own: bool = False) -> tuple[AccessRight, ...]:
+    """For one object, or with an empty name for all."""
     return tuple(AccessRight(verb, group, resource, name, own=own) for verb in verbs.split())
 
 
@@ -65,46 +66,31 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list", _VPA, "verticalpodautoscalercheckpoints"),
         *_each("list watch", _EHPA, "effectivehorizontalpodautoscalers"),
         *_each("list watch", "prediction.crane.io", "timeseriespredictions"),
-        AccessRight("list", _LEASES, "leases", own=True),
-        AccessRight("watch", _LEASES, "leases", own=True),
-        *_lease("ullage-source-kube"),
     ),
-    "source usage": (*_each("list", "metrics.k8s.io", "pods"), *_lease("ullage-source-usage")),
-    "source asg": _lease("ullage-source-asg"),
+    "source usage": _each("list", "metrics.k8s.io", "pods"),
     "consumer status": (
         *_each("get list", _VPA, "verticalpodautoscalers"),
         *_each("patch", _VPA, "verticalpodautoscalers/status"),
-        *_lease("ullage-status"),
     ),
     "consumer resizer": (
         *_each("get", "", "pods"),
         *_each("patch", "", "pods/resize"),
         *_each("create", "", "events"),
         *_each("get", "metrics.k8s.io", "pods"),
-        *_lease("ullage-resizer"),
     ),
-    "consumer evictor": (
-        *_each("get", "", "pods"),
-        *_each("create", "", "pods/eviction events"),
-        AccessRight("get", _LEASES, "leases", "ullage-webhook", own=True),
-        *_lease("ullage-evictor"),
-    ),
+    "consumer evictor": (*_each("get", "", "pods"), *_each("create", "", "pods/eviction events")),
     "consumer webhook": (
         *_each("get", "apps", "daemonsets deployments replicasets statefulsets"),
         *_each("get", "batch", "cronjobs jobs"),
         *_each("get", "", "replicationcontrollers"),
         *_each("create", _WEBHOOKS, "mutatingwebhookconfigurations"),
-        *_named("get update delete", _WEBHOOKS, "mutatingwebhookconfigurations", "ullage-webhook"),
-        AccessRight("create", "", "secrets", own=True),
-        *_named("get update", "", "secrets", "ullage-webhook-certificate", own=True),
-        *_lease("ullage-webhook"),
-        AccessRight("delete", _LEASES, "leases", "ullage-webhook", own=True),
+        AccessRight("create", _LEASES, "leases", own=True),
     ),
     "consumer asg": (
         *_each("get list patch", "", "nodes"),
         *_each("list", "", "pods"),
         *_each("create", "", "pods/eviction"),
-        *_lease("ullage-asg"),
+        AccessRight("create", _LEASES, "leases", own=True),
     ),
     "consumer autoscalers": (
         *_each("get patch", _EHPA, "effectivehorizontalpodautoscalers"),
@@ -115,19 +101,38 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("get create patch delete", "autoscaling", "horizontalpodautoscalers"),
         *_each("list", "", "pods"),
         *_each("get patch", "*", "*/scale"),
-        *_lease("ullage-autoscalers"),
     ),
     "consumer metrics-api": (
         *_each("create", "apiregistration.k8s.io", "apiservices"),
+        AccessRight("create", "", "secrets", own=True),
+    ),
+}
+"""By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
+KEPT: Mapping[str, tuple[AccessRight, ...]] = {
+    "source kube": (*_named("list watch", _LEASES, "leases", "", own=True), *_lease("ullage-source-kube")),
+    "source usage": _lease("ullage-source-usage"),
+    "source asg": _lease("ullage-source-asg"),
+    "consumer status": _lease("ullage-status"),
+    "consumer resizer": _lease("ullage-resizer"),
+    "consumer evictor": (*_named("get", _LEASES, "leases", "ullage-webhook", own=True), *_lease("ullage-evictor")),
+    "consumer webhook": (
+        *_named("get update delete", _WEBHOOKS, "mutatingwebhookconfigurations", "ullage-webhook"),
+        *_named("create", "", "secrets", "", own=True),
+        *_named("get update", "", "secrets", "ullage-webhook-certificate", own=True),
+        *_lease("ullage-webhook"),
+        *_named("delete", _LEASES, "leases", "ullage-webhook", own=True),
+    ),
+    "consumer asg": _lease("ullage-asg"),
+    "consumer autoscalers": _lease("ullage-autoscalers"),
+    "consumer metrics-api": (
         *_named("get update", "apiregistration.k8s.io", "apiservices", "v1beta1.external.metrics.k8s.io"),
         *_named("get", "", "configmaps", "extension-apiserver-authentication"),
-        AccessRight("create", "", "secrets", own=True),
         *_named("get update", "", "secrets", "ullage-metrics-api-certificate", own=True),
     ),
 }
-"""By component, as its command is called, with the names that deploy/rbac gives to its own objects."""
+"""What it takes in a pod to keep objects of its own, by the names of deploy/rbac; some settings need less."""
 
-NODES = ("source asg", "consumer asg")
+NODES = ("consumer asg",)
 """Components that are there where nodes are ours."""
 REPLICAS = ("consumer autoscalers", "consumer metrics-api")
 """Components that are there where replicas are ours."""
