@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from agents.cli.options import CommonOptions, given
+from agents.cli.options import SettingsOptions
 
 
 def demo(  # noqa: PLR0913  # the flags of a command
@@ -19,7 +19,7 @@ def demo(  # noqa: PLR0913  # the flags of a command
     trace: Annotated[Path | None, Parameter(help="Play this usage trace (Parquet, CSV or a folder) instead of the shop.")] = None,
     forever: Annotated[bool, Parameter(help="Go on after the day, until Ctrl-C.")] = False,
     plain: Annotated[bool, Parameter(help="Lines instead of the live view, as where no terminal is.")] = False,
-    common: CommonOptions | None = None,
+    common: SettingsOptions | None = None,
 ) -> int:
     """Watch a day in a simulated cluster in about a minute: usage in, decisions out, on real Kafka, ending by itself.
 
@@ -28,5 +28,5 @@ def demo(  # noqa: PLR0913  # the flags of a command
     """
     from agents.demo import demo_command
 
-    settings = given(common).settings(demo__seconds=seconds, cluster__seed=seed)
+    settings = (common or SettingsOptions()).settings(demo__seconds=seconds, cluster__seed=seed)
     return demo_command.run(settings, demo_command.DemoFlags(log=log, trace=trace, forever=forever, plain=plain))

@@ -57,7 +57,7 @@ class PrometheusOptions:
     step: Annotated[str | None, Parameter(name="--step", help="What lies between two samples, as `1h`.")] = None
 
     def overrides(self) -> dict[str, object]:
-        """The settings that these flags set, for `CommonOptions.load`. Raises BadInput."""
+        """The settings that these flags set, for `SettingsOptions.load`. Raises BadInput."""
         from agents.settings import event_times
 
         length, step = (
@@ -75,8 +75,8 @@ class PrometheusOptions:
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, slots=True)
-class CommonOptions:
-    """Settings by flag."""
+class SettingsOptions:
+    """Settings by flag, for a command that has a log of its own."""
 
     config: Annotated[Path | None, Parameter(help="A YAML file of settings, instead of ./ullage.yaml.")] = None
     set: Annotated[
@@ -88,18 +88,13 @@ class CommonOptions:
     ] = ()
     cluster: Annotated[str | None, Parameter(help="Which cluster, short for `--set cluster.name=NAME`.")] = None
     brokers: Annotated[str | None, Parameter(help="Kafka's HOST:PORT, short for `--set log.brokers=HOST:PORT`.")] = None
-    log: Annotated[
-        Path | None,
-        Parameter(help="Read this log file (.jsonl) or incident file (.parquet) instead of Kafka."),
-    ] = None
 
     def load(self, **more: object) -> LoadedSettings:
         """All settings with their origins. `more` are the command's own, with `__` for the dot in names; None means unset."""
         from agents.settings.loading import load
-        from agents.settings.recorded_log import fitting_settings
         from agents.settings.setting_texts import written
 
-        flags = {} if self.log is None else {name: written(value) for name, value in fitting_settings(self.log).items()}
+        flags = self._of_the_log()
         flags |= dict(_split(item) for item in self.set)
         flags |= {name.replace("__", "."): written(value) for name, value in more.items() if value is not None}
         short = {"cluster.name": self.cluster, "log.brokers": self.brokers}
@@ -109,6 +104,27 @@ class CommonOptions:
     def settings(self, **more: object) -> Settings:
         """All settings as from `load`, without their origins."""
         return self.load(**more).settings
+
+    def _of_the_log(self) -> dict[str, str]:
+        """The settings that follow from the log that was named, which all other flags come before."""
+        return {}
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, slots=True)
+class CommonOptions(SettingsOptions):
+    """Settings by flag, and the log to read."""
+
+    log: Annotated[
+        Path | None,
+        Parameter(help="Read this log file (.jsonl) or incident file (.parquet) instead of Kafka."),
+    ] = None
+
+    def _of_the_log(self) -> dict[str, str]:
+        from agents.settings.recorded_log import fitting_settings
+        from agents.settings.setting_texts import written
+
+        return {} if self.log is None else {name: written(value) for name, value in fitting_settings(self.log).items()}
 
 
 def given(common: CommonOptions | None) -> CommonOptions:

@@ -21,6 +21,8 @@ from streams.errors import BadInput, UllageError
 _NEWEST = (3, 14)
 _OLDEST = (3, 11)
 _ROOM_MB = 1024
+_SHOWN = 3
+"""Differences between topics and their plan that are named."""
 _NAMES = 9
 """Characters of a check's name."""
 
@@ -183,3 +185,23 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("fail", "topics", "; ".join(wrong), fix)
     else:
         yield DoctorCheck("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
+        if settings.log.kind == "kafka":
+            yield from _as_planned(settings)
+
+
+def _as_planned(settings: Settings) -> Iterator[DoctorCheck]:
+    """Whether retention, compaction and changelogs are as `topics plan` has them, which may take a right of its own to see."""
+    from agents.operate import topics
+    from agents.settings import log_factory
+    from streams.admin import topic_admin
+
+    try:
+        with topic_admin.connect(log_factory.answering_connection(settings)) as client:
+            changes = topic_admin.plan(client, topics.wanted(settings)).changes
+    except UllageError as error:
+        yield DoctorCheck("warn", "topics", f"whether their settings are as planned is not said: {error}")
+        return
+    if changes:
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        finding = f"not as planned: {'; '.join(map(str, changes[:_SHOWN]))}{more}"
+        yield DoctorCheck("warn", "topics", finding, "`ullage topics plan` shows all, `ullage topics apply` changes them")

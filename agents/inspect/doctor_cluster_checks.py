@@ -3,14 +3,16 @@
 Nothing is changed: a SelfSubjectAccessReview only asks. A cluster that cannot be reached ends these checks.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agents.inspect import doctor_registration_checks
 from agents.inspect.doctor_check import DoctorCheck
 from agents.processes import component_rights
-from agents.processes.component_rights import NODES, REPLICAS, RIGHTS, WATCHING
+from agents.processes.component_rights import KEPT, NODES, REPLICAS, RIGHTS, WATCHING
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from schemas.policies.control import Mode
@@ -24,9 +26,14 @@ if TYPE_CHECKING:
     from streams.clients.kube.api import Api, ApiResponse
 
 _TIMEOUT = Seconds(3.0)
+_EHPAS = (
+    ("autoscaling.crane.io", "effectivehorizontalpodautoscalers"),
+    ("autoscaling.crane.io", "substitutes"),
+    ("prediction.crane.io", "timeseriespredictions"),
+)
 _SKEW = 30.0
 """Seconds that the server's clock may differ from ours."""
-_OK, _FORBIDDEN, _NOT_FOUND = 200, (401, 403), 404
+_OK, _UNKNOWN, _FORBIDDEN, _NOT_FOUND = 200, 401, (401, 403), 404
 _DENIED = "give its ServiceAccount the role of deploy/rbac (the Helm chart does), or leave the component out"
 
 
@@ -41,13 +48,15 @@ def all_checks(settings: Settings) -> Iterator[DoctorCheck]:
         return
     where = cluster_factory.address(settings.cluster)
     try:
-        yield from _server(_ask(api, "/version"), where)
+        answer = _ask(api, "/version")
+        yield from _server(answer, where)
+        if answer.code == _UNKNOWN:
+            return
         for component in components(settings):
-            yield _rights(api, component, settings.webhook.namespace)
+            yield _rights(api, component, settings)
         yield from _served(api, settings)
-        name, applied = settings.webhook.configuration, _applied(settings)
-        check = webhook(_ask(api, f"{_WEBHOOKS}/{name}").code, name, applied=applied)
-        yield check if check.fix or not applied else _webhook_at_work(settings, check)
+        yield _webhook(api, settings)
+        yield from _external_metrics(api, settings)
     except EdgeError as error:
         yield DoctorCheck("fail", "cluster", f"{where} does not answer: {error}", "is the kubeconfig right, and the context?")
         return
@@ -95,9 +104,12 @@ def clock_skew(date: str, now: datetime) -> DoctorCheck:
     return DoctorCheck("fail", "clock", f"the server's clock is {abs(off):.0f} s {which} this machine's", "let both follow NTP")
 
 
-def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
+def _rights(api: "Api", component: str, settings: Settings) -> DoctorCheck:
+    pods_namespace = cluster_factory.lease_namespace(settings.cluster)
     try:
-        missing = component_rights.missing(api, RIGHTS[component], namespace=namespace)
+        missing = component_rights.missing(api, RIGHTS[component], namespace=settings.webhook.namespace)
+        if not missing and pods_namespace is not None:
+            missing = component_rights.missing(api, KEPT[component], namespace=pods_namespace)
     except GiveUp as error:
         return DoctorCheck("warn", "rights", f"whether this account may do what {component} needs is not said: {error}", _DENIED)
     if not missing:
@@ -108,16 +120,39 @@ def _rights(api: "Api", component: str, namespace: str) -> DoctorCheck:
 
 def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
     """Check APIs that are installed separately."""
-    vpas = _ask(api, "/apis/autoscaling.k8s.io/v1").code
-    if vpas == _NOT_FOUND:
-        fix = "install VPA's CRDs (they need no VPA), or use `ullage policy set`"
-        yield DoctorCheck("warn", "crds", "the cluster has no VerticalPodAutoscaler objects (autoscaling.k8s.io/v1)", fix)
-    else:
+    vpas = _resources(api, "/apis/autoscaling.k8s.io/v1")
+    if "verticalpodautoscalers" in vpas:
         yield DoctorCheck("ok", "crds", "VerticalPodAutoscaler objects are served")
+    else:
+        fix = "install VPA's CRDs (they need no VPA), or use `ullage policy set`"
+        others = ", ".join(version for version in _versions(api, "autoscaling.k8s.io") if version != "v1")
+        finding = "the cluster has no VerticalPodAutoscaler objects (autoscaling.k8s.io/v1)"
+        yield DoctorCheck("warn", "crds", f"{finding}, only {others} of that group" if others else finding, fix)
+    for group, plural in _EHPAS if settings.cluster.replicas else ():
+        if plural not in _resources(api, f"/apis/{group}/v1alpha1"):
+            yield DoctorCheck("fail", "crds", f"the cluster has no {plural} ({group}/v1alpha1)", "kubectl apply -f deploy/crds")
     asked = settings.usage.reads == "metrics-api"
     yield metrics_api(_ask(api, "/apis/metrics.k8s.io/v1beta1/pods?limit=1").code, asked=asked)
     if not asked or settings.cluster.replicas:
         yield prometheus(settings)
+
+
+def _resources(api: "Api", path: str) -> set[str]:
+    """The plurals that an API group serves in a version; none where it is not there."""
+    answer = _ask(api, path)
+    found = _body(answer) if answer.code == _OK else {}
+    return {str(each.get("name")) for each in found.get("resources") or ()}
+
+
+def _body(answer: "ApiResponse") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(answer.body)
+    return found
+
+
+def _versions(api: "Api", group: str) -> list[str]:
+    answer = _ask(api, f"/apis/{group}")
+    found = _body(answer) if answer.code == _OK else {}
+    return [str(each.get("version")) for each in found.get("versions") or ()]
 
 
 def metrics_api(code: int, *, asked: bool) -> DoctorCheck:
@@ -151,6 +186,37 @@ def prometheus(settings: Settings) -> DoctorCheck:
         return DoctorCheck("ok", "usage", f"Prometheus at '{server.url}' answers, and has usage of {count} containers")
     finding = f"Prometheus at '{server.url}' has no usage of any container"
     return DoctorCheck("fail", "usage", finding, source_usage.when_empty(settings))
+
+
+def _webhook(api: "Api", settings: Settings) -> DoctorCheck:
+    """Whether the webhook is registered, with authorities that hold, and at work."""
+    name, applied = settings.webhook.configuration, _applied(settings)
+    answer = _ask(api, f"{_WEBHOOKS}/{name}")
+    check = webhook(answer.code, name, applied=applied)
+    if answer.code != _OK:
+        return check
+    configuration = _body(answer)
+    ended = doctor_registration_checks.ended_authorities(configuration, datetime.now(UTC))  # noqa: TID251  # as the API server does
+    if ended is not None:
+        return ended
+    for namespace, service in doctor_registration_checks.served_by(configuration):
+        if _ask(api, f"/api/v1/namespaces/{namespace}/services/{service}").code == _NOT_FOUND:
+            finding = f"'{name}' leads to Service '{namespace}/{service}', which is not there, so nobody is asked"
+            return DoctorCheck(
+                "fail", "webhook", finding, f"kubectl delete mutatingwebhookconfiguration {name}, or make the Service"
+            )
+    return _webhook_at_work(settings, check) if applied else check
+
+
+def _external_metrics(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
+    """Whether the API server reaches the metrics API; also where it is turned off, for what is left of it does harm."""
+    answer = _ask(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
+    if answer.code == _OK:
+        found = _body(answer)
+        ours = settings.metrics_api.namespace, settings.metrics_api.service
+        check = doctor_registration_checks.api_service(found, ours, wanted=settings.cluster.replicas)
+        if check is not None:
+            yield check
 
 
 def _webhook_at_work(settings: Settings, registered: DoctorCheck) -> DoctorCheck:

@@ -26,7 +26,7 @@ def rows(context: LogContext, control: ControlChanged | None) -> Iterator[Status
     seen = _newest(context)
     if seen is not None and not seen.alive:
         says = f"no pod is evicted while no admission webhook is at work: {seen.reason}; start `ullage consumer webhook`"
-        yield StatusRow("consumer", f"evict in {context.cluster}", "waiting", says, warns=control.mode is Mode.APPLY)
+        yield StatusRow("consumer", f"evictor in {context.cluster}", "waiting", says, warns=control.mode is Mode.APPLY)
 
 
 def _newest(context: LogContext) -> WebhookLeaseSeen | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents.inspect import clock_silence, recommendation_table
+from agents.inspect import clock_silence, recommendation_table, request_totals
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.processes import output_table
 from agents.processes.output import data, note
@@ -156,10 +156,8 @@ def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
             f"nothing is recommended for cluster '{cluster}' yet: `ullage status` says what is waited for. "
             "The first figures come a minute or two after the first usage"
         )
-    cpu = sum(row.saved.cpu or 0.0 for row in rows)
-    memory = sum(row.saved.memory or 0 for row in rows)
     risky = sum(row.risk == "high" for row in rows)
-    whole = f"{_counted(len(rows))}; by these targets {_saved(cpu, memory)}; {risky} at high risk as they are"
+    whole = f"{_counted(len(rows))}; by these targets {request_totals.in_words(rows)}; {risky} at high risk as they are"
     others = {row.other_recommender for row in rows} - {""}
     if not others:
         return whole
@@ -169,15 +167,6 @@ def summary(rows: Sequence[RecommendedContainer], cluster: str) -> str:
         f"{whole}; {_counted(count)} with a VPA of another recommender ({names}): shown for comparison, never acted on. "
         "To hand one over, name ours in its spec.recommenders"
     )
-
-
-def _saved(cpu: float, memory: float) -> str:
-    """What becomes of the requests in total: `2294m CPU of requests would be freed and 605.6 MiB memory added`."""
-    cpu_text, memory_text = (f"{_cpu(Amounts(abs(cpu)))} CPU", f"{_memory(Amounts(None, abs(memory)))} memory")  # type: ignore[arg-type]  # sums of units
-    first, second = ("added" if amount < 0 else "freed" for amount in (cpu, memory))
-    if first == second:
-        return f"{cpu_text} and {memory_text} of requests would be {first}"
-    return f"{cpu_text} of requests would be {first} and {memory_text} {second}"
 
 
 def _counted(count: int) -> str:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 from agents.inspect import recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
-from agents.why import event_descriptions
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import UpdateRefused
@@ -25,7 +24,6 @@ from streams.log_context import LogContext
 from streams.log_range import has_topic, read_range
 
 POINTS = 400
-_MANY_CORES = 10.0
 TOPICS = (
     "cluster-changes",
     "scheduling-changes",
@@ -308,14 +306,3 @@ class _Reading:
 def _requested(pod: PodChanged) -> Amount:
     requests = [seen.requests for seen in pod.containers]
     return sum(each.cpu or 0.0 for each in requests), float(sum(each.memory or 0 for each in requests))
-
-
-def amount_text(amount: Amount) -> str:
-    """Cores and bytes for people, with a sign where they are negative."""
-    cpu, memory = amount
-    cores = (
-        f"{cpu:,.1f} cores"
-        if abs(cpu) >= _MANY_CORES
-        else f"{'-' if cpu < 0 else ''}{event_descriptions.amount(cpu=abs(cpu))} CPU"
-    )
-    return f"{cores}, {'-' if memory < 0 else ''}{event_descriptions.amount(memory=abs(memory))}"

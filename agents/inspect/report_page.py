@@ -12,8 +12,10 @@ from math import isfinite
 import orjson
 
 from agents.backtest.price_list import PriceList
+from agents.inspect import request_totals
 from agents.inspect.recommendation_table import RecommendedContainer
-from agents.inspect.report_data import Amount, ContainerChart, ReportData, ValueLine, amount_text
+from agents.inspect.report_data import Amount, ContainerChart, ReportData, ValueLine
+from agents.inspect.request_totals import amount_text
 from agents.inspect.scan_table import grade, score
 from agents.why import event_descriptions
 
@@ -110,26 +112,16 @@ def _fleet(data: ReportData) -> Iterator[str]:
     )
 
 
-def _more(left: tuple[float, float]) -> str:
-    """As in `2294m CPU would be freed, 605.6 MiB memory added`. Amounts that grow are negative."""
-    cpu, memory = amount_text((abs(left[0]), abs(left[1]))).rsplit(", ", 1)
-    first, second = ("added" if each < 0 else "freed" for each in left)
-    if first == second:
-        return f"{cpu} and {memory} memory would be {first}"
-    return f"{cpu} would be {first}, {memory} memory {second}"
-
-
 def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
     """Three columns, because freed requests are no money, removable nodes could be, and removed nodes are; and the risk."""
     before, after = data.requested
     freed = (before[0] - after[0], before[1] - after[1])
-    left = (sum(row.saved.cpu or 0.0 for row in data.rows), float(sum(row.saved.memory or 0 for row in data.rows)))
     yield '<h2 id="savings">Savings, and the risk beside them</h2>'
     yield '<p class="sub">Requests that are freed first become idle capacity. They are money only when nodes leave.</p>'
     yield from _tiles(
         (
             amount_text(freed),
-            f"requests freed in this time ({_price(freed, prices)}); by today's targets {_more(left)}",
+            f"requests freed in this time ({_price(freed, prices)}); by today's targets {request_totals.in_words(data.rows)}",
             "",
         ),
         (f"{data.removable}", f"nodes removable, as planned and still there ({_nodes(data, data.removable, prices)})", ""),

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.engine.checkpoint_selection import CheckpointMark, is_mark
-from agents.inspect import newest_records
+from agents.inspect import acting_consumers, newest_records
 from agents.inspect.newest_records import NewestRecords
 from agents.stage_topics import StageTopics
 from schemas import times
 from schemas.catalogue import parse_wire_name
 from schemas.facts.sources import SourceReported
-from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
+from schemas.outcomes import Outcome, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
 from streams import reverse_log_reader
@@ -182,31 +182,28 @@ def outcomes(context: LogContext, now: datetime) -> NewestRecords:
 
 
 def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Iterator[StatusRow]:
-    """A row for each kind of act that had one of these outcomes of the last hour."""
+    """A row for each consumer that had one of these outcomes of the last hour."""
     counts: dict[str, Counter[str]] = {}
     last: dict[str, datetime] = {}
+    failed: set[str] = set()
     for record in found.records:
         try:
             event = context.codec.decode(record)
         except BadRecord:
             counts.setdefault("unreadable", Counter())["outcomes"] += 1
             continue
-        if isinstance(event, ActionFinished | StatusWritten | ObjectWritten):
-            name = _act(event)
-            counts.setdefault(name, Counter())[str(event.result)] += 1
+        if isinstance(event, Outcome):
+            name = acting_consumers.name_of(event)
+            counts.setdefault(name, Counter())[acting_consumers.result_of(event)] += 1
             last[name] = max(event.at, last.get(name, event.at))
+            if event.result is Result.FAILED:
+                failed.add(name)
     if not counts:
         yield StatusRow("consumer", "all", "idle", "no outcome in the last hour")
     for name, results in sorted(counts.items()):
         listed = ", ".join(f"{found.count(count)} {result}" for result, count in sorted(results.items()))
         age = f"last outcome {length((now - last[name]).total_seconds())} ago; " if name in last else ""
-        yield StatusRow("consumer", name, "acted", f"{age}in the last hour: {listed}", warns="failed" in results)
-
-
-def _act(event: ActionFinished | StatusWritten | ObjectWritten) -> str:
-    if isinstance(event, ActionFinished):
-        return str(event.action)
-    return "status" if isinstance(event, StatusWritten) else f"{event.object_kind} {event.change}"
+        yield StatusRow("consumer", name, "acted", f"{age}in the last hour: {listed}", warns=name in failed)
 
 
 def dead_letters(context: LogContext, now: datetime) -> StatusRow:

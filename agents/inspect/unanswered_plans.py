@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from agents.inspect import newest_records
+from agents.inspect.acting_consumers import CONSUMERS
 from agents.inspect.newest_records import NewestRecords
 from agents.inspect.status_rows import StatusRow, length
 from schemas import times
@@ -24,15 +25,15 @@ LATE = timedelta(minutes=10)
 """After a plan has expired; a resize is followed for some minutes before its outcome is there."""
 _TOPICS = ("pod-updates", "node-updates", "replica-plans")
 _KINDS = {
-    "resize-planned": (Action.RESIZE, "resizer"),
-    "eviction-planned": (Action.EVICT, "evictor"),
-    "scale-up-planned": (Action.SCALE_UP, "asg"),
-    "node-removal-planned": (Action.REMOVE_NODE, "asg"),
-    "soft-taint-planned": (Action.SOFT_TAINT, "asg"),
-    "replicas-planned": (Action.SCALE, "autoscalers"),
+    "resize-planned": Action.RESIZE,
+    "eviction-planned": Action.EVICT,
+    "scale-up-planned": Action.SCALE_UP,
+    "node-removal-planned": Action.REMOVE_NODE,
+    "soft-taint-planned": Action.SOFT_TAINT,
+    "replicas-planned": Action.SCALE,
 }
 _Plan = ResizePlanned | EvictionPlanned | ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned | ReplicasPlanned
-_Group = tuple[str, Action, str]
+_Group = tuple[str, Action]
 
 
 def rows(
@@ -49,15 +50,15 @@ def rows(
     controls: dict[str, ControlChanged | None] = {}
     late: dict[_Group, list[_Plan]] = {}
     for group, plan in _expired(context, since, now):
-        cluster, action, _ = group
+        cluster, action = group
         control = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
         applied = control is not None and control.mode is Mode.APPLY and not control.paused and control.at <= plan.at
         if applied and said.get((cluster, action), since) < plan.at:
             late.setdefault(group, []).append(plan)
-    for (cluster, action, consumer), plans in sorted(late.items()):
-        age = length((now - max(plan.at for plan in plans)).total_seconds())
-        says = f"{len(plans)} plans without an outcome, the newest {age} old: is `ullage consumer {consumer}` at work?"
-        yield StatusRow("consumer", f"{action} in {cluster}", "silent", says, warns=True)
+    for (cluster, action), plans in sorted(late.items()):
+        consumer, age = CONSUMERS[action], length((now - max(plan.at for plan in plans)).total_seconds())
+        says = f"{len(plans)} {action} plans without an outcome, the newest {age} old: is `ullage consumer {consumer}` at work?"
+        yield StatusRow("consumer", f"{consumer} in {cluster}", "silent", says, warns=True)
 
 
 def _expired(context: LogContext, since: datetime, now: datetime) -> Iterator[tuple[_Group, _Plan]]:
@@ -69,4 +70,4 @@ def _expired(context: LogContext, since: datetime, now: datetime) -> Iterator[tu
             if not isinstance(plan, _Plan) or plan.expires + LATE > now:
                 continue
             if not isinstance(plan, ReplicasPlanned) or plan.carried_out_by is ScalingMode.DIRECT:
-                yield (plan.subject.cluster, *_KINDS[kind]), plan
+                yield (plan.subject.cluster, _KINDS[kind]), plan

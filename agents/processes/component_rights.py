@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from streams.clients.kube.api import Api, ApiRequest
 
 _VPA, _EHPA = "autoscaling.k8s.io", "autoscaling.crane.io"
+_LEASES, _WEBHOOKS = "coordination.k8s.io", "admissionregistration.k8s.io"
 _LISTED = 4
 """Rights that are named: enough to see what is meant."""
 
@@ -42,6 +43,16 @@ def _each(verbs: str, group: str, resources: str) -> tuple[AccessRight, ...]:
     return tuple(AccessRight(verb, group, resource) for resource in resources.split() for verb in verbs.split())
 
 
+def _named(verbs: str, group: str, resource: str, name: str, *, own: bool = False) -> tuple[AccessRight, ...]:
+    """For one object, or with an empty name for all."""
+    return tuple(AccessRight(verb, group, resource, name, own=own) for verb in verbs.split())
+
+
+def _lease(name: str) -> tuple[AccessRight, ...]:
+    """What it takes to keep a Lease of this name, without which a component in a pod does nothing."""
+    return AccessRight("create", _LEASES, "leases", own=True), *_named("get update", _LEASES, "leases", name, own=True)
+
+
 RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     "source kube": (
         *_each("list watch", "", "events limitranges nodes pods replicationcontrollers"),
@@ -51,7 +62,8 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("list watch", "policy", "poddisruptionbudgets"),
         *_each("list watch", "", "namespaces persistentvolumeclaims persistentvolumes"),
         *_each("list watch", "storage.k8s.io", "csinodes storageclasses"),
-        *_each("list watch", _VPA, "verticalpodautoscalercheckpoints verticalpodautoscalers"),
+        *_each("list watch", _VPA, "verticalpodautoscalers"),
+        *_each("list", _VPA, "verticalpodautoscalercheckpoints"),
         *_each("list watch", _EHPA, "effectivehorizontalpodautoscalers"),
         *_each("list watch", "prediction.crane.io", "timeseriespredictions"),
     ),
@@ -70,14 +82,15 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     "consumer webhook": (
         *_each("get", "apps", "daemonsets deployments replicasets statefulsets"),
         *_each("get", "batch", "cronjobs jobs"),
-        *_each("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-        AccessRight("create", "coordination.k8s.io", "leases", own=True),
+        *_each("get", "", "replicationcontrollers"),
+        *_each("create", _WEBHOOKS, "mutatingwebhookconfigurations"),
+        AccessRight("create", _LEASES, "leases", own=True),
     ),
     "consumer asg": (
         *_each("get list patch", "", "nodes"),
         *_each("list", "", "pods"),
         *_each("create", "", "pods/eviction"),
-        AccessRight("create", "coordination.k8s.io", "leases", own=True),
+        AccessRight("create", _LEASES, "leases", own=True),
     ),
     "consumer autoscalers": (
         *_each("get patch", _EHPA, "effectivehorizontalpodautoscalers"),
@@ -95,6 +108,29 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     ),
 }
 """By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
+KEPT: Mapping[str, tuple[AccessRight, ...]] = {
+    "source kube": (*_named("list watch", _LEASES, "leases", "", own=True), *_lease("ullage-source-kube")),
+    "source usage": _lease("ullage-source-usage"),
+    "source asg": _lease("ullage-source-asg"),
+    "consumer status": _lease("ullage-status"),
+    "consumer resizer": _lease("ullage-resizer"),
+    "consumer evictor": (*_named("get", _LEASES, "leases", "ullage-webhook", own=True), *_lease("ullage-evictor")),
+    "consumer webhook": (
+        *_named("get update delete", _WEBHOOKS, "mutatingwebhookconfigurations", "ullage-webhook"),
+        *_named("create", "", "secrets", "", own=True),
+        *_named("get update", "", "secrets", "ullage-webhook-certificate", own=True),
+        *_lease("ullage-webhook"),
+        *_named("delete", _LEASES, "leases", "ullage-webhook", own=True),
+    ),
+    "consumer asg": _lease("ullage-asg"),
+    "consumer autoscalers": _lease("ullage-autoscalers"),
+    "consumer metrics-api": (
+        *_named("get update", "apiregistration.k8s.io", "apiservices", "v1beta1.external.metrics.k8s.io"),
+        *_named("get", "", "configmaps", "extension-apiserver-authentication"),
+        *_named("get update", "", "secrets", "ullage-metrics-api-certificate", own=True),
+    ),
+}
+"""What it takes in a pod to keep objects of its own, by the names of deploy/rbac; some settings need less."""
 
 NODES = ("consumer asg",)
 """Components that are there where nodes are ours."""

@@ -12,8 +12,10 @@ from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from schemas import times
 from schemas.units import Seconds
+from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
+from streams.clients.kube.owning_role import OwningRole
 from streams.consumers.metrics_api import api_service, front_proxy
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
@@ -24,6 +26,9 @@ from streams.log_context import LogContext
 from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
 from streams.sources.clock import TimeBase
+
+ROLE = "ullage-metrics-api"
+"""The ClusterRole of deploy/rbac."""
 
 
 def metrics_api(context: Callable[[], LogContext], settings: Settings, metrics: MetricsApiMetrics) -> MetricsApiConsumer:
@@ -58,7 +63,10 @@ def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
         return []
     groups = (EXTERNAL, CUSTOM) if ours.custom else (EXTERNAL,)
     services = PlainObjects(api, api_service.PATH, "APIService")
+    role = OwningRole(PlainObjects(api, owning_role.PATH, "ClusterRole"), ROLE)
     return [
-        ApiServiceKeeper(services, ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register, group=group))
+        ApiServiceKeeper(
+            services, ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register, group=group), role
+        )
         for group in groups
     ]

@@ -34,7 +34,7 @@ _READY_WITHIN = 10.0
 
 
 class SecuritySettings(SettingsGroup):
-    """How to reach a Kafka that asks who we are. The three files are PEM."""
+    """How to reach a Kafka that asks who we are. The files are PEM."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Kafka's security.protocol."""
@@ -52,6 +52,8 @@ class SecuritySettings(SettingsGroup):
     """Our own certificate, where brokers ask for one."""
     key: Path | None = None
     """The key of our own certificate."""
+    folder: Path | None = None
+    """A folder, such as a mounted Secret, with any of `ca.crt`, `user.crt` and `user.key`, for which no file is named above."""
     check_hostname: bool = True
     """Whether a broker's certificate must carry its host name."""
 

@@ -125,9 +125,9 @@ def connection(settings: Settings) -> "KafkaConnection":
         msk=msk,
         sasl_username=security.username,
         sasl_password=security.password.get_secret_value() if security.password else None,
-        ssl_cafile=_path(security.ca),
-        ssl_certfile=_path(security.certificate),
-        ssl_keyfile=_path(security.key),
+        ssl_cafile=_path(security.ca or _within(security.folder, "ca.crt")),
+        ssl_certfile=_path(security.certificate or _within(security.folder, "user.crt")),
+        ssl_keyfile=_path(security.key or _within(security.folder, "user.key")),
         ssl_check_hostname=security.check_hostname,
     )
 
@@ -143,6 +143,11 @@ def _msk_tokens(security: SecuritySettings) -> "MskTokens | None":
             f"'{security.protocol}') and the cluster's region in log.security.region (it is '{security.region}'); it is port 9098"
         )
     return msk_tokens.MskTokens(security.region)
+
+
+def _within(folder: Path | None, name: str) -> Path | None:
+    """The file of that name in a folder, if both are there: a Secret has what its Kafka asks for, and not always all three."""
+    return folder / name if folder is not None and (folder / name).is_file() else None
 
 
 def _path(path: Path | None) -> str | None:

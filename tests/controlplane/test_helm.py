@@ -266,6 +266,18 @@ def test_keda_asks_for_the_workers_group_and_signs_in_as_they_do(helm: Path) -> 
     assert given == {"username": "username", "password": "password", "ca": "ca.crt"}
 
 
+@pytest.mark.parametrize("name", ["scram", "strimzi", "strimzi, by certificate"])
+def test_a_kafka_secret_need_not_have_an_authority_of_its_own(name: str, helm: Path) -> None:
+    """A broker whose certificate the system trusts needs no ca.crt, and one that asks for a password no certificate of ours."""
+    deployments = [d for d in rendered(helm, "ullage", VALUES[name]) if d["kind"] == "Deployment"]
+    for deployment in deployments:
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        files = {
+            each["name"]: each["value"] for each in container["env"] if str(each.get("value")).startswith("/etc/ullage/kafka")
+        }
+        assert files == {"ULLAGE_LOG__SECURITY__FOLDER": "/etc/ullage/kafka"}
+
+
 def test_the_plain_manifests_are_those_of_the_chart(helm: Path) -> None:
     files = plain_manifests.made(helm)
     kustomization = yaml.safe_load((plain_manifests.BASE / "kustomization.yaml").read_text(encoding="utf-8"))
@@ -343,6 +355,16 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
         ({"clock.keda.enabled": True}, "keda"),
         ({"image.repository": ""}, "/image/repository"),
         ({"imagePullSecrets": ["x"]}, "/imagePullSecrets/0"),
+        ({"image.tag": "a b"}, "/image/tag"),
+        ({"kafka.replication": 0}, "/kafka/replication"),
+        ({"nodeScaling.enabled": True, "nodeScaling.groups": ["5:1:a"]}, "'5:1:a' wants at least 5 nodes and at most 1"),
+        ({"sourceKube.resources": {"request": {"cpu": "1"}}}, "'request' not allowed"),
+        ({"sourceKube.resources": {"requests": {"cpu": "lots"}}}, "/sourceKube/resources/requests/cpu"),
+        ({"sourceKube.tolerations": [{"ky": "a"}]}, "'ky' not allowed"),
+        ({"sourceKube.affinity": {"nodeAffinty": {}}}, "'nodeAffinty' not allowed"),
+        ({"webhookServer.extraEnv": [{"nam": "x"}]}, "/webhookServer/extraEnv/0"),
+        ({"webhookServer.priorityClassName": "Bad_Name"}, "/webhookServer/priorityClassName"),
+        ({"settings": {"vertical": {"margni": 0.2}}}, "at '/settings/vertical': additional properties 'margni' not allowed"),
         ({"worker.podAnnotations": {"a": 1}}, "/worker/podAnnotations/a"),
         ({"networkPolicy.egressPorts": [70000]}, "/networkPolicy/egressPorts/0"),
         ({"settings.topics.partitions": 8}, "settings.topics.partitions: say it in kafka.partitions"),

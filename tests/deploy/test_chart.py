@@ -11,6 +11,7 @@ import yaml
 from agents.cli.program import app
 from agents.operate import topics_file
 from streams.broker import jar_lock
+from tests.support import chart_settings
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/ullage"
@@ -64,6 +65,21 @@ def test_what_the_page_of_metrics_calls_an_alarm_is_an_alert() -> None:
     rules = (CHART / "files/alerts.yaml").read_text(encoding="utf-8")
     assert len(named) > 5
     assert {name for name in named if name not in rules} == set()
+
+
+def test_the_schema_knows_the_settings_that_the_program_has() -> None:
+    text = chart_settings.SCHEMA.read_text(encoding="utf-8")
+    assert chart_settings.written(text) == text, "python -m tests.support.chart_settings"
+    for group, name in (("vertical", "margni"), ("verticl", "margin")):
+        with pytest.raises(jsonschema.ValidationError, match="unexpected"):
+            jsonschema.validate({**values(), "clusterName": "prod", "settings": {group: {name: 1}}}, json.loads(text))
+
+
+def test_every_alert_has_a_row_that_says_what_to_do() -> None:
+    rules = yaml.safe_load((CHART / "files/alerts.yaml").read_text(encoding="utf-8"))
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    rows = re.findall(r"^\| `(Ullage\w+)` \|", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == alerts
 
 
 def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:

@@ -85,3 +85,19 @@ def test_more_copies_than_brokers_are_told_with_the_brokers_answer(broker: str, 
         topic_admin.connect(KafkaConnection(broker)) as client,
     ):
         topic_admin.apply(client, topic_admin.plan(client, Topics(prefix, 1).specs(replication=3)))
+
+
+def test_the_doctor_warns_of_topics_that_are_not_as_planned(
+    client: KafkaAdminClient, broker: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specs = [*Topics(prefix, 1).specs(), *changelog_specs(prefix, stage_names(), 1)]
+    topic_admin.apply(client, topic_admin.plan(client, specs))
+    flags = ["--brokers", broker, "--set", f"topics.prefix={prefix}", "--set", "topics.partitions=1"]
+    flags += ["--set", f"worker.name={prefix}", "--set", "cluster.kubeconfig=/no/such/file"]
+    cli.run(["doctor", *flags])
+    assert "not as planned" not in capsys.readouterr().out
+    (outcomes,) = [spec for spec in specs if ".outcomes." in spec.name]
+    drifted = replace(outcomes, configs={**outcomes.configs, "retention.ms": "60000"})
+    topic_admin.apply(client, topic_admin.plan(client, [drifted]), force=[outcomes.name])
+    cli.run(["doctor", *flags])
+    assert f"warn  topics    not as planned: {outcomes.name}: retention.ms 60000 -> " in capsys.readouterr().out

@@ -16,7 +16,7 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_state import WorkloadEviction
+from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.decisions.recommendations import CitedRules
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.outcomes import Action

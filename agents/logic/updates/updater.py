@@ -23,8 +23,9 @@ from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.update_guards import ClusterSituation, first_objection, serves_nobody
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState, WorkloadEviction
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
+from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodPhase

@@ -12,15 +12,17 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.updates import workload_evictions
 from agents.logic.updates.boost_ends import BoostEnds
 from agents.logic.updates.update_constraints import UpdateConstraints
+from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
-from schemas.names import Amounts, Place
+from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import ControlChanged
+from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.reverts import RevertEnded, RevertRequested
 
 
@@ -46,19 +48,6 @@ class NewestRecommendation:
     oom_container: str = ""
     reverted: RevertRequested | None = None
     """The revert that replaces it."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadEviction:
-    """The last pod of a workload that was evicted for us, in turn `at`: what it requested, and what the next new pod was like.
-
-    `fault` says what is wrong with that one, empty while none has come or it is right; `judged` when that was found.
-    """
-
-    at: int
-    expect: Mapping[str, Amounts]
-    judged: int | None = None
-    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +264,7 @@ class UpdaterState:
         if isinstance(event, PodChanged):
             self._upsert_pod(event, recorded.place, now)
         elif isinstance(event, PodDeleted):
-            self._remove_pod(event.pod.uid)
+            self._remove_pod(event.pod.uid, now)
         else:
             self.constraints.ingest(event)
             return
@@ -283,6 +272,8 @@ class UpdaterState:
 
     def _upsert_pod(self, event: PodChanged, place: Place, now: int) -> None:
         uid = event.pod.uid
+        if event.leaving:
+            self._note_leaving(uid, event.workload, now)
         pod = PodRecord(replace(event, labels={}), place)
         if uid not in self.pods and event.workload.key in self.evictions:
             self._successors.append(pod)
@@ -307,18 +298,28 @@ class UpdaterState:
             targets, evicted = advised(pod), self.evictions.get(pod.fact.workload.key)
             if targets is None or evicted is None:
                 continue
-            name, boosted = pod.fact.pod.name, {each.name for each in pod.fact.boosted}
-            seen = {c.name: c.requests for c in pod.fact.containers if c.name in evicted.expect}
-            if seen == evicted.expect and not boosted:
-                fault = f"pod '{name}' came back as the evicted one was: nothing changes the requests of new pods"
-            elif all(each in targets and _within(targets[each], asked, boosted=each in boosted) for each, asked in seen.items()):
-                fault = ""
-            else:
-                fault = f"pod '{name}' came back with requests that nobody recommended: somebody else changes them"
+            fault = workload_evictions.fault(pod.fact, evicted, targets)
             self.evictions.upsert(pod.fact.workload.key, replace(evicted, judged=now, fault=fault))
         self._successors.clear()
 
-    def _remove_pod(self, uid: str) -> None:
+    def _note_leaving(self, uid: str, workload: Workload, now: int) -> None:
+        """A pod goes that is to be evicted. Its successor may be there before the outcome, and the pod gone by then."""
+        history, control = self.histories.get(uid), self.control.get(workload.cluster)
+        if history is None or history.plan is None or not (history.to_evict and history.has_plan(now)):
+            return
+        if control is not None and control.event.mode is Mode.APPLY and not control.event.paused:
+            self._note_eviction(workload.key, history, history.plan.expect, now)
+
+    def _note_eviction(self, workload: str, history: PodHistory, expect: Mapping[str, Amounts], now: int) -> None:
+        """From now on a new pod is judged. What was found since the plan was made stays found."""
+        noted = self.evictions.get(workload)
+        if noted is None or history.acted is None or noted.at < history.acted:
+            self.evictions.upsert(workload, WorkloadEviction(now, expect))
+
+    def _remove_pod(self, uid: str, now: int) -> None:
+        known = self.pods.get(uid)
+        if known is not None:
+            self._note_leaving(uid, known.fact.workload, now)
         self._remove_from_index(uid)
         self.pods.remove(uid)
         self.histories.remove(uid)
@@ -375,7 +376,7 @@ class UpdaterState:
             return
         if event.result is Result.DONE and event.action is Action.EVICT:
             if event.detail is not OutcomeDetail.ALREADY_DONE and event.subject.workload:
-                self.evictions.upsert(event.subject.workload, WorkloadEviction(now, plan.expect))
+                self._note_eviction(event.subject.workload, history, plan.expect, now)
             history = replace(history, plan=replace(plan, done=True))
         elif event.action is Action.RESIZE and event.result is Result.DONE:
             ended = (*history.unboosted, *plan.unboosts)
@@ -386,13 +387,3 @@ class UpdaterState:
         else:
             history = replace(history, plan=None)
         self.histories.upsert(event.subject.uid, history)
-
-
-def _within(recommended: ContainerRecommendation, asked: Amounts, *, boosted: bool) -> bool:
-    """Whether requests lie within the bounds of a recommendation; the CPU of a boosted container lies above them."""
-    low, high = recommended.lower, recommended.upper
-    memory = (low.memory, asked.memory, high.memory)
-    bounds = (memory,) if boosted else ((low.cpu, asked.cpu, high.cpu), memory)
-    return all(
-        (least is None or (value or 0) >= least) and (most is None or (value or 0) <= most) for least, value, most in bounds
-    )

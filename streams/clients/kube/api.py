@@ -146,6 +146,8 @@ class Api:
         return response
 
 
+_DISTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""What Python's ssl says of a certificate that it does not trust."""
 _NO_ANSWER = (urllib3.exceptions.HTTPError, exceptions.OpenApiException, OSError)
 
 
@@ -188,10 +190,19 @@ def unreadable_error(error: ValueError, request: ApiRequest) -> TryAgain:
 
 
 def _unreachable(request: ApiRequest, error: Exception) -> Unreachable:
-    answer = f"{type(error).__name__}: {error}"
     return Unreachable(
-        doing=request.doing, to=request.to, answer=answer, after=refusals.RETRY_AFTER, detail=OutcomeDetail.NO_ANSWER
+        doing=request.doing, to=request.to, answer=_why_none(error), after=refusals.RETRY_AFTER, detail=OutcomeDetail.NO_ANSWER
     )
+
+
+def _why_none(error: Exception) -> str:
+    """Why there was no answer, in one line."""
+    said = " ".join(str(error).split())
+    _, distrusts, why = said.partition(_DISTRUSTED)
+    if distrusts:
+        why = why.partition("certificate verify failed: ")[2].partition(" (_ssl")[0].rstrip(")'")
+        return f"the server's certificate is not one that we trust ({why}): look at certificate-authority in the kubeconfig"
+    return f"{type(error).__name__}: {said}"
 
 
 def _lines(response: urllib3.BaseHTTPResponse, request: ApiRequest) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 A group has one server in a cluster. So an APIService of another adapter's Service is left alone, and that is reported. Ours is
 never removed when a replica stops, because a rolling update must not make the group disappear; an autoscaler that gets no answer
-keeps its replicas.
+keeps its replicas. It goes with our ClusterRole: an APIService that nobody serves keeps every namespace from being deleted.
 """
 
 import base64
@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from streams.clients.kube.json_objects import Json, ObjectStore
+from streams.clients.kube.owning_role import OwningRole
 from streams.consumers.metrics_api.discovery import EXTERNAL, MetricsGroup
 from streams.errors import GiveUp
 from streams.serving import certificates
@@ -60,10 +61,10 @@ class ServedAt:
 
 
 class ApiServiceKeeper:
-    """Keeps the APIService in its wanted state. Calls raise TryAgain and GiveUp."""
+    """Keeps the APIService in its wanted state; one that it makes goes with `role`. Calls raise TryAgain and GiveUp."""
 
-    def __init__(self, objects: ObjectStore, served: ServedAt) -> None:
-        self._objects, self._served, self._trust = objects, served, CaBundle()
+    def __init__(self, objects: ObjectStore, served: ServedAt, role: OwningRole | None = None) -> None:
+        self._objects, self._served, self._trust, self._role = objects, served, CaBundle(), role
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Make it name our Service and the authorities to trust; raises GiveUp when the group belongs to another server."""
@@ -71,9 +72,9 @@ class ApiServiceKeeper:
         if found is None:
             if self._served.own:
                 about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
-                body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about}
                 spec = self._served.spec(certificates.joined(ours, at))
-                self._objects.create(self._served.name, {**body, "spec": spec})
+                body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about, "spec": spec}
+                self._objects.create(self._served.name, body if self._role is None else self._role.owned(body))
                 _log.info("registered", api_service=self._served.name)
             return
         if not self._served.is_served_by(found):

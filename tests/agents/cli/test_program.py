@@ -54,6 +54,14 @@ def test_every_command_has_a_help_text_and_every_parameter_says_what_it_is(words
             assert argument.parameter.help or argument.children, f"{' '.join(words)} {argument.name}"
 
 
+@pytest.mark.parametrize("words", ALL)
+def test_no_command_has_two_parameters_of_one_name(words: tuple[str, ...]) -> None:
+    command = ALL[words]
+    if command.default_command is not None:
+        names = [name for argument in command.assemble_argument_collection() if argument.show for name in argument.names]
+        assert sorted(names) == sorted(set(names))
+
+
 def test_the_manual_names_no_flag_that_a_command_refuses() -> None:
     assert re.findall(r"--(?:empty|no)-[a-z-]+", manual()) == []
 

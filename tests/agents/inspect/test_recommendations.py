@@ -165,8 +165,8 @@ def test_a_table_shows_amounts_as_people_write_them_and_a_sum(site: Site, capsys
     assert "6.00 GiB" in cart
     # saved: cart 1 core and 6 GiB, books -1.2 cores and -2.25 GiB, mail nothing
     assert said.err == (
-        "4 containers; by these targets 200m CPU of requests would be added and 3.75 GiB memory freed; "
-        "1 at high risk as they are\n"
+        "4 containers; by these targets 200m CPU of requests would be added and 3.75 GiB memory freed, "
+        "without 1 container whose requests are not set or not known; 1 at high risk as they are\n"
     )
     assert site.run("-o", "md", "--limit", "1") == 0
     head, line, row = capsys.readouterr().out.splitlines()

@@ -240,15 +240,3 @@ def test_a_node_that_comes_back_is_no_saving(came: tuple[str, ...], fewer: int) 
     context = LogContext.of(log, topics, "demo")
     data = report_data.collect(context, minutes[0], Y2026 + timedelta(minutes=9), top=0, heartbeat=Seconds(600.0))
     assert (data.removed, data.fewer) == (2, fewer)
-
-
-@pytest.mark.parametrize(
-    ("left", "says"),
-    [
-        ((2.294, 6e8), "2294m CPU and 572.2 MiB memory would be freed"),
-        ((-0.127, -9e7), "127m CPU and 85.8 MiB memory would be added"),
-        ((120.0, -3e11), "120.0 cores would be freed, 279.40 GiB memory added"),
-    ],
-)
-def test_requests_that_grow_are_said_to_be_added(left: tuple[float, float], says: str) -> None:
-    assert report_page._more(left) == says

@@ -231,7 +231,7 @@ def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
     with answering(unprivileged) as server:
         said = list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url))))
     kube, usage = said
-    denied = "this account may not list events, watch events, list limitranges, watch limitranges and 40 more"
+    denied = "this account may not list events, watch events, list limitranges, watch limitranges and 39 more"
     assert kube == f"source kube cannot see everything: {denied}"
     assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
     with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:

@@ -5,12 +5,15 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from agents import cli
+from agents.cli.consumer import ConsumerName
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.inspect import clock_silence, status_rows
+from agents.inspect.acting_consumers import CONSUMERS
 from agents.settings.all_settings import Settings
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.sources import SourceReported
@@ -145,14 +148,29 @@ def test_what_nobody_will_carry_out_is_said_as_what_it_would_be(site: Site, caps
     assert site.rows(capsys)["stage", "updater"][1].endswith("in the last hour: 3 resize-planned")
 
 
-def test_outcomes_are_counted_by_act_and_a_failure_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outcomes_are_counted_by_consumer_and_a_failure_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert site.rows(capsys)["consumer", "all"] == ("idle", "no outcome in the last hour")
     scene = scene_at_two()
     subject = resize_of(scene.pod()).subject
     for n, result in enumerate((Result.DONE, Result.DONE, Result.FAILED)):
         event = ActionFinished(f"o{n}", NOW - timedelta(minutes=3), f"d{n}", Action.RESIZE, result, "as asked", subject)
         site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
-    assert site.rows(capsys)["consumer", "resize"] == ("acted", "last outcome 3 min ago; in the last hour: 2 done, 1 failed")
+    assert site.rows(capsys)["consumer", "resizer"] == ("acted", "last outcome 3 min ago; in the last hour: 2 done, 1 failed")
+
+
+def test_a_consumer_with_several_acts_has_one_row(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    subject = resize_of(scene_at_two().pod()).subject
+    acts = [(Action.SCALE_UP, Result.DONE), (Action.REMOVE_NODE, Result.REFUSED), (Action.SOFT_TAINT, Result.DONE)]
+    for n, (action, result) in enumerate(acts):
+        event = ActionFinished(f"o{n}", NOW - timedelta(minutes=3), f"d{n}", action, result, "as asked", subject)
+        site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
+    says = "last outcome 3 min ago; in the last hour: 1 remove-node refused, 1 scale-up done, 1 soft-taint done"
+    assert site.rows(capsys)["consumer", "asg"] == ("acted", says)
+
+
+def test_every_act_belongs_to_a_consumer_that_can_be_started() -> None:
+    assert set(CONSUMERS) == set(Action)
+    assert set(CONSUMERS.values()) <= set(get_args(ConsumerName))
 
 
 def test_ticks_take_no_place_among_the_outcomes_of_the_last_hour(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +180,7 @@ def test_ticks_take_no_place_among_the_outcomes_of_the_last_hour(site: Site, cap
     event = ActionFinished("o", NOW - timedelta(minutes=30), "d", Action.RESIZE, Result.DONE, "as asked", subject)
     site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
     site.append([tick(SHOP.wire("outcomes"), 0, MS - 1000 * second) for second in range(1800, 0, -1)])
-    assert site.rows(capsys)["consumer", "resize"] == ("acted", "last outcome 30 min ago; in the last hour: 1 done")
+    assert site.rows(capsys)["consumer", "resizer"] == ("acted", "last outcome 30 min ago; in the last hour: 1 done")
 
 
 def test_a_plan_is_not_missing_an_outcome_that_was_too_long_ago_to_be_read(
@@ -171,12 +189,12 @@ def test_a_plan_is_not_missing_an_outcome_that_was_too_long_ago_to_be_read(
     site.append(policy_records([APPLIED], site.codec))
     plan = replace(resize_of(scene_at_two().pod()), at=NOW - timedelta(minutes=25), expires=NOW - timedelta(minutes=15))
     site.append([site.codec.encode(plan, topic="pod-updates", key="demo", partition=0, source="/test")])
-    assert ("consumer", "resize in demo") in site.rows(capsys)
+    assert ("consumer", "resizer in demo") in site.rows(capsys)
     for n in range(600):
         at = NOW - timedelta(minutes=20, seconds=-n)
         event = ActionFinished(f"o{n}", at, f"d{n}", Action.EVICT, Result.DONE, "as asked", plan.subject)
         site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
-    assert ("consumer", "resize in demo") not in site.rows(capsys)
+    assert ("consumer", "resizer in demo") not in site.rows(capsys)
 
 
 def test_of_many_decisions_the_newest_are_counted(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,8 +228,8 @@ def test_a_consumer_that_leaves_plans_without_an_outcome_is_silent(
     if answered:
         event = ActionFinished("o", NOW - timedelta(minutes=20), plan.id, Action.RESIZE, Result.EXPIRED, "late", plan.subject)
         site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
-    says = "3 plans without an outcome, the newest 25 min old: is `ullage consumer resizer` at work?"
-    assert site.rows(capsys).get(("consumer", "resize in demo")) == (("silent", says) if silent else None)
+    says = "3 resize plans without an outcome, the newest 25 min old: is `ullage consumer resizer` at work?"
+    assert site.rows(capsys).get(("consumer", "resizer in demo")) == (("silent", says) if silent else None)
 
 
 @pytest.mark.parametrize(
@@ -233,9 +251,9 @@ def test_an_evictor_waits_for_a_webhook(
         site.append([site.codec.encode(seen, topic="pod-changes-by-cluster", key="demo", partition=0, source="/test")])
     site.append([tick(SHOP.wire("pod-changes-by-cluster"), 0, MS - second) for second in range(3000, 0, -1)])
     says = "no pod is evicted while no admission webhook is at work: there is no Lease 'x'; start `ullage consumer webhook`"
-    assert site.rows(capsys).get(("consumer", "evict in demo")) == (("waiting", says) if shown else None)
+    assert site.rows(capsys).get(("consumer", "evictor in demo")) == (("waiting", says) if shown else None)
     cli.run(["status", "--log", str(site.path)])
-    assert ("evict in demo" in (table := capsys.readouterr().out)) == bool(shown)
+    assert ("evictor in demo" in (table := capsys.readouterr().out)) == bool(shown)
     assert shown in table
 
 

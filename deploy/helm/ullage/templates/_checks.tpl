@@ -18,6 +18,12 @@
 {{- if and .Values.nodeScaling.enabled (not .Values.nodeScaling.groups) (not .Values.nodeScaling.discovery) -}}
 {{- fail "nodeScaling needs nodeScaling.groups (min:max:name) or nodeScaling.discovery (asg:tag=KEY,KEY=VALUE)" -}}
 {{- end -}}
+{{- range .Values.nodeScaling.groups -}}
+{{- $part := splitList ":" . -}}
+{{- if gt (int (index $part 0)) (int (index $part 1)) -}}
+{{- fail (printf "nodeScaling.groups: '%s' wants at least %s nodes and at most %s" . (index $part 0) (index $part 1)) -}}
+{{- end -}}
+{{- end -}}
 {{- include "ullage.settingsChecks" . -}}
 {{- end }}
 

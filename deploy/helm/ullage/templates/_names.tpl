@@ -119,14 +119,8 @@ seccompProfile: {type: RuntimeDefault}
 - {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ . }}, key: username, optional: true}}}
 - {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ . }}, key: password, optional: true}}}
 {{- end }}
-{{- if or $strimzi .Values.kafka.security.secret }}
-{{- if $tls }}
-- {name: ULLAGE_LOG__SECURITY__CA, value: /etc/ullage/kafka/ca.crt}
-{{- end }}
-{{- if eq .Values.kafka.security.protocol "SSL" }}
-- {name: ULLAGE_LOG__SECURITY__CERTIFICATE, value: /etc/ullage/kafka/user.crt}
-- {name: ULLAGE_LOG__SECURITY__KEY, value: /etc/ullage/kafka/user.key}
-{{- end }}
+{{- if and $tls (or $strimzi .Values.kafka.security.secret) }}
+- {name: ULLAGE_LOG__SECURITY__FOLDER, value: /etc/ullage/kafka}
 {{- end }}
 {{- end }}
 

@@ -206,7 +206,7 @@ def test_a_pod_that_is_being_deleted_is_neither_changed_nor_counted_as_there() -
 def test_a_pod_that_is_being_deleted_uses_up_a_budget_only_while_our_own_plan_for_it_is_open() -> None:
     """Its successor is there, or comes as pending, which counts."""
     pods = [pod(f"p{i}", START, controller=OWNER) for i in range(4)]
-    ours = {"profile": UpdaterProfile.ULLAGE, "warm_up": 0.0, "eviction_tolerance": 1.0, "share": 0.0}
+    ours = {"profile": UpdaterProfile.ULLAGE, "warm_up": 0.0, "eviction_tolerance": 1.0, "share": 0.0, "unchanged_pause": 0.0}
     somebody = stage([*pods, pod("old", START, controller=OWNER, leaving=True)], **ours)
     assert plans(somebody) == ["p0"]
     gone = replace(pods[0], leaving=True)

@@ -440,6 +440,34 @@ def test_guard_unchanged(cpu: float, says: str) -> None:
     assert isinstance(planned, EvictionPlanned)
 
 
+@pytest.mark.parametrize("order", ["all at once", "the pods first", "the pods first, gracefully"])
+def test_guard_unchanged_whatever_comes_first_of_pods_and_outcome(order: str) -> None:
+    """A pod without grace is gone, and its successor there, before the evictor has told that the cluster accepted."""
+    stage = open_stage(mode=UpdateMode.RECREATE, cool_down=0.0, budget=1.0)
+    plan = at_once(stage)[0]
+    at, outcome = LATER + MINUTE, finished(plan, Result.DONE, Action.EVICT)
+    leaving = replace(pod(plan.pod.name, START), pod=plan.pod, leaving=True)
+    gone, back = PodDeleted(when(at), API, plan.pod), pod("new", at)
+    if order == "all at once":
+        look(stage, at, pod_changes_by_cluster=[gone, back], outcomes=[outcome])
+    else:
+        look(stage, at, pod_changes_by_cluster=[leaving if "gracefully" in order else gone, back])
+        look(stage, at + 1000, outcomes=[outcome])
+    assert "came back as the evicted one was" in stage.clusters.evictions.get(API.key).fault
+    assert [type(each) for each in look(stage, at + 30 * MINUTE, recommendations_by_cluster=[recommend(at + 30 * MINUTE)])] == []
+
+
+def test_a_pod_that_goes_in_shadow_was_not_evicted_by_us() -> None:
+    stage = open_stage(mode=UpdateMode.RECREATE, cool_down=0.0, budget=1.0, control=apply(mode=Mode.SHADOW))
+    plan = at_once(stage)[0]
+    look(
+        stage,
+        LATER + MINUTE,
+        pod_changes_by_cluster=[PodDeleted(when(LATER + MINUTE), API, plan.pod), pod("new", LATER + MINUTE)],
+    )
+    assert stage.clusters.evictions.get(API.key) is None
+
+
 def test_after_a_successor_with_the_recommended_requests_the_next_pod_goes() -> None:
     stage = after_an_eviction(requesting(0.2))
     assert stage.clusters.evictions.get(API.key).fault == ""

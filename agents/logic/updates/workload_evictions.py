@@ -1,0 +1,45 @@
+"""The last eviction of a workload, and what the next new pod shows: whether anything gives new pods other requests.
+
+Without that an eviction changes nothing, and the next one would change nothing either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import PodChanged
+from schemas.names import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadEviction:
+    """The last pod of a workload that was evicted for us, gone or going in turn `at`: what it requested, and how the next came.
+
+    `fault` says what is wrong with that one, empty while none has come or it is right; `judged` when that was found.
+    """
+
+    at: int
+    expect: Mapping[str, Amounts]
+    judged: int | None = None
+    fault: str = ""
+
+
+def fault(pod: PodChanged, evicted: WorkloadEviction, targets: Mapping[str, ContainerRecommendation]) -> str:
+    """What is wrong with a new pod's requests; empty if nothing is. `targets` is what admission would give it, by container."""
+    name, boosted = pod.pod.name, {each.name for each in pod.boosted}
+    seen = {c.name: c.requests for c in pod.containers if c.name in evicted.expect}
+    if seen == evicted.expect and not boosted:
+        return f"pod '{name}' came back as the evicted one was: nothing changes the requests of new pods"
+    if all(each in targets and _within(targets[each], asked, boosted=each in boosted) for each, asked in seen.items()):
+        return ""
+    return f"pod '{name}' came back with requests that nobody recommended: somebody else changes them"
+
+
+def _within(recommended: ContainerRecommendation, asked: Amounts, *, boosted: bool) -> bool:
+    """Whether requests lie within the bounds of a recommendation; the CPU of a boosted container lies above them."""
+    low, high = recommended.lower, recommended.upper
+    memory = (low.memory, asked.memory, high.memory)
+    bounds = (memory,) if boosted else ((low.cpu, asked.cpu, high.cpu), memory)
+    return all(
+        (least is None or (value or 0) >= least) and (most is None or (value or 0) <= most) for least, value, most in bounds
+    )
