@@ -7,8 +7,8 @@ process that only needs the present state would have to read millions of ticks. 
 The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence:
 - a reader takes the copy and then the last records of the topic, which win, and goes on from where these end;
 - facts about the cluster go to the topic first, so that a source that died in between finds its change missing in the copy and
-  publishes it again; control goes to the copy first, so that a process that starts later also sees a pause that any process has
-  obeyed;
+  publishes it again; control that forbids acts goes to the copy first, so that a process that starts later also sees a pause that
+  any process has obeyed, and control that permits them to the topic first, so that none starts to act while others are paused;
 - a copy counts only once it has been declared complete; until then readers read the topic from its beginning.
 """
 
@@ -71,33 +71,35 @@ def copies_of(records: Iterable[NewRecord], topics: Topics) -> list[NewRecord]:
     ]
 
 
-def append_with_copies(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place | None]:
+def append_with_copies(
+    log: Log, topics: Topics, records: Sequence[NewRecord], *, permits: bool = False
+) -> Sequence[Place | None]:
     """Append records and the copies that belong to them; gives the places of the records. Raises LogUnavailable.
 
     Records that the log refuses for good are set aside and have no place.
 
-    Copies of control go first and other copies last, for the reasons that the module gives. A log without the copies, as one from
-    before there were any, gets the records alone.
+    Copies of control go first unless it `permits` acts, and others last, for the reasons that the module gives. A log without
+    the copies, as one from before there were any, gets the records alone.
     """
     copies = copies_of(records, topics)
     if not copies or not _has_copies(log, topics):
         return refused_records.append(log, topics, records)
-    control = topics.wire(COPIES["control"])
-    if first := [copy for copy in copies if copy.topic == control]:
+    early = "" if permits else topics.wire(COPIES["control"])
+    if first := [copy for copy in copies if copy.topic == early]:
         refused_records.append(log, topics, first)
     places = refused_records.append(log, topics, records)
-    if last := [copy for copy in copies if copy.topic != control]:
+    if last := [copy for copy in copies if copy.topic != early]:
         refused_records.append(log, topics, last)
     return places
 
 
-def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord]) -> Sequence[Place | None]:
+def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord], *, permits: bool = False) -> Sequence[Place | None]:
     """As `append_with_copies`, for one of several writers: whoever of them ends last, the copy has what the topic has.
 
     Two that write at one time may reach the copy in one order and the topic in the other. So each copies the newest record of the
     topic once more, until no newer one came meanwhile; the last one to copy has seen the last record.
     """
-    places = append_with_copies(log, topics, records)
+    places = append_with_copies(log, topics, records, permits=permits)
     copied = {topics.wire(name) for name in COPIES} if _has_copies(log, topics) else set[str]()
     written = {
         record.key: place

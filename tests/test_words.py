@@ -286,6 +286,31 @@ def _leads_on(first: str, rest: list[str]) -> bool:
     return all(name in defined().get(before, ()) for before, name in zip([first, *rest], rest, strict=False))
 
 
+PRIVATE_WORDS = frozenset(("aim", "aims", "desk", "errand", "errands", "pen", "sight", "sights", "tell", "tells", "told"))
+"""Words for which the trade has others: publish, report, look-up, target, publisher."""
+
+
+def test_no_name_is_of_a_private_language() -> None:
+    assert (
+        sorted({f"{source.path}: {name}" for source in sources() for name in _names(source) if _parts(name) & PRIVATE_WORDS})
+        == []
+    )
+
+
+def _names(source: Source) -> Iterator[str]:
+    """Whatever the code of a file defines or binds."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def _parts(name: str) -> set[str]:
+    return {part.lower() for part in re.split(r"_|(?<=[a-z])(?=[A-Z])", name)}
+
+
 def documents() -> list[Path]:
     """The documents that speak of files."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/README.md"]

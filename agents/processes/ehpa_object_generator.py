@@ -78,7 +78,7 @@ class EhpaObjectGenerator:
         self, tsp: Mapping[str, Any], forecast: LoadForecast | None, now: float, *, unsupported: str = ""
     ) -> tuple[list[Json], Json]:
         """As of the decision: two windows from then on."""
-        holds = forecast is not None and now <= to_seconds(forecast.expires)
+        holds = forecast is not None and forecast.holds(now)
         if refused := unsupported or (forecast.refused if forecast is not None and holds else ""):
             return [], prediction_status.condition(refused, ready=False)
         asked = [str(each.get("resourceIdentifier")) for each in tsp["spec"].get("predictionMetrics") or ()]
@@ -104,12 +104,12 @@ def _could_be_forecast(ehpa: Ehpa) -> bool:
 
 def _metrics(forecast: LoadForecast | None, now: float) -> Sequence[MetricForecast]:
     """The forecasts, unless they have expired."""
-    return () if forecast is None or now > to_seconds(forecast.expires) else forecast.metrics
+    return forecast.metrics if forecast is not None and forecast.holds(now) else ()
 
 
 def _predicted(identifier: str, found: MetricForecast | None, forecast: LoadForecast | None, now: float) -> PredictedMetric:
     if found is None:
-        expired = forecast is not None and now > to_seconds(forecast.expires)
+        expired = forecast is not None and not forecast.holds(now)
         until = f": the last one held until {forecast.expires.isoformat()}" if forecast is not None and expired else " yet"
         return PredictedMetric(identifier, why_not=f"there is no forecast{until}")
     first, step = int(to_seconds(found.start)), int(found.step)

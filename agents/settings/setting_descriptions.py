@@ -28,7 +28,7 @@ def _describe(part: object, before: str) -> Iterator[tuple[str, object, str]]:
         if isinstance(value, BaseModel) or is_dataclass(value):
             yield from _describe(value, f"{before}{name}.")
         else:
-            yield before + name, value, text or name.replace("_", " ")
+            yield before + name, value, text
 
 
 def _docstrings(kind: type, names: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from schemas.decision_subjects import Subject
 from schemas.decisions.recommendations import Because
 from schemas.names import Workload
+from schemas.times import to_seconds
 from schemas.units import Seconds
 
 
@@ -55,6 +56,10 @@ class LoadForecast:
     because: Because
     withdrawn: bool = False
     refused: str = ""
+
+    def holds(self, now: float) -> bool:
+        """Whether it has not expired, in seconds since the epoch."""
+        return now <= to_seconds(self.expires)
 
     @property
     def key(self) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from schemas import times
 from schemas.names import Place
-from schemas.policies import Policy
+from schemas.policies import Policy, control
 from schemas.policies.control import ControlChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from streams import compacted_copy, newest_ticks, reverse_log_reader
@@ -56,7 +56,8 @@ class OperatorLog:
     def publish(self, *policies: Policy) -> Sequence[Place | None]:
         """Append them to every partition, as one of several operators. Raises LogUnavailable, and BadInput without our topics."""
         records = policy_records(policies, self.context.codec)
-        return compacted_copy.append_settled(self.context.log, self.context.topics, records)
+        permits = any(isinstance(each, ControlChanged) and control.objection(each, each.cluster) is None for each in policies)
+        return compacted_copy.append_settled(self.context.log, self.context.topics, records, permits=permits)
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""

@@ -106,7 +106,7 @@ class _Round:
 
     def sort(self, shapes: Iterable[ShapeId]) -> None:
         """Find the kind of each group, as far as these pods can distinguish groups."""
-        keys = similar_node_groups.telling(self.cluster, shapes, [one.template for one in self.groups.values()])
+        keys = similar_node_groups.distinguishing_labels(self.cluster, shapes, [one.template for one in self.groups.values()])
         templates = ((name, one.template) for name, one in self.groups.items())
         self.kinds = {name: similar_node_groups.of(template, keys) for name, template in templates if template is not None}
 
@@ -363,7 +363,7 @@ def why_not(
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
     found: dict[str, scheduler_filters.FilterFailure] = {}
     known: dict[object, scheduler_filters.FilterFailure | None] = {}
-    keys = similar_node_groups.telling(cluster, [shape], [one.template for one in groups])
+    keys = similar_node_groups.distinguishing_labels(cluster, [shape], [one.template for one in groups])
     for group in groups:
         if group.template is None:
             continue

@@ -14,7 +14,7 @@ TemplateKind = tuple[object, ...]
 Template = GroupTemplate | None
 
 
-def telling(cluster: ScheduledCluster, shapes: Iterable[ShapeId], templates: Iterable[Template]) -> Collection[str]:
+def distinguishing_labels(cluster: ScheduledCluster, shapes: Iterable[ShapeId], templates: Iterable[Template]) -> Collection[str]:
     """The keys of labels by which these pods can tell new nodes apart: their own, and those of counts that there are."""
     own = {key for shape in shapes for key in _keys(cluster.shapes[shape])}
     pods = {id(pod): pod for template in templates if template is not None for pod in template.pods}

@@ -125,7 +125,7 @@ def forecast_value(forecast: LoadForecast, identifier: str, now: float) -> int |
         return MetricError(f"'{identifier}' is not forecast")
     if not found.values:
         return MetricError(f"there is no forecast of '{identifier}': {found.message or found.reason}")
-    if now > to_seconds(forecast.expires):
+    if not forecast.holds(now):
         return MetricError(f"the forecast of '{identifier}' is outdated: it held until {forecast.expires.isoformat()}")
     highest = _highest(found, now, forecast.window)
     if highest is None:

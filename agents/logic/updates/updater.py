@@ -13,6 +13,7 @@ from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import Policies
+from agents.logic.guards import plan_expiry
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
@@ -26,7 +27,6 @@ from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRule
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
 from agents.logic.updates.workload_evictions import WorkloadEviction
-from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.pods import PodPhase
 from schemas.names import cluster_of
@@ -343,7 +343,7 @@ class Updater(PartedState):
         opened = OpenPlan(
             plan.id,
             planned.action,
-            times.to_ms(plan.void_after),
+            plan_expiry.last_turn(plan),
             expect=plan.expect,
             asks=asks,
             disrupts=disrupts(planned),

@@ -11,8 +11,8 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas import forecaster_settings, scaling_event_validation
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.stage_rules import fault
-from agents.logic.updates import update_settings
-from agents.logic.updates.update_settings import UpdateRules, UpdateSettings
+from agents.logic.updates import update_event_validation, update_settings
+from agents.logic.updates.update_settings import UpdateRules
 from agents.logic.usage import usage_event_validation
 from agents.logic.vertical import vertical_event_validation, vertical_settings
 from agents.logic.vertical.vertical_settings import VerticalSettings
@@ -20,7 +20,6 @@ from schemas import bounds
 from schemas.catalogue import Event
 from schemas.names import Workload
 from schemas.policies.rules import StageRulesChanged
-from schemas.policies.vertical import VerticalPolicyChanged
 
 _RULES = {
     (vertical_settings.NAME, vertical_settings.PROGRAM): VerticalSettings,
@@ -56,9 +55,7 @@ def _reasons(event: Event) -> Iterator[str]:
     if isinstance(event, StageRulesChanged) and (kind := _RULES.get((event.stage, event.program))) is not None:
         odd = fault(kind, event.settings)
         yield from () if odd is None else (odd,)
-    if isinstance(event, VerticalPolicyChanged):
-        odd = fault(UpdateSettings, event.guards.said)
-        yield from () if odd is None else (odd.replace("settings.", "guards.", 1),)
+    yield from update_event_validation.reasons(event)
     yield from usage_event_validation.reasons(event)
     yield from vertical_event_validation.reasons(event)
     yield from scaling_event_validation.reasons(event)

@@ -32,11 +32,17 @@ class VerticalSettings:
     margin: Fraction = Fraction(0.15)
     """Share added to every percentile."""
     target_cpu_percentile: Fraction = Fraction(0.9)
+    """The share of weighted CPU use that the target covers, before the margin."""
     lower_cpu_percentile: Fraction = Fraction(0.5)
+    """The share of weighted CPU use that the lower bound covers, before the margin."""
     upper_cpu_percentile: Fraction = Fraction(0.95)
+    """The share of weighted CPU use that the upper bound covers, before the margin."""
     target_memory_percentile: Fraction = Fraction(0.9)
+    """The share of weighted memory peaks that the target covers, before the margin."""
     lower_memory_percentile: Fraction = Fraction(0.5)
+    """The share of weighted memory peaks that the lower bound covers, before the margin."""
     upper_memory_percentile: Fraction = Fraction(0.95)
+    """The share of weighted memory peaks that the upper bound covers, before the margin."""
     cpu_confidence: Seconds = Seconds(DAY)
     """History of this length gives confidence 1 in CPU bounds."""
     memory_confidence: Seconds = Seconds(DAY)
@@ -44,6 +50,7 @@ class VerticalSettings:
     pod_minimum_cpu: Cores = Cores(0.025)
     """No pod is recommended less; its containers share it equally."""
     pod_minimum_memory: Bytes = Bytes(250 * 1024 * 1024)
+    """Likewise of memory, in bytes."""
     round_cpu: int = 1
     """CPU is rounded up to a multiple of this many millicores; 1 or less leaves it."""
     round_memory: int = 1

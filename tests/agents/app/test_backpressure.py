@@ -128,7 +128,7 @@ def test_an_input_is_read_on_only_once_half_of_its_bound_is_free() -> None:
     backpressure, owned = ahead(consumer)
     source = owned.task.aligner.inputs["pod-metrics"]
     released = []
-    for size in (999, 299):  # 200 bytes more are the segment's own
+    for size in (500, 299):  # 200 bytes more are the segment's own
         source.size = size
         asyncio.run(backpressure.release(owned))
         released.append("pod-metrics" not in owned.held)

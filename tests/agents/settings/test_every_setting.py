@@ -98,6 +98,10 @@ def test_a_setting_means_the_same_in_the_file_the_environment_a_flag_and_a_child
     assert loading.load().settings == by_file
 
 
+def test_every_setting_has_a_text_of_its_own() -> None:
+    assert [name for name, _, text in describe() if not text] == []
+
+
 def test_all_settings_together_survive_being_handed_to_a_child_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = loading.load(flags={"cluster.namespaces": "a,b", "log.security.password": "opensesame"}).settings
     for variable, text in loading.environment(loading.flat(loading._dump(settings))).items():

@@ -1,12 +1,17 @@
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from schemas.names import Place
 from schemas.policies.control import ControlChanged, Mode
 from streams import compacted_copy
 from streams.codec import event_codec
 from streams.consumers.executing.control_state import ControlState
-from streams.log.log_port import Positions, Record
+from streams.errors import LogUnavailable
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog, policy_records
@@ -75,3 +80,39 @@ def test_a_pause_that_was_half_written_is_obeyed_by_a_consumer_that_starts(conte
     state = ControlState(context)
     state.catch_up()
     assert state.objection() == "cluster 'prod' is paused"
+
+
+class DyingOperator:
+    """The log of an operator's process that dies after so many appends."""
+
+    def __init__(self, log: MemoryLog, appends: int) -> None:
+        self._log, self._left = log, appends
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        if self._left == 0:
+            raise LogUnavailable("it died")
+        self._left -= 1
+        return self._log.append(records)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize("appends", range(4))
+@pytest.mark.parametrize("paused", [True, False])
+def test_wherever_an_operator_died_a_consumer_that_starts_acts_only_if_those_at_work_do(
+    context: LogContext, paused: bool, appends: int
+) -> None:
+    compacted_copy.complete(context.log, TOPICS, "control")
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.APPLY, paused=not paused))
+    ticks(context, 1, compacted_copy.TAIL + 10)
+    at_work = ControlState(context)
+    at_work.catch_up()
+    dying = DyingOperator(context.log, appends)  # type: ignore[arg-type]  # a log in memory
+    with suppress(LogUnavailable):
+        OperatorLog(replace(context, log=dying)).publish(ControlChanged(AT, "prod", Mode.APPLY, paused=paused))
+    ticks(context, compacted_copy.TAIL + 10, 2 * compacted_copy.TAIL + 20)
+    at_work.catch_up()
+    starting = ControlState(context)
+    starting.catch_up()
+    assert starting.objection() is not None or at_work.objection() is None
