@@ -63,10 +63,11 @@ def _able(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: st
         return HpaCondition("AbleToScale", "False", "ChangesNotAllowed", forbidden)
     if isinstance(decided, ReplicasRefused) and decided.guard == "scale":
         return without_scale(decided.reason)[0]
-    if scaled is not None and scaled.result is not Result.DONE:
+    planned = decided if isinstance(decided, ReplicasPlanned) else None
+    if planned is not None and scaled is not None and scaled.result is not Result.DONE:
         return HpaCondition("AbleToScale", "False", "FailedUpdateScale", scaled.reason)
-    if scaled is not None and isinstance(decided, ReplicasPlanned) and scaled.decision == decided.id:
-        return HpaCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {decided.replicas} replicas")
+    if planned is not None and scaled is not None and scaled.decision == planned.id:
+        return HpaCondition("AbleToScale", "True", "SucceededRescale", f"the target is asked for {planned.replicas} replicas")
     status, _, reason = (decided.conditions or HpaConditions()).able.partition("/")
     if reason not in _MESSAGES:
         status, reason = "True", "SucceededGetScale"

@@ -184,6 +184,12 @@ def test_a_consumer_that_begins_keeps_the_conditions_until_the_log_says_more() -
     assert status.run().status == before
 
 
+def test_a_failed_plan_is_over_once_no_metric_can_be_read() -> None:
+    plan, refused = decision(DIRECT, cores=0.9), decision(DIRECT, cores=None)
+    status = Status(DIRECT).run(plan, finished(plan, Result.FAILED, "403")).run(refused, finished(plan, Result.FAILED, "403"))
+    assert status.shown[2:5] == ("FailedScale", "SucceededGetScale", "FailedGetResourceMetric")
+
+
 def test_one_decision_makes_one_write() -> None:
     status, refused, plan = Status(DIRECT), decision(DIRECT, cores=None), decision(DIRECT)
     versions = set()
