@@ -12,6 +12,7 @@ import numpy as np
 from agents.logic.nodes.scheduling.label_columns import Mask
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, TopologySpread
 from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
+from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
 from agents.logic.nodes.scheduling.topology_counts import EligibleNodes, SpreadCounts
 from schemas.pod_requests import PODS
 
@@ -69,6 +70,23 @@ def explain(cluster: ScheduledCluster, shape: ShapeId) -> list[FilterFailure | N
             found[row] = FilterFailure(plugin, REASONS[plugin](cluster, shape, row))
         left &= passed
     return found
+
+
+def only_nodes(shape: PodShape) -> tuple[str, ...] | None:
+    """The names of the nodes that affinity by name leaves to look at, or None if it leaves all.
+
+    An empty answer means that the terms conflict, and no node is looked at.
+    Source: NodeAffinity.PreFilter in the scheduler's plugins/nodeaffinity.
+    """
+    if not shape.node_terms:
+        return None
+    union: set[str] = set()
+    for term in shape.node_terms:
+        wanted = [one.values for one in term.names if one.operator is LabelOperator.IN]
+        if not wanted:
+            return None
+        union |= frozenset.intersection(*wanted)
+    return tuple(sorted(union))
 
 
 # Filters, each with what it says
