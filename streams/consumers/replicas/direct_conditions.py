@@ -36,8 +36,8 @@ def of(decided: ScalingDecision, scaled: ActionFinished | None, forbidden: str |
         if decided.guard not in _SILENT:
             found.append(HpaCondition("ScalingActive", "False", "NothingPlanned", decided.reason))
         return found
-    told = decided.conditions or HpaConditions()
-    for kind, condition in (("ScalingActive", told.active), ("ScalingLimited", told.limited)):
+    conditions = decided.conditions or HpaConditions()
+    for kind, condition in (("ScalingActive", conditions.active), ("ScalingLimited", conditions.limited)):
         status, _, reason = condition.partition("/")
         if reason:
             found.append(HpaCondition(kind, status, reason, _message(decided, reason)))
