@@ -54,10 +54,10 @@ test-kafka-slow: setup ## the longer ones: torture in short (by itself, for it h
 	$(KAFKA) -m slow -n 2 --dist worksteal --ignore tests/kafka/test_torture.py
 	$(KAFKA)/test_torture.py -m slow
 
-test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; two planes at a time)
+test-controlplane: setup ## the tests on a real Kubernetes control plane (built once, with Go 1.26; three planes at a time)
 	$(BIN)/python tests/controlplane/build.py
 	$(BIN)/python tests/controlplane/build.py helm
-	$(REAL) tests/controlplane -n 2 --dist loadfile
+	$(REAL) tests/controlplane -n 3 --dist loadfile
 
 demo: setup ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo
