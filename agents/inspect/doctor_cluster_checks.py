@@ -139,9 +139,7 @@ def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
 
 def _resources(api: "Api", path: str) -> set[str]:
     """The plurals that an API group serves in a version; none where it is not there."""
-    answer = _ask(api, path)
-    found = _body(answer) if answer.code == _OK else {}
-    return {str(each.get("name")) for each in found.get("resources") or ()}
+    return {str(each.get("name")) for each in _found(api, path).get("resources") or ()}
 
 
 def _body(answer: "ApiResponse") -> dict[str, Any]:
@@ -150,9 +148,13 @@ def _body(answer: "ApiResponse") -> dict[str, Any]:
 
 
 def _versions(api: "Api", group: str) -> list[str]:
-    answer = _ask(api, f"/apis/{group}")
-    found = _body(answer) if answer.code == _OK else {}
-    return [str(each.get("version")) for each in found.get("versions") or ()]
+    return [str(each.get("version")) for each in _found(api, f"/apis/{group}").get("versions") or ()]
+
+
+def _found(api: "Api", path: str) -> dict[str, Any]:
+    """What is below a path; empty where nothing is."""
+    answer = _ask(api, path)
+    return _body(answer) if answer.code == _OK else {}
 
 
 def metrics_api(code: int, *, asked: bool) -> DoctorCheck:
@@ -210,9 +212,8 @@ def _webhook(api: "Api", settings: Settings) -> DoctorCheck:
 
 def _external_metrics(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
     """Whether the API server reaches the metrics API; also where it is turned off, for what is left of it does harm."""
-    answer = _ask(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
-    if answer.code == _OK:
-        found = _body(answer)
+    found = _found(api, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
+    if found:
         ours = settings.metrics_api.namespace, settings.metrics_api.service
         check = doctor_registration_checks.api_service(found, ours, wanted=settings.cluster.replicas)
         if check is not None:

@@ -15,7 +15,6 @@ from schemas.units import Seconds
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
 from streams.clients.kube.json_objects import PlainObjects
-from streams.clients.kube.owning_role import OwningRole
 from streams.consumers.metrics_api import api_service, front_proxy
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
@@ -62,11 +61,8 @@ def _registered(ours: MetricsApiSettings, api: Api) -> list[ApiServiceKeeper]:
     if not ours.self_register and ours.certificate is not None:
         return []
     groups = (EXTERNAL, CUSTOM) if ours.custom else (EXTERNAL,)
-    services = PlainObjects(api, api_service.PATH, "APIService")
-    role = OwningRole(PlainObjects(api, owning_role.PATH, "ClusterRole"), ROLE)
+    services = owning_role.owned(api, api_service.PATH, "APIService", ROLE)
     return [
-        ApiServiceKeeper(
-            services, ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register, group=group), role
-        )
+        ApiServiceKeeper(services, ServedAt(ours.namespace, ours.service, ours.service_port, own=ours.self_register, group=group))
         for group in groups
     ]

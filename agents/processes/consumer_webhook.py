@@ -25,7 +25,6 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.controller_requests import ControllerChain
 from streams.clients.kube.json_objects import PlainObjects
 from streams.clients.kube.leases import leases
-from streams.clients.kube.owning_role import OwningRole
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.consumers.webhook.registration import PATH, Registrar, Registration
@@ -60,8 +59,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     outcomes, holder = OutcomeQueue(context()), CertificateHolder()
     metrics.look_at(lambda: view.age, lambda: float(len(outcomes)), lambda: float(outcomes.dropped))
     follows = ours.self_register or ours.certificate is None
-    objects = PlainObjects(api, PATH, "MutatingWebhookConfiguration")
-    role = OwningRole(PlainObjects(api, owning_role.PATH, "ClusterRole"), ROLE)
+    objects = owning_role.owned(api, PATH, "MutatingWebhookConfiguration", ROLE)
     parts = Parts(
         view=view,
         outcomes=outcomes,
@@ -69,7 +67,7 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
         keeper=CertificateRotation(certificate_source(ours, _names(ours), api), holder, metrics),
         holder=holder,
         watcher=metrics,
-        registrar=Registrar(objects, _registration(ours), role=role) if follows else None,
+        registrar=Registrar(objects, _registration(ours)) if follows else None,
         lease=StatusLease(webhook_leases(settings, api), ours.lease, f"{socket.gethostname()[:40]}-{os.getpid()}"),
     )
     limits = ServerLimits(linger=Seconds(ours.linger_seconds))

@@ -9,8 +9,6 @@ from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
 from streams.clients.kube import owning_role
 from streams.clients.kube.api import Api
-from streams.clients.kube.json_objects import PlainObjects
-from streams.clients.kube.owning_role import OwningRole
 from streams.consumers.metrics_api import api_service
 from streams.consumers.metrics_api.api_service import ApiServiceKeeper, ServedAt
 from streams.consumers.webhook import registration
@@ -26,18 +24,17 @@ NOW = datetime.now(UTC)  # by it the certificate is made
 @pytest.mark.parametrize("what", ["webhook", "metrics API"])
 def test_a_registration_goes_with_the_role(what: str, plane: Plane, world: World) -> None:
     api, name = Api(cluster_factory.connection(ClusterSettings(kubeconfig=plane.kubeconfig))), f"ours-{uuid4().hex[:8]}"
-    role = OwningRole(PlainObjects(api, owning_role.PATH, "ClusterRole"), name)
     made = plane.ask.post(owning_role.PATH, {"metadata": {"name": name}, "rules": []})
     authorities = [self_made((name,), NOW).authorities]
     if what == "webhook":
         where = {"service": {"namespace": world.namespace, "name": "hook", "port": 443}}
-        hooks = PlainObjects(api, registration.PATH, "MutatingWebhookConfiguration")
-        Registrar(hooks, Registration(name, where, world.namespace), role=role).ensure(authorities, NOW)
+        hooks = owning_role.owned(api, registration.PATH, "MutatingWebhookConfiguration", name)
+        Registrar(hooks, Registration(name, where, world.namespace)).ensure(authorities, NOW)
         path = f"{registration.PATH}/{name}"
     else:
         served = ServedAt(world.namespace, "metrics", 443)
-        services = PlainObjects(api, api_service.PATH, "APIService")
-        ApiServiceKeeper(services, served, role).ensure(authorities, NOW)
+        services = owning_role.owned(api, api_service.PATH, "APIService", name)
+        ApiServiceKeeper(services, served).ensure(authorities, NOW)
         path = f"{api_service.PATH}/{served.name}"
     (owner,) = plane.ask.get(path)["metadata"]["ownerReferences"]
     assert owner["uid"] == made["metadata"]["uid"]

@@ -100,10 +100,10 @@ def decide(request: PlanRequest, objection: tuple[str, str] | None, situation: S
 
 def _refused(request: PlanRequest, guard: str, reason: str) -> PlanOutcome:
     """Publish a refusal once, and again only after another guard or none has objected."""
-    after = replace(request.memory, due=request.due, guard=guard, planned=None, published_in=request.turn.number)
+    after = replace(request.memory, due=request.due, guard=guard, planned=None)
     if request.memory.guard == guard:
-        return PlanOutcome(replace(after, published_in=request.memory.published_in))
-    return PlanOutcome(after, _refusal(request, guard, reason))
+        return PlanOutcome(after)
+    return PlanOutcome(replace(after, published_in=request.turn.number), _refusal(request, guard, reason))
 
 
 def _refusal(request: PlanRequest, guard: str, reason: str, conditions: HpaConditions | None = None) -> tuple[Decided, ...]:

@@ -4,7 +4,10 @@ An uninstall takes a process's rights away before the process has ended, so it c
 server. Kubernetes does, if that names the role as its owner.
 """
 
-from streams.clients.kube.json_objects import Json, ObjectStore
+from collections.abc import Mapping
+
+from streams.clients.kube.api import Api
+from streams.clients.kube.json_objects import Json, ObjectStore, PlainObjects
 from streams.errors import GiveUp
 
 PATH = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -31,3 +34,31 @@ class OwningRole:
             "uid": role["metadata"]["uid"],
         }
         return {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
+
+
+class OwnedObjects:
+    """An ObjectStore of which each object that is made goes with `role`."""
+
+    def __init__(self, objects: ObjectStore, role: OwningRole) -> None:
+        self._objects, self._role = objects, role
+
+    def find(self, name: str) -> Json | None:
+        """The object; None when there is none."""
+        return self._objects.find(name)
+
+    def create(self, name: str, body: Mapping[str, object]) -> Json:
+        """Make it, with the role as its owner."""
+        return self._objects.create(name, self._role.owned(dict(body)))
+
+    def replace(self, name: str, body: Mapping[str, object]) -> Json:
+        """Put it back as `body` says, which carries the resourceVersion that was read."""
+        return self._objects.replace(name, body)
+
+    def delete(self, name: str) -> bool:
+        """Delete it; False when it was gone already."""
+        return self._objects.delete(name)
+
+
+def owned(api: Api, path: str, kind: str, role: str) -> OwnedObjects:
+    """Objects of the whole cluster below a path, which go with the ClusterRole of this name."""
+    return OwnedObjects(PlainObjects(api, path, kind), OwningRole(PlainObjects(api, PATH, "ClusterRole"), role))

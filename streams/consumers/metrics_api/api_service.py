@@ -15,7 +15,6 @@ from typing import Any
 import structlog
 
 from streams.clients.kube.json_objects import Json, ObjectStore
-from streams.clients.kube.owning_role import OwningRole
 from streams.consumers.metrics_api.discovery import EXTERNAL, MetricsGroup
 from streams.errors import GiveUp
 from streams.serving import certificates
@@ -61,10 +60,10 @@ class ServedAt:
 
 
 class ApiServiceKeeper:
-    """Keeps the APIService in its wanted state; one that it makes goes with `role`. Calls raise TryAgain and GiveUp."""
+    """Keeps the APIService in its wanted state. Calls raise TryAgain and GiveUp."""
 
-    def __init__(self, objects: ObjectStore, served: ServedAt, role: OwningRole | None = None) -> None:
-        self._objects, self._served, self._trust, self._role = objects, served, CaBundle(), role
+    def __init__(self, objects: ObjectStore, served: ServedAt) -> None:
+        self._objects, self._served, self._trust = objects, served, CaBundle()
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
         """Make it name our Service and the authorities to trust; raises GiveUp when the group belongs to another server."""
@@ -74,7 +73,7 @@ class ApiServiceKeeper:
                 about = {"name": self._served.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
                 spec = self._served.spec(certificates.joined(ours, at))
                 body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": about, "spec": spec}
-                self._objects.create(self._served.name, body if self._role is None else self._role.owned(body))
+                self._objects.create(self._served.name, body)
                 _log.info("registered", api_service=self._served.name)
             return
         if not self._served.is_served_by(found):

@@ -16,7 +16,6 @@ from typing import Any
 import structlog
 
 from streams.clients.kube.json_objects import ObjectStore
-from streams.clients.kube.owning_role import OwningRole
 from streams.serving import certificates
 from streams.serving.ca_bundle import CaBundle
 
@@ -76,19 +75,10 @@ class Registration:
 
 
 class Registrar:
-    """Keeps the configuration in its wanted state; one that it makes goes with `role`. `clock` counts real seconds.
+    """Keeps the configuration in its wanted state. `clock` counts real seconds. Calls raise TryAgain and GiveUp."""
 
-    Calls raise TryAgain and GiveUp.
-    """
-
-    def __init__(
-        self,
-        objects: ObjectStore,
-        registration: Registration,
-        clock: Callable[[], float] = time.monotonic,
-        role: OwningRole | None = None,
-    ) -> None:
-        self._objects, self._registration, self._trust, self._role = objects, registration, CaBundle(clock), role
+    def __init__(self, objects: ObjectStore, registration: Registration, clock: Callable[[], float] = time.monotonic) -> None:
+        self._objects, self._registration, self._trust = objects, registration, CaBundle(clock)
         self.registered = False
 
     def ensure(self, ours: Sequence[bytes], at: datetime) -> None:
@@ -100,7 +90,7 @@ class Registrar:
                 body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
                 metadata = {"name": wanted.name, "labels": {"app.kubernetes.io/managed-by": "ullage"}}
                 webhooks = wanted.webhooks(certificates.joined(ours, at))
-                self._objects.create(wanted.name, self._made({**body, "metadata": metadata, "webhooks": webhooks}))
+                self._objects.create(wanted.name, {**body, "metadata": metadata, "webhooks": webhooks})
                 _log.info("registered", configuration=wanted.name)
                 self.registered = True
             return
@@ -115,9 +105,6 @@ class Registrar:
         if self._registration.own and self._objects.delete(self._registration.name):
             _log.info("unregistered", configuration=self._registration.name)
         self.registered = False
-
-    def _made(self, body: dict[str, Any]) -> dict[str, Any]:
-        return body if self._role is None else self._role.owned(body)
 
     def _changed(self, found: dict[str, Any], ours: Sequence[bytes], at: datetime) -> list[dict[str, Any]]:
         there = found.get("webhooks") or []
