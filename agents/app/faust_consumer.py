@@ -2,10 +2,12 @@
 
 This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
 `_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
-`_get_actions_per_node`, `_client`, `_in_flight`, `_pending_tasks`), which is why their versions are pinned.
+`_get_actions_per_node`, `_select_read_replica`, `_fetch_min_bytes`, `_client`, `_in_flight`, `_pending_tasks`), which is why
+their versions are pinned.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -31,6 +33,8 @@ WHOLE_WAIT_MS = 1000
 What is to go over its connection after a rebalance, or a seek, may wait that long, though at most up to the next tick. So it is
 more than the time between two ticks, or a fetch ends in vain just before each.
 """
+TICK_BYTES = 80
+"""Bytes that a tick has in the log at least: it is a batch of its own, whose header alone has 61."""
 BUNDLE_BYTES = 128 << 10
 """Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
 
@@ -141,14 +145,23 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
 def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]) -> None:
     """Let fetches of this aiokafka fetcher wait for `WHOLE_WAIT_MS` if they leave out no partition that is read soon.
 
-    `passed_over` gives the topics that Faust does not read: their records stay prefetched.
+    Such a fetch ends when there are as many bytes as a tick of all its partitions has: no turn is complete before, and whatever
+    comes earlier, such as decisions that are read back, comes with the tick. `passed_over` gives the topics that Faust does not
+    read: their records stay prefetched.
     """
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
     def waiting(assignment: Any) -> Any:
-        left_out = {tp.topic for tp in fetcher._records}.difference(passed_over())  # noqa: SLF001
+        others = passed_over()
+        left_out = {tp.topic for tp in fetcher._records}.difference(others)  # noqa: SLF001
         fetcher._fetch_max_wait_ms = WAIT_MS if left_out else WHOLE_WAIT_MS  # noqa: SLF001
+        fetcher._fetch_min_bytes = 1 if left_out else least_bytes(assignment, others)  # noqa: SLF001
         return actions(assignment)
+
+    def least_bytes(assignment: Any, others: Collection[str]) -> int:
+        asked = (tp for tp in assignment.tps if tp.topic not in others and not assignment.state_value(tp).paused)
+        brokers = Counter(map(fetcher._select_read_replica, asked))  # noqa: SLF001
+        return TICK_BYTES * min(brokers.values(), default=0) or 1
 
     fetcher._get_actions_per_node = waiting  # noqa: SLF001
 

@@ -30,18 +30,18 @@ class Announced:
             return np.full(len(members), -1, np.int64)
         return np.where(rows >= 0, self.table.whole("policy")[rows], -1)
 
-    def news(self, done: Recommendation, known: NDArray[np.bool_], bounds_step: float) -> NDArray[np.bool_]:
-        """Which members have other amounts than announced, or some for the first time, or some under another policy.
+    def news(self, done: Recommendation, places: Indices, bounds_step: float) -> NDArray[np.bool_]:
+        """Which places have other amounts than announced, or some for the first time, or some under another policy.
 
-        `known`: which members have a recommendation.
+        Each of these places has a recommendation.
         """
-        members = done.of.members
+        members = done.of.members[places]
         rows = self.members.numbers["announced"][members]
         if not len(self.table):
-            return known
+            return np.ones(len(places), np.bool_)
         before = np.column_stack([self.table.floats(name)[rows] for name in AMOUNTS])
         governed = self.members.numbers["policy"][members] != self.policy(members)
-        return np.asarray(known & ((rows < 0) | governed | done.moved(before, bounds_step)))
+        return np.asarray((rows < 0) | governed | done.moved(places, before, bounds_step))
 
     def remember(self, done: Recommendation, places: Indices) -> None:
         """The amounts at these places of a recommendation are announced."""

@@ -4,7 +4,7 @@ A workload is due once in each interval, at an offset that follows from a stable
 share of them. It is then judged if it has new usage or another policy, and once in each heartbeat in any case.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,10 @@ class TurnSpan:
         slot = spread % period
         return (self.before - slot) // period * period + slot
 
+    def next_due(self, spread: Indices, period: int) -> Indices:
+        """The first due time of each element after `before`."""
+        return self.before + 1 + (spread - self.before - 1) % period
+
     def crosses_one(self, period: int) -> bool:
         """The same for a due time at whole periods."""
         return self.now // period > self.before // period
@@ -77,6 +81,14 @@ class Slots:
         return np.sort(np.concatenate([self._order[first:], self._order[:last]]))
 
 
+@dataclass(frozen=True, slots=True)
+class ComingMembers:
+    """Members that are due, and when, in milliseconds since the epoch."""
+
+    members: Indices
+    times: Indices
+
+
 class Schedule:
     """Decides which workloads of a partition are due.
 
@@ -103,6 +115,24 @@ class Schedule:
     def due(self, span: TurnSpan) -> Indices:
         """Members of the workloads that are due and may have something new to announce."""
         self._refresh()
+        changed, unchanged = self._by_usage(span)
+        return np.concatenate([changed, self._beating(span), self._under_other_nodes(span, unchanged)])
+
+    def coming(self, span: TurnSpan) -> "ComingMembers | None":
+        """The same for all turns of a span in which nothing changes, and when each is due.
+
+        An element for each time at which a member is due. None if the span is too long to tell, or nodes have just changed.
+        """
+        if span.now - span.before >= min(self._interval, self._heartbeat) or self._grown(span):
+            return None
+        self._refresh()
+        changed, beating = self._by_usage(span)[0], self._beating(span)
+        spread = self._members.numbers["spread"]
+        times = [span.next_due(spread[changed], self._interval), span.next_due(spread[beating], self._heartbeat)]
+        return ComingMembers(np.concatenate([changed, beating]), np.concatenate(times))
+
+    def _by_usage(self, span: TurnSpan) -> tuple[Indices, Indices]:
+        """Members that are due in their interval: those with new usage or another policy, and those without."""
         now = self._slots.crossed(span)
         rows, of = self._rows[now], self._of[now]
         slots = self._slots.offsets[now]
@@ -110,8 +140,11 @@ class Schedule:
         touched = self._usage.aggregates.whole("changed")[rows] >= last_due - self._interval
         governed = self._members.numbers["policy"][of] != self._announced_policy(of)
         due = touched | governed
-        beats = self._of[self._heartbeat_slots.crossed(span)]
-        return np.concatenate([of[due], beats, self._under_other_nodes(span, of[~due])])
+        return of[due], of[~due]
+
+    def _beating(self, span: TurnSpan) -> Indices:
+        """Members whose heartbeat is due."""
+        return self._of[self._heartbeat_slots.crossed(span)]
 
     def beats(self, span: TurnSpan, members: Indices) -> NDArray[np.bool_]:
         """For each of these members: is its recommendation announced in this turn even if it is unchanged?"""
@@ -119,10 +152,14 @@ class Schedule:
 
     def _under_other_nodes(self, span: TurnSpan, members: Indices) -> Indices:
         """Those of these members whose cluster got another largest node since their due time before."""
-        grown = self._nodes.grown_since(span.before - self._interval) if self._node_cap and len(members) else ()
+        grown = self._grown(span) if len(members) else ()
         names = self._members.names
         here = [member for member in members.tolist() if cluster_of(names[member][0]) in grown] if grown else []
         return np.array(here, np.int64)
+
+    def _grown(self, span: TurnSpan) -> Collection[str]:
+        """The clusters whose largest nodes have changed since the due times before the span."""
+        return self._nodes.grown_since(span.before - self._interval) if self._node_cap else ()
 
     def _refresh(self) -> None:
         """Look up the rows of members again where members came, went or were regrouped."""

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import Floats
+from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.aggregated_usage import Evidence, gather
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
@@ -50,16 +50,17 @@ class Recommendation:
     fit: NodeFit | None
     fault: str = ""
 
-    def moved(self, published: Floats, step: float) -> NDArray[np.bool_]:
-        """Rows whose target is another than `published`, or whose bounds moved by `step` of themselves."""
-        unknown = np.isnan(self.amounts)
+    def moved(self, places: Indices, published: Floats, step: float) -> NDArray[np.bool_]:
+        """For each of these places: is the target another than `published`, or did a bound move by `step` of itself?"""
+        amounts = self.amounts[places]
+        unknown = np.isnan(amounts)
         if not unknown.any() and not np.isnan(published).any():
             allowed = np.abs(published * step)
             allowed[:, _TARGETS] = 0.0
-            return np.asarray((np.abs(self.amounts - published) > allowed).any(axis=1))
+            return np.asarray((np.abs(amounts - published) > allowed).any(axis=1))
         known = ~unknown
         change = np.where(
-            known & ~np.isnan(published), np.abs(self.amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
+            known & ~np.isnan(published), np.abs(amounts - published), np.where(known == np.isnan(published), np.inf, 0.0)
         )
         allowed = np.nan_to_num(np.abs(published) * step)
         allowed[:, _TARGETS] = 0.0

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
@@ -27,6 +26,7 @@ from agents.logic.vertical.decision_builder import (
     IngestedOomKill,
     RecommendationBatch,
 )
+from agents.logic.vertical.early_estimates import DueEstimates, EarlyEstimates
 from agents.logic.vertical.last_recommended import Announced
 from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.policy_code import PolicyLookup, only_built_in
@@ -45,6 +45,8 @@ from schemas.names import Place, cluster_of
 _HOUR = 3_600_000
 _MOST_CAUSES = 100
 """Scrapes that a decision names as its cause at most, the newest: a workload may have thousands of label sets."""
+_CHANGING = ("policies", "pod-changes", "oom-events", "pod-metrics")
+"""The inputs whose records may change what an estimate rests on; nodes count only where pods are fitted to them."""
 _ROUTES: Mapping[str, Callable[[str], str]] = {"recommendations": str, "recommendations-by-cluster": cluster_of}
 """The topics of a recommendation, and the key that it has there; `str` leaves a workload's key as it is."""
 
@@ -113,6 +115,7 @@ class Recommender(PartedState):
         self.schedule = Schedule(
             self.usage, self.members, announced_policy=self.announced.policy, nodes=self.nodes, settings=settings
         )
+        self.early = EarlyEstimates(self.schedule, self.members, self._estimate)
         tables = (
             self.usage.aggregates,
             self.usage.containers,
@@ -142,10 +145,25 @@ class Recommender(PartedState):
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
             ingested.lost |= self._account()
+        if (early := self._early(turn, span)) is not None:
+            return self._conclude(turn, span, early, ingested) if len(early.workloads) else None
         due = self.schedule.due(span)
         if not len(due) and not ingested.at_once and not ingested.changed and not ingested.lost:
             return None
-        return self._conclude(turn, span, self.members.select(due, ingested.at_once), ingested)
+        selected = self.members.select(due, ingested.at_once)
+        return self._conclude(turn, span, DueEstimates.whole(selected, self._estimate), ingested)
+
+    def _early(self, turn: Turn, span: TurnSpan) -> DueEstimates | None:
+        """The workloads that are due, if they were estimated together with those of other turns."""
+        settings = self.settings
+        changed = any(map(turn.of, _CHANGING)) or (settings.node_cap and len(turn.of("cluster-changes")) > 0)
+        if changed or span.crosses_one(_HOUR) or self.estimation.policy is not None or settings.shadow_policy:
+            self.early.forget()
+            return None
+        return self.early.due(span, (turn.number // _HOUR + 1) * _HOUR - 1)
+
+    def _estimate(self, selected: MemberSelection) -> Recommendation:
+        return recommend(self.usage, self.members, selected, self.estimation)
 
     def _follow_rules(self, turn: Turn) -> frozenset[str]:
         """Decide by the log's rules from this turn on, and rebuild the indexes after a load.
@@ -248,13 +266,13 @@ class Recommender(PartedState):
             self.members.add(added)
         return lost
 
-    def _conclude(self, turn: Turn, span: TurnSpan, due: MemberSelection, ingested: _Ingested) -> Conclusion:
+    def _conclude(self, turn: Turn, span: TurnSpan, due: DueEstimates, ingested: _Ingested) -> Conclusion:
         """Find what is new about the workloads that are due, and withdraw recommendations that no longer hold."""
         builder = DecisionBuilder(self.partition, turn, self.settings, self.rules.cited)
-        batch, recommended = self._recommend(builder, due, span, ingested.at_once)
-        quiet = set() if recommended.all() else set(due.workload_names(np.flatnonzero(~recommended)))
+        batch, without = self._recommend(builder, due, span, ingested.at_once)
+        quiet = set(due.of.workload_names(without)) if len(without) else set[str]()
         if others := ingested.at_once | ingested.changed | ingested.lost:
-            others = others.difference(due.workload_names(np.arange(due.count)))
+            others = others.difference(due.names)
             quiet |= others - self.members.workloads(self.members.speaking(others))
         withdrawn = sorted(w for w in quiet if w in ingested.lost or self.announced.has(w))
         for workload in withdrawn:
@@ -268,29 +286,30 @@ class Recommender(PartedState):
         return ShadowComparison(batch, reconsider(self.usage, self.members, batch.done, self.shadow)).decided()
 
     def _recommend(
-        self, builder: DecisionBuilder, due: MemberSelection, span: TurnSpan, at_once: set[str]
-    ) -> tuple[RecommendationBatch | None, NDArray[np.bool_]]:
+        self, builder: DecisionBuilder, due: DueEstimates, span: TurnSpan, at_once: set[str]
+    ) -> tuple[RecommendationBatch | None, Indices]:
         """Decide about these workloads: what is new, and everything about those that are judged at once.
 
-        Also returns which of them have a recommendation, announced now or not.
+        Also returns those without a recommendation, announced now or not.
         """
-        recommended = np.zeros(due.count, np.bool_)
-        if not len(due.members):
-            return None, recommended
-        done = recommend(self.usage, self.members, due, self.estimation)
-        known = np.asarray(~np.isnan(done.amounts).all(axis=1))
-        recommended[due.workload[known]] = True
-        news = self.announced.news(done, known, self.settings.bounds_step) | self.schedule.beats(span, due.members)
-        speaks = np.zeros(due.count, np.bool_)
-        speaks[due.workload[news]] = True
+        of, done = due.of, due.done
+        if done is None:
+            return None, due.workloads
+        places = due.places[~np.isnan(done.amounts[due.places]).all(axis=1)]
+        workload = of.workload[places]
+        without = np.zeros(of.count, np.bool_)
+        without[due.workloads] = True
+        without[workload] = False
+        news = self.announced.news(done, places, self.settings.bounds_step) | self.schedule.beats(span, of.members[places])
+        speaks = np.zeros(of.count, np.bool_)
+        speaks[workload[news]] = True
         if at_once:
-            names = due.workload_names(np.arange(due.count))
-            speaks[[number for number, workload in enumerate(names) if workload in at_once]] = True
-        places = (known & speaks[due.workload]).nonzero()[0]
+            speaks[[number for number, name in zip(due.workloads.tolist(), due.names, strict=True) if name in at_once]] = True
+        places = places[speaks[workload]]
         if not len(places):
-            return None, recommended
+            return None, without.nonzero()[0]
         self.announced.remember(done, places)
-        return RecommendationBatch(builder, done, places), recommended
+        return RecommendationBatch(builder, done, places), without.nonzero()[0]
 
     def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
         """The decisions of this turn."""
@@ -344,6 +363,7 @@ class Recommender(PartedState):
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         super().load(chunk, data)
+        self.early.forget()
         self.policies.loaded()
         self.intake.pods.loaded()
         self.intake.recount()

@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from faust.transport.consumer import Consumer
 from faust.transport.utils import DefaultSchedulingStrategy
@@ -16,6 +17,7 @@ from faust.types import TP
 
 from agents.app import faust_consumer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, QuickConsumerThread
+from streams.codec import event_codec
 from streams.log.log_port import Record
 
 
@@ -123,15 +125,35 @@ def test_a_pause_of_a_partition_takes_nothing_of_others_away(
     assert name in active
 
 
-def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> None:
-    waits: list[int] = []
-    fetcher: Any = SimpleNamespace(_records={})
-    fetcher._get_actions_per_node = lambda _assignment: waits.append(fetcher._fetch_max_wait_ms)
+def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does_and_for_all_ticks() -> None:
+    asked: list[tuple[int, int]] = []
+    leaders = {("policies", 0): 1, ("policies", 1): 1, ("policies", 2): 2, ("pod-metrics", 0): 1, ("pod-metrics", 1): 2}
+    paused = {("policies", 0)}
+    assignment = SimpleNamespace(
+        tps=[TopicPartition(*place) for place in [*leaders, ("changelog", 0)]],
+        state_value=lambda tp: SimpleNamespace(paused=tuple(tp) in paused),
+    )
+    fetcher: Any = SimpleNamespace(_records={}, _select_read_replica=lambda tp: leaders[tuple(tp)])
+    fetcher._get_actions_per_node = lambda _assignment: asked.append((fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes))
     faust_consumer.wait_longer_for_all(fetcher, lambda: {"changelog"})
     for prefetched in ([], [TopicPartition("changelog", 0)], [TopicPartition("changelog", 0), TopicPartition("policies", 1)]):
         fetcher._records = dict.fromkeys(prefetched)
-        fetcher._get_actions_per_node(None)
-    assert waits == [faust_consumer.WHOLE_WAIT_MS, faust_consumer.WHOLE_WAIT_MS, faust_consumer.WAIT_MS]
+        fetcher._get_actions_per_node(assignment)
+    all_ticks_of_a_broker = 2 * faust_consumer.TICK_BYTES
+    assert asked == [(faust_consumer.WHOLE_WAIT_MS, all_ticks_of_a_broker)] * 2 + [(faust_consumer.WAIT_MS, 1)]
+    fetcher._records = {}
+    paused.update(leaders)
+    fetcher._get_actions_per_node(assignment)
+    assert asked[-1] == (faust_consumer.WHOLE_WAIT_MS, 1)
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+def test_no_tick_is_smaller_than_a_fetch_takes_it_to_be(compression: int) -> None:
+    """Not even the first one of 1970, whatever gzip makes of it."""
+    tick = event_codec.tick("policies", 0, 1)
+    batch = DefaultRecordBatchBuilder(2, compression, False, -1, -1, -1, 1 << 14)
+    batch.append(0, timestamp=1, key=tick.key, value=tick.value, headers=[])
+    assert len(batch.build()) >= faust_consumer.TICK_BYTES
 
 
 def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None:

@@ -1,0 +1,154 @@
+"""Containers that are estimated early get what their own turn would have given them, to the byte."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.engine.turn import Turn
+from agents.logic.vertical import early_estimates, recommender_stage
+from agents.logic.vertical.recommender_stage import Recommender
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.facts.nodes import NodeChanged
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.names import Amounts, PodName, Workload
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, VerticalPolicyChanged, VerticalPolicyRemoved
+from tests.support.cluster_events import GIB, START, scrape, turn, when
+
+OWNERS = [Workload("demo", "web", "Deployment", f"app-{n}") for n in range(6)]
+NAMES = ("app", "side")
+
+owners, names = st.sampled_from(OWNERS), st.sampled_from(NAMES)
+CHANGE = st.one_of(
+    st.builds(
+        lambda rows: ("pod-metrics", rows),
+        st.lists(
+            st.tuples(owners.map(lambda owner: owner.key), st.just("a"), names, st.floats(0, 40), st.floats(0, 5e10)),
+            unique_by=lambda row: row[:3],
+            min_size=1,
+            max_size=8,
+        ),
+    ),
+    st.builds(lambda owner, name: ("oom-events", (owner, name)), owners, names),
+    st.builds(lambda owner: ("pod-changes", PodDeleted(when(START), owner, PodName("web", "a", "u"))), owners),
+    st.builds(
+        lambda owner: (
+            "pod-changes",
+            PodChanged(when(START), owner, PodName("web", "a", "u"), PodPhase.RUNNING, when(START), (ContainerSeen("app"),)),
+        ),
+        owners,
+    ),
+    st.builds(
+        lambda owner, version, mode: (
+            "policies",
+            VerticalPolicyChanged(when(START), owner.key, version, containers=(ContainerPolicy("app", mode=mode),)),
+        ),
+        owners,
+        st.sampled_from("12"),
+        st.sampled_from(ContainerMode),
+    ),
+    st.builds(lambda owner: ("policies", VerticalPolicyRemoved(when(START), owner.key)), owners),
+    st.builds(
+        lambda name, cpu: ("cluster-changes", NodeChanged(when(START), "demo", name, Amounts(cpu, GIB))),
+        st.sampled_from("ab"),
+        st.sampled_from([0.1, 4.0]),
+    ),
+)
+STEP = st.tuples(st.lists(CHANGE, max_size=2), st.lists(st.sampled_from([1, 250, 500, 7_000, 61_000, 4_000_000]), max_size=25))
+SETTINGS = st.sampled_from(
+    [
+        {},
+        {"node_cap": True},
+        {"heartbeat": 90.0},
+        {"heartbeat": 45.0},
+        {"interval": 7.0, "heartbeat": 100.0},
+        {"bounds_step": 0.3},
+    ]
+)
+
+
+def taken(number: int, changes: list[tuple[str, Any]]) -> Turn:
+    inputs: dict[str, list[Any]] = {}
+    for topic, change in changes:
+        event = change
+        if topic == "pod-metrics":
+            event = scrape(number, change)
+        elif topic == "oom-events":
+            event = ContainerOOMKilled(when(number), change[0], PodName("web", "a", "u"), change[1], 1, GIB, None)  # type: ignore[arg-type]  # units
+        inputs.setdefault(topic.replace("-", "_"), []).append(event)
+    return turn(number, **inputs)
+
+
+def turns(steps: list[Any], apart: int) -> list[Turn]:
+    """Each step's changes, then its quiet turns, the last length of which goes on for some more."""
+    found, number = [], START
+    for changes, lengths in steps:
+        number += apart
+        found.append(taken(number, changes))
+        for length in [*lengths, *[(lengths or [apart])[-1]] * 12]:
+            number += length
+            found.append(turn(number))
+    return found
+
+
+def taking_one_by_one(stage: Recommender) -> Recommender:
+    """The same stage without estimates for later turns."""
+    stage.early.due = lambda *_: None  # type: ignore[method-assign]
+    return stage
+
+
+def dumped(stage: Recommender) -> dict[str, bytes]:
+    return {chunk: stage.dump(chunk) for chunk in stage.chunks()}
+
+
+@given(st.lists(STEP, min_size=1, max_size=6), SETTINGS, st.sampled_from([500, 1_000, 3_000]))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_was_estimated_early_is_what_each_turn_would_have_found(steps: list[Any], changed: Any, apart: int) -> None:
+    rules = replace(VerticalSettings(**{"bounds_step": 0.0, **changed}))
+    early, alone = Recommender(rules, 0), taking_one_by_one(Recommender(rules, 0))
+    for each in turns(steps, apart):
+        assert list(early.step(each)) == list(alone.step(each))
+        assert dumped(early) == dumped(alone)
+
+
+def test_a_state_loaded_amid_quiet_turns_goes_on_as_the_one_that_was_dumped() -> None:
+    rules = VerticalSettings()
+    first = Recommender(rules, 0)
+    rows = [(owner.key, "a", name, 0.3, 2.0 * GIB) for owner in OWNERS for name in NAMES]
+    said = [list(first.step(taken(START + n * 500, [("pod-metrics", rows)] if n == 0 else []))) for n in range(40)]
+    second = Recommender(rules, 0)
+    for chunk, data in sorted(dumped(first).items()):
+        second.load(chunk, data)
+    later = [turn(START + n * 500) for n in range(40, 200)]
+    assert [list(first.step(each)) for each in later] == (found := [list(second.step(each)) for each in later])
+    assert sum(map(len, said + found)) == 2 * len(OWNERS)
+
+
+def test_quiet_turns_share_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute of quiet turns in which each of a hundred workloads is due costs a handful of estimates."""
+    calls: list[int] = []
+    found = recommender_stage.recommend
+
+    def counted(usage: Any, members: Any, these: Any, rules: Any) -> Any:
+        calls.append(len(these.members))
+        return found(usage, members, these, rules)
+
+    monkeypatch.setattr(recommender_stage, "recommend", counted)
+    stage = Recommender(VerticalSettings(), 0)
+    rows = [(f"demo/web/Deployment/app-{n}", "a", "app", 0.3, 2.0 * GIB) for n in range(100)]
+    stage.step(taken(START, [("pod-metrics", rows)]))
+    decided = [stage.step(turn(START + n * 500)) for n in range(1, 122)]
+    assert sum(map(len, decided)) == 2 * 100
+    assert len(calls) <= 8 < sum(bool(each) for each in decided)
+    assert sum(calls) <= 2 * 100 + early_estimates._FEW
+
+
+def test_usage_in_each_turn_is_never_estimated_early() -> None:
+    stage = Recommender(VerticalSettings(), 0)
+    rows = [(owner.key, "a", "app", 0.3, 2.0 * GIB) for owner in OWNERS]
+    for n in range(200):
+        stage.step(taken(START + n * 500, [("pod-metrics", rows)] if n % 3 == 0 else []))
+        assert stage.early._all is None
