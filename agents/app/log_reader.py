@@ -89,17 +89,22 @@ class ChangelogRecords:
     end: int
 
 
-async def contents(consumer: Any, until: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, ChangelogRecords]:
-    """Read each of these partitions from its beginning up to the given end."""
+async def contents(where: KafkaConnection, until: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, ChangelogRecords]:
+    """Read each of these partitions from its beginning up to the given end.
+
+    On a connection of its own: a broker answers one request of a connection after the other, and a fetch that waits for more
+    would hold up whatever is asked behind it.
+    """
     found = {place: ChangelogRecords({}, end) for place, end in until.items()}
     left = {TopicPartition(*place) for place, end in until.items() if end}
-    consumer.assign([TopicPartition(*place) for place in until])
-    first = await begins(consumer, until)
-    for place, offset in first.items():
-        consumer.seek(TopicPartition(*place), offset)
-    while left := {tp for tp in left if await consumer.position(tp) < until[tp.topic, tp.partition]}:
-        for tp, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
-            found[tp.topic, tp.partition].last.update((r.key, r.value) for r in records)
+    async with reader(where) as consumer:
+        consumer.assign([TopicPartition(*place) for place in until])
+        first = await begins(consumer, until)
+        for place, offset in first.items():
+            consumer.seek(TopicPartition(*place), offset)
+        while left := {tp for tp in left if await consumer.position(tp) < until[tp.topic, tp.partition]}:
+            for tp, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
+                found[tp.topic, tp.partition].last.update((r.key, r.value) for r in records)
     return found
 
 

@@ -103,8 +103,10 @@ class Recovery:
                 stale[place] = ends[place]
         if not stale:
             return
-        changelogs = await log_reader.contents(consumer, stale)
-        stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
+        changelogs, stretches = await asyncio.gather(
+            log_reader.contents(self.plan.where, stale),
+            log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale}),
+        )
         newest = {place: checkpoint_selection.read(records.last) for place, records in changelogs.items()}
         last = await self._last_read({places[place]: contents for place, contents in newest.items()}, stretches)
         seen = _InputsSeen(stretches, last)
