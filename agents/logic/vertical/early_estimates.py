@@ -86,9 +86,9 @@ class EarlyEstimates:
 
     def _look_ahead(self, span: TurnSpan, most: int) -> None:
         """Estimate what is due in this turn and in as many more as were quiet, so in vain at most as much as was not."""
-        until = min(span.now + (span.now - span.before) * self._quiet, most)
-        coming = self._schedule.coming(TurnSpan(span.before, until))
-        if until < span.now or coming is None:
+        until = min(span.now + (span.now - span.before) * self._quiet, span.before + self._schedule.period - 1, most)
+        coming = self._schedule.coming(TurnSpan(span.before, until)) if until >= span.now else None
+        if coming is None:
             return
         of = self._members.select(coming.members)
         self._until, self._all = until, DueEstimates.whole(of, self._estimate)

@@ -112,6 +112,11 @@ class Schedule:
         self._rows = self._of = np.zeros(0, np.int64)
         self._slots, self._heartbeat_slots = Slots(self._of, self._interval), Slots(self._of, self._heartbeat)
 
+    @property
+    def period(self) -> int:
+        """Milliseconds in which each workload is due once, or has its heartbeat once, whichever is shorter."""
+        return min(self._interval, self._heartbeat)
+
     def due(self, span: TurnSpan) -> Indices:
         """Members of the workloads that are due and may have something new to announce."""
         self._refresh()
@@ -121,9 +126,9 @@ class Schedule:
     def coming(self, span: TurnSpan) -> "ComingMembers | None":
         """The same for all turns of a span in which nothing changes, and when each is due.
 
-        An element for each time at which a member is due. None if the span is too long to tell, or nodes have just changed.
+        An element for each time at which a member is due. The span is shorter than `period`. None if nodes have just changed.
         """
-        if span.now - span.before >= min(self._interval, self._heartbeat) or self._grown(span):
+        if self._grown(span):
             return None
         self._refresh()
         changed, beating = self._by_usage(span)[0], self._beating(span)

@@ -151,7 +151,15 @@ def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does_and_fo
 def test_no_tick_is_smaller_than_a_fetch_takes_it_to_be(compression: int) -> None:
     """Not even the first one of 1970, whatever gzip makes of it."""
     tick = event_codec.tick("policies", 0, 1)
-    batch = DefaultRecordBatchBuilder(2, compression, False, -1, -1, -1, 1 << 14)
+    batch = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=compression,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 14,
+    )
     batch.append(0, timestamp=1, key=tick.key, value=tick.value, headers=[])
     assert len(batch.build()) >= faust_consumer.TICK_BYTES
 

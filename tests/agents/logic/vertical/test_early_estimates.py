@@ -128,7 +128,7 @@ def test_a_state_loaded_amid_quiet_turns_goes_on_as_the_one_that_was_dumped() ->
 
 
 def test_quiet_turns_share_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute of quiet turns in which each of a hundred workloads is due costs a handful of estimates."""
+    """Quiet turns cost a handful of estimates in the first minute, in which each of a hundred workloads is due, and then few."""
     calls: list[int] = []
     found = recommender_stage.recommend
 
@@ -144,6 +144,9 @@ def test_quiet_turns_share_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, decided)) == 2 * 100
     assert len(calls) <= 8 < sum(bool(each) for each in decided)
     assert sum(calls) <= 2 * 100 + early_estimates._FEW
+    calls.clear()
+    beats = [stage.step(turn(START + n * 500)) for n in range(122, 122 + 20 * 120)]
+    assert len(calls) <= 20 < sum(bool(each) for each in beats)
 
 
 def test_usage_in_each_turn_is_never_estimated_early() -> None:
