@@ -25,6 +25,11 @@ CHUNK = 256
 _NAMES = msgspec.json.Decoder(list[RowKey | None])  # noqa: TID251  # of no type of ours
 
 
+def distinct(numbers: Indices) -> Indices:
+    """These small whole numbers, rising, each once. Several times as fast as numpy's `unique`, also where there are none."""
+    return np.bincount(numbers).nonzero()[0]
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """One number for each row, or `width` float64 numbers that are mostly zero.
@@ -134,7 +139,7 @@ class RowTable:
 
     def touch(self, rows: Indices | Sequence[int]) -> None:
         """The numbers of these rows changed."""
-        self.touch_chunks(np.unique(np.asarray(rows) // CHUNK).tolist())
+        self.touch_chunks(distinct(np.asarray(rows, np.int64) // CHUNK).tolist())
 
     def touch_chunks(self, chunks: Iterable[int]) -> None:
         """The numbers of rows of these chunks changed."""

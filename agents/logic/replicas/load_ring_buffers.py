@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.engine.tables.row_table import distinct
+
 STEP = 60
 """Seconds; upstream's default of `sampleInterval`."""
 STEPS = 15 * 24 * 60 + 60
@@ -102,7 +104,7 @@ class LoadRings:
         blank = np.isnan(ring[columns])
         ring[columns[blank]] = values[blank]
         group = row // GROUP
-        self._dirty.update(self._numbers(group, block) for block in np.unique(columns // BLOCK).tolist())
+        self._dirty.update(self._numbers(group, block) for block in distinct(columns // BLOCK).tolist())
 
     def series(self, key: str) -> tuple[Times, Floats]:
         """Times (seconds since the epoch) and values of the samples in the ring, oldest first."""
@@ -123,7 +125,7 @@ class LoadRings:
         self._last[row] = place
         group = row // GROUP
         self._dirty.add(self._ends(group))
-        self._dirty.update(self._numbers(group, block) for block in np.unique(skipped // BLOCK).tolist())
+        self._dirty.update(self._numbers(group, block) for block in distinct(skipped // BLOCK).tolist())
 
     def chunks(self) -> Iterable[str]:
         """Names, newest steps and numbers of every group of series that was ever used."""

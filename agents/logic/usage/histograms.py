@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable
+from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable, distinct
 from agents.logic.usage.buckets import Buckets
 from agents.logic.usage.scrape_lookup import layers
 from schemas.times import NEVER
@@ -266,7 +266,7 @@ def _alike(positions: Indices, spans: Indices) -> Iterator[Indices]:
             yield positions
         return
     sixteenths = spans >> 4
-    for size in np.unique(sixteenths).tolist():
+    for size in distinct(sixteenths).tolist():
         same = positions[sixteenths == size]
         step = 65_536 // (16 * (size + 1))
         for start in range(0, len(same), step):

@@ -79,7 +79,7 @@ class EarlyEstimates:
         if found is None:
             return None
         first, last = bisect_right(self._times, span.before), bisect_right(self._times, span.now)
-        workloads = np.unique(self._numbers[first:last])
+        workloads = np.array(sorted(set(self._numbers[first:last].tolist())), np.int64)
         begins, counts = self._begins[workloads], self._begins[workloads + 1] - self._begins[workloads]
         places = np.arange(counts.sum()) + np.repeat(begins - np.cumsum(counts) + counts, counts)
         return DueEstimates(found.of, found.done, workloads, places)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.engine.tables.row_table import CHUNK, ColumnSpec, Indices, RowKey, RowTable
+from agents.engine.tables.row_table import ColumnSpec, Indices, RowKey, RowTable
 from agents.logic.vertical.container_index import ContainerIndex
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 
@@ -53,7 +53,7 @@ class Announced:
         for column, name in enumerate(AMOUNTS):
             self.table[name][rows] = done.amounts[places, column]
         self.table["policy"][rows] = self.members.numbers["policy"][members]
-        self.table.touch_chunks(np.bincount(rows // CHUNK).nonzero()[0].tolist())
+        self.table.touch(rows)
 
     def has(self, workload: str) -> bool:
         """Whether the last announcement has a recommendation."""
