@@ -363,7 +363,6 @@ class Recommender(PartedState):
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""
         super().load(chunk, data)
-        self.early.forget()
         self.policies.loaded()
         self.intake.pods.loaded()
         self.intake.recount()

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.engine.turn import Turn
 from agents.logic.vertical import early_estimates, recommender_stage
+from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, RecommendedColumns
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.nodes import NodeChanged
@@ -155,3 +157,19 @@ def test_usage_in_each_turn_is_never_estimated_early() -> None:
     for n in range(200):
         stage.step(taken(START + n * 500, [("pod-metrics", rows)] if n % 3 == 0 else []))
         assert stage.early._all is None
+
+
+def by_company(usage: EvidenceColumns) -> RecommendedColumns:
+    """As many cores and GiB as there are containers beside this one: what a policy may do, and should not."""
+    many = np.full(len(usage.samples), float(len(usage.samples)))
+    return RecommendedColumns(many, many, many, many * GIB, many * GIB, many * GIB)
+
+
+@pytest.mark.parametrize("place", ["policy", "shadow_policy"])
+def test_a_policy_written_as_code_is_asked_in_its_turn(place: str) -> None:
+    rules = VerticalSettings(**{place: "mine@1"})  # type: ignore[arg-type]  # one of two names
+    early, alone = (Recommender(rules, 0, lambda name: CodePolicy(name, by_company) if name else None) for _ in range(2))
+    taking_one_by_one(alone)
+    rows = [(f"demo/web/Deployment/app-{n}", "a", "app", 0.3, 2.0 * GIB) for n in range(40)]
+    for each in (taken(START + n * 500, [("pod-metrics", rows)] if n == 0 else []) for n in range(130)):
+        assert list(early.step(each)) == list(alone.step(each))
