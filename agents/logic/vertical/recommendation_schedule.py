@@ -44,8 +44,8 @@ class TurnSpan:
         return (self.before - slot) // period * period + slot
 
     def next_due(self, spread: Indices, period: int) -> Indices:
-        """The first due time of each element after `before`."""
-        return self.before + 1 + (spread - self.before - 1) % period
+        """The due time of each element, none of which is due at `before`, that comes first after it."""
+        return self.before + (spread - self.before) % period
 
     def crosses_one(self, period: int) -> bool:
         """The same for a due time at whole periods."""
