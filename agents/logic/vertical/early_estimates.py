@@ -64,17 +64,16 @@ class EarlyEstimates:
         """Something that estimates rest on changes in this turn."""
         self._quiet, self._until, self._all = 0, -1, None
 
-    def due(self, span: TurnSpan, most: int) -> DueEstimates | None:
+    def due(self, span: TurnSpan) -> DueEstimates | None:
         """The workloads that are due in a turn in which nothing changes, of which a part may have nothing new.
 
-        `most`: the number of the last turn that may be estimated now. None if nothing was estimated early; then the turn does it
-        by itself.
+        None if nothing was estimated early; then the turn does it by itself.
         """
         self._quiet += 1
         if span.now > self._until:
             self._all = None
             if self._quiet > _FEW:
-                self._look_ahead(span, most)
+                self._look_ahead(span)
         found = self._all
         if found is None:
             return None
@@ -84,9 +83,9 @@ class EarlyEstimates:
         places = np.arange(counts.sum()) + np.repeat(begins - np.cumsum(counts) + counts, counts)
         return DueEstimates(found.of, found.done, workloads, places)
 
-    def _look_ahead(self, span: TurnSpan, most: int) -> None:
+    def _look_ahead(self, span: TurnSpan) -> None:
         """Estimate what is due in this turn and in as many more as were quiet, so in vain at most as much as was not."""
-        until = min(span.now + (span.now - span.before) * self._quiet, span.before + self._schedule.period - 1, most)
+        until = min(span.now + (span.now - span.before) * self._quiet, span.before + self._schedule.period - 1)
         coming = self._schedule.coming(TurnSpan(span.before, until)) if until >= span.now else None
         if coming is None:
             return

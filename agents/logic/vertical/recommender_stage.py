@@ -160,7 +160,7 @@ class Recommender(PartedState):
         if changed or span.crosses_one(_HOUR) or self.estimation.policy is not None or settings.shadow_policy:
             self.early.forget()
             return None
-        return self.early.due(span, (turn.number // _HOUR + 1) * _HOUR - 1)
+        return self.early.due(span)
 
     def _estimate(self, selected: MemberSelection) -> Recommendation:
         return recommend(self.usage, self.members, selected, self.estimation)

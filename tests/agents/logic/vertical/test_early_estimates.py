@@ -174,3 +174,18 @@ def test_a_policy_written_as_code_is_asked_in_its_turn(place: str) -> None:
     rows = [(f"demo/web/Deployment/app-{n}", "a", "app", 0.3, 2.0 * GIB) for n in range(40)]
     for each in (taken(START + n * 500, [("pod-metrics", rows)] if n == 0 else []) for n in range(130)):
         assert list(early.step(each)) == list(alone.step(each))
+
+
+def test_a_smaller_node_after_quiet_minutes_cuts_what_was_estimated_before_it_came() -> None:
+    rules = VerticalSettings(node_cap=True)
+    early, alone = Recommender(rules, 0), taking_one_by_one(Recommender(rules, 0))
+    rows = [(f"demo/web/Deployment/app-{n}", "a", "app", 2.0, 2.0 * GIB) for n in range(30)]
+    changes: dict[int, list[tuple[str, Any]]] = {
+        0: [("pod-metrics", rows), ("cluster-changes", NodeChanged(when(START), "demo", "a", Amounts(8.0, 64 * GIB)))],  # type: ignore[arg-type]  # units
+        70: [("cluster-changes", NodeChanged(when(START), "demo", "a", Amounts(1.0, GIB)))],  # type: ignore[arg-type]  # units
+    }
+    decided = []
+    for each in (taken(START + n * 5_000, changes.get(n, [])) for n in range(120)):
+        decided.append(list(early.step(each)))
+        assert decided[-1] == list(alone.step(each))
+    assert sum(map(len, decided[71:84])) == 2 * 30, "each is judged by the smaller node within a minute"
