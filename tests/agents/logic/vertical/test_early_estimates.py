@@ -188,5 +188,5 @@ def test_a_smaller_node_after_quiet_minutes_cuts_what_was_estimated_before_it_ca
     for each in (taken(START + n * 5_000, changes.get(n, [])) for n in range(120)):
         decided.append(list(early.step(each)))
         assert decided[-1] == list(alone.step(each))
-    cut = {each.key for turned in decided[71:84] for each in turned if each.topic == "recommendations"}
+    cut = {each.key for turned in decided[70:83] for each in turned if each.topic == "recommendations"}
     assert len(cut) == 30, "each is judged by the smaller node within a minute"
