@@ -203,7 +203,7 @@ def test_what_changes_after_quiet_minutes_counts_for_what_was_estimated_before(
     """At any moment within the minute that was estimated together."""
     rules = replace(VerticalSettings(bounds_step=9.0), **changed)
     early, alone = Recommender(rules, 0), taking_one_by_one(Recommender(rules, 0))
-    start = START - moment * 5_000
+    start = START if surprise else START - moment * 5_000  # a whole hour
     changes = {0: [("pod-metrics", ROWS), ("cluster-changes", NODE)], moment: surprise}
     decided = []
     for each in (taken(start + n * 5_000, changes.get(n, [])) for n in range(120)):
