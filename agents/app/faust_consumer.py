@@ -2,12 +2,11 @@
 
 This is the only file that touches private names of Faust (`_commit`, `_recovery`, `_build_highwaters`, `_fetch_max_wait_ms`,
 `_wait_next_records`, `_buffered_partitions`, `_to_message`, `_read_offset`) and of aiokafka's consumer (`_fetcher`, `_records`,
-`_get_actions_per_node`, `_select_read_replica`, `_fetch_min_bytes`, `_client`, `_in_flight`, `_pending_tasks`), which is why
+`_get_actions_per_node`, `_client`, `_in_flight`, `_pending_tasks`) and its requests (`_max_wait_ms`, `_min_bytes`), which is why
 their versions are pinned.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -154,14 +153,11 @@ def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]
     def waiting(assignment: Any) -> Any:
         others = passed_over()
         left_out = {tp.topic for tp in fetcher._records}.difference(others)  # noqa: SLF001
-        fetcher._fetch_max_wait_ms = WAIT_MS if left_out else WHOLE_WAIT_MS  # noqa: SLF001
-        fetcher._fetch_min_bytes = 1 if left_out else least_bytes(assignment, others)  # noqa: SLF001
-        return actions(assignment)
-
-    def least_bytes(assignment: Any, others: Collection[str]) -> int:
-        asked = (tp for tp in assignment.tps if tp.topic not in others and not assignment.state_value(tp).paused)
-        brokers = Counter(map(fetcher._select_read_replica, asked))  # noqa: SLF001
-        return TICK_BYTES * min(brokers.values(), default=0) or 1
+        found = actions(assignment)
+        for _, request in found[0]:  # one for each broker
+            ticks = 0 if left_out else sum(len(partitions) for topic, partitions in request.topics if topic not in others)
+            request._max_wait_ms, request._min_bytes = WAIT_MS if left_out else WHOLE_WAIT_MS, ticks * TICK_BYTES or 1  # noqa: SLF001
+        return found
 
     fetcher._get_actions_per_node = waiting  # noqa: SLF001
 

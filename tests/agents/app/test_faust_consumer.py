@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
+from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from faust.transport.consumer import Consumer
@@ -126,25 +127,24 @@ def test_a_pause_of_a_partition_takes_nothing_of_others_away(
 
 
 def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does_and_for_all_ticks() -> None:
-    asked: list[tuple[int, int]] = []
-    leaders = {("policies", 0): 1, ("policies", 1): 1, ("policies", 2): 2, ("pod-metrics", 0): 1, ("pod-metrics", 1): 2}
-    paused = {("policies", 0)}
-    assignment = SimpleNamespace(
-        tps=[TopicPartition(*place) for place in [*leaders, ("changelog", 0)]],
-        state_value=lambda tp: SimpleNamespace(paused=tuple(tp) in paused),
+    here = FetchRequest(
+        7, 7, 7, 0, [("policies", [(0, 1, 1), (1, 1, 1)]), ("pod-metrics", [(1, 1, 1)]), ("changelog", [(0, 1, 1)])]
     )
-    fetcher: Any = SimpleNamespace(_records={}, _select_read_replica=lambda tp: leaders[tuple(tp)])
-    fetcher._get_actions_per_node = lambda _assignment: asked.append((fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes))
+    there = FetchRequest(7, 7, 7, 0, [("changelog", [(1, 1, 1)])])
+    fetcher: Any = SimpleNamespace(_records={}, _get_actions_per_node=lambda _assignment: ([(1, here), (2, there)], "and more"))
     faust_consumer.wait_longer_for_all(fetcher, lambda: {"changelog"})
-    for prefetched in ([], [TopicPartition("changelog", 0)], [TopicPartition("changelog", 0), TopicPartition("policies", 1)]):
-        fetcher._records = dict.fromkeys(prefetched)
-        fetcher._get_actions_per_node(assignment)
-    all_ticks_of_a_broker = 2 * faust_consumer.TICK_BYTES
-    assert asked == [(faust_consumer.WHOLE_WAIT_MS, all_ticks_of_a_broker)] * 2 + [(faust_consumer.WAIT_MS, 1)]
-    fetcher._records = {}
-    paused.update(leaders)
-    fetcher._get_actions_per_node(assignment)
-    assert asked[-1] == (faust_consumer.WHOLE_WAIT_MS, 1)
+
+    def asked(*prefetched: tuple[str, int]) -> list[tuple[int, int]]:
+        fetcher._records = dict.fromkeys(TopicPartition(*place) for place in prefetched)
+        requests, rest = fetcher._get_actions_per_node(None)
+        assert rest == "and more"
+        built = [request.build(FetchRequest_v11) for _, request in requests]
+        return [(each.max_wait_time, each.min_bytes) for each in built]
+
+    whole = [(faust_consumer.WHOLE_WAIT_MS, 3 * faust_consumer.TICK_BYTES), (faust_consumer.WHOLE_WAIT_MS, 1)]
+    assert asked() == whole
+    assert asked(("changelog", 0)) == whole
+    assert asked(("changelog", 0), ("policies", 1)) == [(faust_consumer.WAIT_MS, 1)] * 2
 
 
 @pytest.mark.parametrize("compression", [0, 1])
