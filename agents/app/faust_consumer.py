@@ -7,7 +7,7 @@ their versions are pinned.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -141,12 +141,33 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
         yield together
 
 
-def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]) -> None:
+class FetchedTicks:
+    """The last tick that was fetched of each partition, as bytes: the same tick has the same bytes everywhere."""
+
+    def __init__(self) -> None:
+        """Nothing was fetched yet."""
+        self._last: dict[tuple[str, int], bytes] = {}
+
+    def take(self, fetched: Mapping[Any, Sequence[Any]]) -> None:
+        """These records of aiokafka were fetched, by partition."""
+        for (topic, partition), records in fetched.items():
+            tick = next((record.value for record in reversed(records) if record.key == b"tick"), None)
+            if tick is not None:
+                self._last[topic, partition] = tick
+
+    def level(self, places: Collection[tuple[str, int]]) -> bool:
+        """Whether all these partitions have the same last tick."""
+        found = {self._last.get(place) for place in places}
+        return len(found) == 1 and None not in found
+
+
+def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]], ticks: FetchedTicks) -> None:
     """Let fetches of this aiokafka fetcher wait for `WHOLE_WAIT_MS` if they leave out no partition that is read soon.
 
-    Such a fetch ends when there are as many bytes as a tick of all its partitions has: no turn is complete before, and whatever
-    comes earlier, such as decisions that are read back, comes with the tick. `passed_over` gives the topics that Faust does not
-    read: their records stay prefetched.
+    If all partitions of such a fetch have the same last tick, it ends when there are as many bytes as the next tick of all of
+    them has at least: no turn is complete before, and whatever comes earlier, such as decisions that are read back, comes with
+    the tick. A broker whose topics have copies may answer with a part of the ticks; the fetch after that takes the rest as soon
+    as it is there. `passed_over` gives the topics that Faust does not read: their records stay prefetched.
     """
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
@@ -155,8 +176,9 @@ def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]
         left_out = {tp.topic for tp in fetcher._records}.difference(others)  # noqa: SLF001
         found = actions(assignment)
         for _, request in found[0]:  # one for each broker
-            ticks = 0 if left_out else sum(len(partitions) for topic, partitions in request.topics if topic not in others)
-            request._max_wait_ms, request._min_bytes = WAIT_MS if left_out else WHOLE_WAIT_MS, ticks * TICK_BYTES or 1  # noqa: SLF001
+            asked = [(topic, partition) for topic, parts in request.topics if topic not in others for partition, *_ in parts]
+            least = TICK_BYTES * len(asked) if not left_out and ticks.level(asked) else 1
+            request._max_wait_ms, request._min_bytes = WAIT_MS if left_out else WHOLE_WAIT_MS, least  # noqa: SLF001
         return found
 
     fetcher._get_actions_per_node = waiting  # noqa: SLF001
@@ -184,6 +206,10 @@ def ask_nothing_while_fetching(fetcher: Any) -> None:
 class QuickConsumerThread(AIOKafkaConsumerThread):
     """The thread of a `QuickConsumer`, in which aiokafka runs."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ticks = FetchedTicks()
+
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer: Any = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001  # read when it starts; Faust has no setting for it
@@ -193,7 +219,7 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         """Start aiokafka's consumer, which makes its fetcher; that asks for nothing before partitions are assigned."""
         await super().on_start()
         consumer: Any = self._ensure_consumer()
-        wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics)  # noqa: SLF001
+        wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics, self.ticks)  # noqa: SLF001
         ask_nothing_while_fetching(consumer._fetcher)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
@@ -203,11 +229,13 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
         """
         try:
-            return await super()._fetch_records(*args, **options)
+            fetched = await super()._fetch_records(*args, **options)
         except KeyError as error:
             if not isinstance(error.args[0], TopicPartition):
                 raise
             return {}
+        self.ticks.take(fetched or {})  # before the next fetch is made: nothing awaits in between
+        return fetched
 
 
 class _Begun(Awaitable[Any]):

@@ -103,10 +103,9 @@ class Recovery:
                 stale[place] = ends[place]
         if not stale:
             return
-        changelogs, stretches = await asyncio.gather(
-            log_reader.contents(self.plan.where, stale),
-            log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale}),
-        )
+        changelogs = await log_reader.contents(self.plan.where, stale)
+        # only now, because a former owner may still write marks, and none may be ahead of what is known of the inputs
+        stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
         newest = {place: checkpoint_selection.read(records.last) for place, records in changelogs.items()}
         last = await self._last_read({places[place]: contents for place, contents in newest.items()}, stretches)
         seen = _InputsSeen(stretches, last)

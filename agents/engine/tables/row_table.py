@@ -26,7 +26,7 @@ _NAMES = msgspec.json.Decoder(list[RowKey | None])  # noqa: TID251  # of no type
 
 
 def distinct(numbers: Indices) -> Indices:
-    """These small whole numbers, rising, each once. Counting them takes a fraction of numpy's hashing, also where there are none."""
+    """These small whole numbers, rising, each once. Counting takes a fraction of numpy's hashing, also of nothing."""
     return np.bincount(numbers).nonzero()[0]
 
 
