@@ -262,7 +262,8 @@ class ReplicaRun:
         victim.send(signal.SIGCONT)
 
     async def _no_forecasts(self) -> None:
-        """The worker is away until what it forecast has expired, and a little longer."""
+        """The worker is away until what it forecast has expired, and a little longer; before, somebody was told a forecast."""
+        await self.rest(60.0, lambda: any(answer.value is not None for answer in self.prober.answers))
         self.worker.kill()
         before = self.prober.outdated
         await self.rest(60.0, lambda: self.prober.outdated > before)
