@@ -22,6 +22,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
+from streams.codec.headers import TICK
 from streams.log.log_port import Record
 
 WAIT_MS = 100
@@ -151,7 +152,7 @@ class FetchedTicks:
     def take(self, fetched: Mapping[Any, Sequence[Any]]) -> None:
         """These records of aiokafka were fetched, by partition."""
         for (topic, partition), records in fetched.items():
-            tick = next((record.value for record in reversed(records) if record.key == b"tick"), None)
+            tick = next((record.value for record in reversed(records) if record.key == TICK), None)
             if tick is not None:
                 self._last[topic, partition] = tick
 
@@ -262,13 +263,13 @@ class _Begun(Awaitable[Any]):
 class QuickConsumer(Consumer):
     """Faust's consumer with fetches that wait `WAIT_MS` for data instead of Faust's fixed 1.5 s, or `WHOLE_WAIT_MS`.
 
-    One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data. A partition
-    that had something prefetched when the fetch was sent is not fetched again until that wait ends. With 1.5 s this would limit
-    how fast a worker catches up, and delay an OOM kill. A fetch that leaves none out may wait longer. Fetched records go through
-    Faust in a few messages of many records, because Faust takes longer for a message than a stage takes for a tick or for a
-    decision that comes back. A message has the name of one of its partitions, but is delivered even if that one is paused
-    meanwhile: it has records of others, and a stage host skips what it does not want. Nothing here relies on Faust's offsets, or
-    on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
+    One fetch at a time asks for the partitions that have nothing prefetched, and waits until one of them has data or, if it
+    leaves none out, as `wait_longer_for_all` says. A partition that had something prefetched when the fetch was sent is not
+    fetched again until that wait ends. With 1.5 s this would limit how fast a worker catches up, and delay an OOM kill. Fetched
+    records go through Faust in a few messages of many records, because Faust takes longer for a message than a stage takes for a
+    tick or for a decision that comes back. A message has the name of one of its partitions, but is delivered even if that one is
+    paused meanwhile: it has records of others, and a stage host skips what it does not want. Nothing here relies on Faust's
+    offsets, or on what it drops after a seek or a rebalance, because the stage hosts go by the offset of each record.
     """
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109  # Faust's signature

@@ -20,6 +20,7 @@ from agents.engine.stage import Stage
 from agents.own_decision_cache import OwnDecisionCache
 from agents.partition_task import Task, TurnResult, closes_segment
 from streams.codec.event_codec import Codec
+from streams.codec.headers import TICK
 from streams.errors import BadInput
 from streams.log.log_port import Record
 
@@ -89,7 +90,7 @@ class StageHost:
         if not owned.task.feed(name, came):
             self.observer.tick_passed_over(self.stage.name, came)
         self._look_at_goal(owned, name, came)
-        if came.key != b"tick":
+        if came.key != TICK:
             return
         if owned.task.aligner.lacks_a_tick:
             self.observer.waiting(owned)

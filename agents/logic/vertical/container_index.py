@@ -157,11 +157,20 @@ class ContainerIndex:
         others = [self._of[workload][0] for workload in more if workload in self._of]
         if others:
             due = np.concatenate([due, np.array(others, np.int64)])
-        self._order = order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
+        order = self._ordered()
         ranks, last = order.workloads(due), self._selected
         if last is None or last[0] != self.version or not np.array_equal(last[1], ranks):
             self._selected = last = self.version, ranks, self._select(order, ranks)
         return last[2]
+
+    def workload_numbers(self, selection: MemberSelection, members: Indices) -> Indices:
+        """The numbers, in a selection, of the workloads of these members, all of which were selected."""
+        rank = self._ordered().rank
+        return np.searchsorted(rank[selection.first], rank[members])
+
+    def _ordered(self) -> MemberOrder:
+        self._order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
+        return self._order
 
     def _select(self, order: MemberOrder, ranks: Indices) -> MemberSelection:
         first, members, workload = order.whole_workloads(ranks)

@@ -13,6 +13,12 @@ import numpy as np
 from agents.engine.tables.row_table import Indices, RowKey
 
 
+def in_stretches(begins: Indices, ends: Indices) -> Indices:
+    """All places of some stretches, one stretch after the other; each goes from its begin up to, but not including, its end."""
+    counts = ends - begins
+    return np.asarray(np.arange(counts.sum()) + np.repeat(begins - np.cumsum(counts) + counts, counts))
+
+
 @dataclass(frozen=True, slots=True)
 class MemberOrder:
     """`members` in order; `begins` (workloads + 1,) is where each workload begins among them, and last their number.
@@ -48,7 +54,6 @@ class MemberOrder:
         """
         if len(ranks) == len(self.members):  # one container each: all of them
             return self.members, self.members, ranks
-        begins, counts = self.begins[ranks], self.begins[ranks + 1] - self.begins[ranks]
-        workload = np.repeat(np.arange(len(ranks)), counts)
-        within = np.arange(len(workload)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.members[begins], self.members[begins[workload] + within], workload
+        begins, ends = self.begins[ranks], self.begins[ranks + 1]
+        workload = np.repeat(np.arange(len(ranks)), ends - begins)
+        return self.members[begins], self.members[in_stretches(begins, ends)], workload

@@ -13,6 +13,7 @@ import numpy as np
 
 from agents.engine.tables.row_table import Indices
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
+from agents.logic.vertical.container_order import in_stretches
 from agents.logic.vertical.recommendation_schedule import Schedule, TurnSpan
 from agents.logic.vertical.recommended_amounts import Recommendation
 
@@ -44,6 +45,28 @@ class DueEstimates:
         return self.of.workload_names(self.workloads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What was estimated together, for all turns up to `until`.
+
+    Workloads are due at `times`, which rise; `numbers` has the number of each in the selection. The places of the containers of
+    workload n of the selection are those from `begins[n]` up to `begins[n + 1]`.
+    """
+
+    until: int
+    estimated: DueEstimates
+    times: list[int]
+    numbers: Indices
+    begins: Indices
+
+    def due(self, span: TurnSpan) -> DueEstimates:
+        """The part that is due in a turn."""
+        first, last = bisect_right(self.times, span.before), bisect_right(self.times, span.now)
+        workloads = np.array(sorted(set(self.numbers[first:last].tolist())), np.int64)
+        places = in_stretches(self.begins[workloads], self.begins[workloads + 1])
+        return DueEstimates(self.estimated.of, self.estimated.done, workloads, places)
+
+
 class EarlyEstimates:
     """The estimates of the coming turns. It is told of each turn once: `forget` or `due`."""
 
@@ -53,16 +76,11 @@ class EarlyEstimates:
         """Has nothing yet. `estimate` must give each container the same alone and among others."""
         self._schedule, self._members, self._estimate = schedule, members, estimate
         self._quiet = 0
-        self._until = -1
-        self._times: list[int] = []
-        """When workloads are due, rising; `_numbers` has their numbers in the selection of `_all`."""
-        self._numbers: Indices = np.zeros(0, np.int64)
-        self._begins: Indices = self._numbers
-        self._all: DueEstimates | None = None
+        self._window: _Window | None = None
 
     def forget(self) -> None:
         """Something that estimates rest on changes in this turn."""
-        self._quiet, self._until, self._all = 0, -1, None
+        self._quiet, self._window = 0, None
 
     def due(self, span: TurnSpan) -> DueEstimates | None:
         """The workloads that are due in a turn in which nothing changes, of which a part may have nothing new.
@@ -70,31 +88,22 @@ class EarlyEstimates:
         None if nothing was estimated early; then the turn does it by itself.
         """
         self._quiet += 1
-        if span.now > self._until:
-            self._all = None
-            if self._quiet > _FEW:
-                self._look_ahead(span)
-        found = self._all
-        if found is None:
-            return None
-        first, last = bisect_right(self._times, span.before), bisect_right(self._times, span.now)
-        workloads = np.array(sorted(set(self._numbers[first:last].tolist())), np.int64)
-        begins, counts = self._begins[workloads], self._begins[workloads + 1] - self._begins[workloads]
-        places = np.arange(counts.sum()) + np.repeat(begins - np.cumsum(counts) + counts, counts)
-        return DueEstimates(found.of, found.done, workloads, places)
+        if self._window is None or span.now > self._window.until:
+            self._window = self._look_ahead(span) if self._quiet > _FEW else None
+        return None if self._window is None else self._window.due(span)
 
-    def _look_ahead(self, span: TurnSpan) -> None:
+    def _look_ahead(self, span: TurnSpan) -> _Window | None:
         """Estimate what is due in this turn and in as many more as were quiet, so in vain at most as much as was not."""
         until = min(span.now + (span.now - span.before) * self._quiet, span.before + self._schedule.period - 1)
         coming = self._schedule.coming(TurnSpan(span.before, until)) if until >= span.now else None
         if coming is None:
-            return
+            return None
         of = self._members.select(coming.members)
-        self._until, self._all = until, DueEstimates.whole(of, self._estimate)
-        self._begins = np.searchsorted(of.workload, np.arange(of.count + 1))
-        workload = self._members.numbers["workload"]
-        ids = workload[of.first]
-        order = np.argsort(ids)
-        numbers = order[np.searchsorted(ids, workload[coming.members], sorter=order)]
         by_time = np.argsort(coming.times, kind="stable")
-        self._times, self._numbers = coming.times[by_time].tolist(), numbers[by_time]
+        return _Window(
+            until,
+            DueEstimates.whole(of, self._estimate),
+            times=coming.times[by_time].tolist(),
+            numbers=self._members.workload_numbers(of, coming.members[by_time]),
+            begins=np.searchsorted(of.workload, np.arange(of.count + 1)),
+        )

@@ -300,6 +300,7 @@ class Recommender(PartedState):
         without = np.zeros(of.count, np.bool_)
         without[due.workloads] = True
         without[workload] = False
+        unknown = without.nonzero()[0]
         news = self.announced.news(done, places, self.settings.bounds_step) | self.schedule.beats(span, of.members[places])
         speaks = np.zeros(of.count, np.bool_)
         speaks[workload[news]] = True
@@ -307,9 +308,9 @@ class Recommender(PartedState):
             speaks[[number for number, name in zip(due.workloads.tolist(), due.names, strict=True) if name in at_once]] = True
         places = places[speaks[workload]]
         if not len(places):
-            return None, without.nonzero()[0]
+            return None, unknown
         self.announced.remember(done, places)
-        return RecommendationBatch(builder, done, places), without.nonzero()[0]
+        return RecommendationBatch(builder, done, places), unknown
 
     def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
         """The decisions of this turn."""

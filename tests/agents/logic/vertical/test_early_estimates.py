@@ -109,7 +109,7 @@ def dumped(stage: Recommender) -> dict[str, bytes]:
 def test_what_was_estimated_early_is_what_each_turn_would_have_found(
     steps: list[Any], changed: Any, apart: int, before_the_hour: int
 ) -> None:
-    rules = replace(VerticalSettings(**{"bounds_step": 0.0, **changed}))
+    rules = VerticalSettings(**{"bounds_step": 0.0, **changed})
     early, alone = Recommender(rules, 0), taking_one_by_one(Recommender(rules, 0))
     for each in turns(steps, apart, START - before_the_hour * 1000):
         assert list(early.step(each)) == list(alone.step(each))
@@ -156,7 +156,7 @@ def test_usage_in_each_turn_is_never_estimated_early() -> None:
     rows = [(owner.key, "a", "app", 0.3, 2.0 * GIB) for owner in OWNERS]
     for n in range(200):
         stage.step(taken(START + n * 500, [("pod-metrics", rows)] if n % 3 == 0 else []))
-        assert stage.early._all is None
+        assert stage.early._window is None
 
 
 def by_company(usage: EvidenceColumns) -> RecommendedColumns:
