@@ -1,4 +1,4 @@
-"""The end of a torture with one stage and one worker: it takes one turn more, and all is recomputed from the log."""
+"""The end of a torture with one stage and one worker, which takes up to the last turn; then all is recomputed from the log."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tests.torture.recomputation import Report
 
 
 class EndingRun(Protocol):
-    """A run whose clock has ended, on one partition; `operator` appends its last ticks."""
+    """A run whose clock and worker have ended, on one partition; `operator` appends its last ticks."""
 
     broker: Broker
     topics: Topics
@@ -32,13 +32,14 @@ class EndingRun(Protocol):
 
 
 async def recomputed(run: EndingRun, name: str, period: int) -> Report:
-    """Every decision of the stage, again from the log; the worker, of group `name`, has taken the last turn by then.
+    """Every decision of the stage, again from the log, once the worker, of group `name`, has taken the last turn.
 
     `period`: milliseconds of event time between two ticks. Call it soon after the clock ended: a tick that is far ahead is none.
     """
     last = (run.clock() // period + 2) * period
     await asyncio.to_thread(_tick, run, (last - period, last))
-    end = time.monotonic() + 30.0
+    run.worker.start()
+    end = time.monotonic() + 60.0
     while time.monotonic() < end and await _marked(run, name) != last:
         await run.rest(0.5)
     run.worker.stop(20)

@@ -271,19 +271,30 @@ class NodeRun:
         self.worker.kill()
         self.worker.told["skip"] = 0.0
         self.worker.start()
-        end, calm = time.monotonic() + self.options.settle, 0
-        while time.monotonic() < end and calm < 3:
+        end = time.monotonic() + self.options.settle
+        rests = await self._until(end, self._at_rest)
+        self.worker.kill()
+        return rests and await self._until(end + 60.0, self._answered)
+
+    async def _until(self, end: float, calm: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether it was so three looks in a row before the end."""
+        looks = 0
+        while time.monotonic() < end and looks < 3:
             await self.rest(1.5)
-            calm = calm + 1 if await self._at_rest() else 0
-        return calm >= 3  # looks in a row
+            looks = looks + 1 if await calm() else 0
+        return looks >= 3
 
     async def _at_rest(self) -> bool:
+        waits = any(pod.node is None for pod in list(self.cluster.pods_by_name.values()))
+        return not waits and await self._answered()
+
+    async def _answered(self) -> bool:
+        """Without a worker there is an end to plans, too: each is carried out, or expires as time goes on."""
         plans, outcomes = await self._read()
         answered = {one.decision for one in outcomes}
-        waits = any(pod.node is None for pod in list(self.cluster.pods_by_name.values()))
         there = {one for instances in self.aws.look().values() for one in instances}
         joined = there <= set(self.cluster.cloud.joined)  # type: ignore[attr-defined]  # it is a MotoCloud
-        return not waits and joined and not self.cluster.marked() and all(plan.id in answered for plan in plans)
+        return joined and not self.cluster.marked() and all(plan.id in answered for plan in plans)
 
     async def _read(self) -> tuple[list[ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned], list[ActionFinished]]:
         plans: dict[str, ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned] = {}

@@ -284,6 +284,7 @@ class ReplicaRun:
         kept = await self._until(end, self._as_wanted)
         self.stop.set()
         await asyncio.to_thread(self.thread.join, 30)
+        self.worker.kill()
         return kept and await self._until(end + 30.0, self._answered)
 
     async def _until(self, end: float, calm: Callable[[], Awaitable[bool]]) -> bool:
@@ -300,7 +301,7 @@ class ReplicaRun:
         return not late and not list(replica_judge.remains(seen))
 
     async def _answered(self) -> bool:
-        """With no news of the load there is an end to plans, too."""
+        """Without a worker there is an end to plans, too: each is carried out, or expires as time goes on."""
         return not self._open(await self.evidence())
 
     def _open(self, seen: replica_judge.ReplicaEvidence) -> list[ReplicasPlanned]:
