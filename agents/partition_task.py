@@ -6,6 +6,7 @@ driver feeds it records, and appends the results of its turns.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
 from agents.engine.input_digest import InputDigests, record_digest
@@ -49,7 +50,7 @@ class TurnResult:
 
 
 class SharedRecord(Record):
-    """A record that several stages of a process read: the first reader caches event and digest in it for the others.
+    """A record that several stages of a process may read: the first reader caches event and digest in it for the others.
 
     It keeps the event as long as some stage has the record, so the stages' buffer bounds limit this, too.
     """
@@ -58,10 +59,17 @@ class SharedRecord(Record):
     digest: bytes
     reading: "_Reading | None"
 
-    def __init__(self, of: Record) -> None:
-        super().__init__(of.topic, of.partition, of.offset, of.key, of.value, of.headers, of.timestamp_ms)
+    def __init__(self, *parts: Any) -> None:
+        """`parts` are those of a `Record`, in their order. Nobody has read it yet."""
+        super().__init__(*parts)
         object.__setattr__(self, "reading", None)
         object.__setattr__(self, "digest", b"")
+
+    @staticmethod
+    def of(record: Record) -> "SharedRecord":
+        """The same record, for several readers."""
+        at = record.timestamp_ms
+        return SharedRecord(record.topic, record.partition, record.offset, record.key, record.value, record.headers, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +174,8 @@ class Task:
         if cut is None:
             return None
         dead: list[NewRecord] = []
-        self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
+        if any(cut.records.values()):
+            self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
         turn = Turn(cut.number, self._decode(cut, dead))
         decisions = [self._encode(each) for each in self.state.step(turn)]
         count = sum(len(records) for records in turn.inputs.values())

@@ -88,7 +88,7 @@ class Runner:
         records = self.context.log.poll(self._wanted(), limit=limit)
         for record in records:
             readers = self._readers[record.topic, record.partition]
-            shared = SharedRecord(record) if len(readers) > 1 else record
+            shared = SharedRecord.of(record) if len(readers) > 1 else record
             for reader in readers:
                 if record.offset >= reader.next:
                     reader.task.feed(reader.name, shared)

@@ -22,8 +22,8 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
+from agents.partition_task import SharedRecord
 from streams.codec.headers import TICK
-from streams.log.log_port import Record
 
 WAIT_MS = 100
 """Milliseconds that a fetch waits at the broker for data, if it leaves out a partition of which something is prefetched."""
@@ -122,16 +122,16 @@ class RecordsMessage(ConsumerMessage):
     """A Faust message that carries records of several partitions in one list."""
 
     __slots__ = ("records",)
-    records: list[Record]
+    records: list[SharedRecord]
 
 
-def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[Record]]:
+def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[SharedRecord]]:
     """The records of aiokafka in order, in bundles within `BUNDLE_BYTES`, each with at least one record."""
-    together: list[Record] = []
+    together: list[SharedRecord] = []
     held = 0
     for _, came in records:
         at = -1 if came.timestamp is None else came.timestamp
-        record = Record(came.topic, came.partition, came.offset, came.key, came.value, tuple(came.headers or ()), at)
+        record = SharedRecord(came.topic, came.partition, came.offset, came.key, came.value, tuple(came.headers or ()), at)
         size = record.size
         if together and held + size > BUNDLE_BYTES:
             yield together
@@ -279,7 +279,13 @@ class QuickConsumer(Consumer):
             active = active | self._buffered_partitions  # what Faust goes by; a copy, for its own follows each pause
         came = {tp: each for tp, each in (records or {}).items() if active is None or tp in active}
         first = next(iter(came), None)
-        return {} if first is None else {first: list(bundled(self.scheduler.iterate(came)))}, active
+        return {} if first is None else {first: list(bundled(self._in_turn(came)))}, active
+
+    def _in_turn(self, came: Mapping[TP, list[Any]]) -> Iterable[tuple[TP, Any]]:
+        """The records as Faust mixes them, so that no partition runs far ahead; there is nothing to mix where each has one."""
+        if all(len(records) == 1 for records in came.values()):
+            return [(tp, record) for tp, (record,) in came.items()]
+        return self.scheduler.iterate(came)
 
     def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
         """The message of a bundle. Its offset is one that Faust does not take for a repeat."""

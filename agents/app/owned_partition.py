@@ -26,8 +26,8 @@ class OwnedPartition:
     -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others;
     `skimmed` those whose records are skipped up to the next tick, because there are too many. `unacked` are decisions that are
     not durable yet. `taken` counts the records that turns took in since the last checkpoint; `eventful`: there was usage among
-    them, or something that was set aside. `goals` are the ends of the inputs when the partition was opened; past them the task is
-    caught up.
+    them, or something that was set aside. `goals` are the ends that inputs had when the partition was opened, without those that
+    were reached; when there is none left, the task is caught up.
     """
 
     task: Task
@@ -56,8 +56,7 @@ class OwnedPartition:
     @property
     def caught_up(self) -> bool:
         """Whether the task has taken in everything that was in the log when the partition was opened."""
-        inputs = self.task.aligner.inputs
-        return self.open and all(inputs[name].next >= goal for name, goal in self.goals.items())
+        return self.open and not self.goals
 
     @property
     def lag(self) -> Seconds:

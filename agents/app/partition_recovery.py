@@ -217,7 +217,8 @@ class Recovery:
         for host, partitions in ours.items():
             for partition in partitions:
                 owned = host.owned[partition]
-                owned.goals = {name: goals[wire, partition] for name, wire in host.wires.items()}
+                ends = {name: goals[wire, partition] for name, wire in host.wires.items()}
+                owned.goals = {name: end for name, end in ends.items() if owned.task.aligner.inputs[name].next < end}
                 owned.open = True
                 self.observer.opened(owned)
 

@@ -4,7 +4,7 @@ It does not trust the order in which Faust delivers. Each input knows the next o
 is read beside Faust. A partition only takes records in while it is open, that is, wholly owned by this worker and recovered.
 """
 
-import asyncio
+import math
 from functools import partial
 from time import perf_counter
 
@@ -23,9 +23,6 @@ from streams.codec.event_codec import Codec
 from streams.codec.headers import TICK
 from streams.errors import BadInput
 from streams.log.log_port import Record
-
-YIELD_AFTER = 0.03
-"""Seconds after which the host lets other coroutines run: Faust's stream never yields while its queue is not empty."""
 
 
 class StageHost:
@@ -52,7 +49,6 @@ class StageHost:
         """For each partition of the topic of policies, its end when this worker last agreed with the rules of the log."""
         alone = frozenset(name for name in self.wires if plan.readers(name) == 1)
         self.backpressure = Backpressure(consumer, self.wires, plan.buffer, alone=alone)
-        self._yielded = 0.0
 
     def task(self, partition: int, *, positions: dict[str, int]) -> Task:
         """A task with an empty state."""
@@ -64,6 +60,21 @@ class StageHost:
             positions=positions,
             in_flight=self.in_flight,
         )
+
+    def take(self, came: Record) -> bool:
+        """Take in the next record of an input while nothing has to wait; False: nothing was done, and `handle` must be awaited.
+
+        Nearly all records come like this, and to begin and end a coroutine takes longer than to take in a tick.
+        """
+        owned = self.owned.get(came.partition)
+        if owned is None or not owned.open:
+            return True
+        name = self.names[came.topic]
+        if owned.held or owned.skimmed or came.offset != owned.task.aligner.inputs[name].next or not self.producer.has_room:
+            return False
+        self.feed(owned, name, came)
+        self.backpressure.hold(owned, name)
+        return True
 
     async def handle(self, came: Record) -> None:
         """Handle one record of an input from Faust."""
@@ -82,29 +93,28 @@ class StageHost:
         self.backpressure.hold(owned, name)
         if owned.held:
             await self.backpressure.release(owned)
-        if not self.producer.has_room or perf_counter() - self._yielded > YIELD_AFTER:
-            await self._yield()
+        await self.producer.wait_for_room()
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""
         if not owned.task.feed(name, came):
             self.observer.tick_passed_over(self.stage.name, came)
-        self._look_at_goal(owned, name, came)
+        if owned.goals:
+            self._look_at_goal(owned, name)
         if came.key != TICK:
             return
-        if owned.task.aligner.lacks_a_tick:
-            self.observer.waiting(owned)
-            return
-        with supervision.guarded("taking a turn", **self._where(owned)):
-            took = False
-            while self._take_turn(owned):
-                took = True
+        took, aligner = False, owned.task.aligner
+        if not aligner.lacks_a_tick:
+            with supervision.guarded("taking a turn", **self._where(owned)):
+                while not aligner.lacks_a_tick and self._take_turn(owned):
+                    took = True
         if not took:
             self.observer.waiting(owned)
 
-    def _look_at_goal(self, owned: OwnedPartition, name: str, came: Record) -> None:
+    def _look_at_goal(self, owned: OwnedPartition, name: str) -> None:
         """Check whether the task has caught up; in a log without ticks no turn would show that."""
-        if came.last_offset + 1 == owned.goals.get(name):
+        if owned.task.aligner.inputs[name].next >= owned.goals.get(name, math.inf):
+            del owned.goals[name]
             self.observer.opened(owned)
 
     def _take_turn(self, owned: OwnedPartition) -> bool:
@@ -168,13 +178,8 @@ class StageHost:
             self.backpressure.read_again(owned, name)
             return True
         source.skip(came.last_offset)
-        self._look_at_goal(owned, name, came)
+        self._look_at_goal(owned, name)
         return False
-
-    async def _yield(self) -> None:
-        await self.producer.wait_for_room()
-        await asyncio.sleep(0)
-        self._yielded = perf_counter()
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}

@@ -7,6 +7,7 @@ One agent takes in what all stages read; each stage has a table, so that one wor
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import faust
@@ -24,7 +25,6 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.own_decision_cache import OwnDecisionCache
-from agents.partition_task import SharedRecord
 from agents.telemetry import logging_setup
 from schemas import times
 from schemas.units import Seconds
@@ -55,6 +55,8 @@ SETTINGS: dict[str, Any] = {
     "topic_allow_declare": False,  # `topic_check` creates the changelogs
 }
 
+YIELD_AFTER = 0.03
+"""Seconds after which other coroutines run: Faust's stream never yields while its queue is not empty."""
 FLUSH_WITHIN = Seconds(12.0)
 """Seconds in which the log must have taken the last decisions and checkpoints."""
 LEAVE_WITHIN = Seconds(8.0)
@@ -166,15 +168,18 @@ def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
     channel = app.topic(*readers, key_serializer="raw", value_serializer="raw")
 
     async def work(stream: StreamT[Any]) -> None:
+        yielded = 0.0
         with supervision.guarded("taking records in"):
             ours: Any = stream
             events: AsyncIterable[Any] = ours.noack().events()
             async for event in events:
                 for came in event.message.records:
-                    hosts = readers.get(came.topic, ())  # none for a changelog, which Faust reads until it is paused
-                    shared = SharedRecord(came) if len(hosts) > 1 else came
-                    for host in hosts:
-                        await host.handle(shared)
+                    for host in readers.get(came.topic, ()):  # none for a changelog, which Faust reads until it is paused
+                        if not host.take(came):
+                            await host.handle(came)
+                    if perf_counter() - yielded > YIELD_AFTER:
+                        await asyncio.sleep(0)
+                        yielded = perf_counter()
 
     app.agent(channel, name="stages")(work)
 

@@ -140,11 +140,12 @@ class Aligner(Generic[R]):
         """The next complete turn, or None while some input has not reached it."""
         inputs = self.inputs.values()
         while not self.lacks_a_tick:
-            number = max(i.closed[0].tick for i in inputs)
+            ticks = {i.closed[0].tick for i in inputs}
+            number = max(ticks)
+            if len(ticks) == 1:
+                return self._cut(number)
             for i in inputs:
                 i.drop_below(number)
-            if all(i.closed and i.closed[0].tick == number for i in inputs):
-                return self._cut(number)
         return None
 
     def _cut(self, number: int) -> TurnRecords[R]:
@@ -158,9 +159,12 @@ class Aligner(Generic[R]):
 
     def waits(self) -> Wait | None:
         """What the next turn waits for; None while no input is ahead of another."""
-        wanted = max((i.closed[0].tick for i in self.inputs.values() if i.closed), default=-1)
+        ahead = [i.closed[0].tick for i in self.inputs.values() if i.closed]
+        if not ahead:
+            return None
+        wanted = max(ahead)
         lacking = tuple(topic for topic, i in self.inputs.items() if not i.closed or i.closed[-1].tick < wanted)
-        if wanted < 0 or not lacking:
+        if not lacking:
             return None
         leading = tuple(topic for topic, i in self.inputs.items() if i.closed and i.closed[0].tick == wanted)
         return Wait(lacking, wanted, leading)

@@ -116,7 +116,8 @@ class WorkerMetrics:
         """
         self._show_lag(stage, partition, seconds)
         opened = self.readiness.lag(stage, partition, seconds, wait=wait)
-        self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
+        if wait is not None or self._waited:
+            self._show_wait((stage, str(partition)), set(wait.inputs) if wait is not None else set())
         if opened:
             self._count_open(stage)
 
@@ -140,9 +141,10 @@ class WorkerMetrics:
             series.samples.inc(taken.samples)
         if taken.dead:
             series.dead.inc(len(taken.dead))
-        kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in taken.decisions)
-        for kind, count in kinds.items():
-            self._decisions.labels(stage, kind).inc(count)
+        if taken.decisions:
+            kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in taken.decisions)
+            for kind, count in kinds.items():
+                self._decisions.labels(stage, kind).inc(count)
 
     def _series_of(self, stage: str, partition: int) -> _TurnSeries:
         labels = (stage, str(partition))
@@ -180,7 +182,10 @@ class WorkerMetrics:
             self._waits.remove(*task, topic)
         for topic in inputs - shown:
             self._waits.labels(*task, topic).set(1)
-        self._waited[task] = inputs
+        if inputs:
+            self._waited[task] = inputs
+        else:
+            self._waited.pop(task, None)
 
     def _count_open(self, stage: str) -> None:
         self._open.labels(stage).set(self.readiness.open_partitions(stage))

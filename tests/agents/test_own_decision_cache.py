@@ -260,7 +260,7 @@ class World:
         name = TOPICS.short(new.topic)
         if name in self.ends:
             readers = [task for task in self.tasks if name in task.stage.reads]
-            came = SharedRecord(back(new, self.ends[name]))
+            came = SharedRecord.of(back(new, self.ends[name]))
             self.ends[name] += 1
             for task in readers:
                 task.feed(name, came)

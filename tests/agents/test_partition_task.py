@@ -147,7 +147,7 @@ def test_what_two_tasks_read_from_the_same_records_is_read_once_and_gives_each_w
     made = logs(bench, drawn)
     alone = run(make(bench), made)
     bench.codec = codec = CountingCodec(bench.topics)
-    shared = {name: [SharedRecord(record) for record in log] for name, log in made.items()}
+    shared = {name: [SharedRecord.of(record) for record in log] for name, log in made.items()}
     first, second = make(bench), make(bench)
     assert run(first, shared) == alone
     once = codec.decoded

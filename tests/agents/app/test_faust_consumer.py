@@ -18,8 +18,8 @@ from faust.types import TP
 
 from agents.app import faust_consumer
 from agents.app.faust_consumer import FaustConsumer, FetchedTicks, QuickConsumer, QuickConsumerThread
+from agents.partition_task import SharedRecord
 from streams.codec import event_codec
-from streams.log.log_port import Record
 
 
 class ConsumerThatForgetsZero:
@@ -101,7 +101,7 @@ def consumed(partition: int, offset: int, size: int) -> Any:
 def test_what_a_fetch_gave_goes_through_faust_in_few_messages_in_the_order_of_each_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    size = Record("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7).size
+    size = SharedRecord("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7).size
     monkeypatch.setattr(faust_consumer, "BUNDLE_BYTES", 3 * size)
     here, there = TP("policies", 0), TP("policies", 1)
     came = {here: [consumed(0, n, 100) for n in range(4)], there: [consumed(1, 9, 10 * size)]}
@@ -113,7 +113,7 @@ def test_what_a_fetch_gave_goes_through_faust_in_few_messages_in_the_order_of_ea
     assert active == {here, there}
     messages = [consumer._to_message(tp, bundle) for tp, bundles in records.items() for bundle in bundles]
     assert [[(r.partition, r.offset) for r in m.records] for m in messages] == [[(0, 0)], [(1, 9)], [(0, 1), (0, 2), (0, 3)]]
-    assert messages[0].records[0] == Record("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7)
+    assert messages[0].records[0] == SharedRecord("policies", 0, 0, b"k", bytes(100), (("a", b"b"),), 7)
     assert {(m.tp, m.offset, m.generation_id) for m in messages} == {(here, 12, 3)}, "Faust drops what is below its read offset"
 
 
