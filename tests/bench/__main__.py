@@ -141,7 +141,7 @@ async def largest(results: Results, site: Site) -> None:
     put(results, "100k containers: recovery", await measure.recovery(site), "s", "< 6")
     worker = site.workers[-1]
     put(results, "a tick soon after a scrape: CPU", await measure.idle(site, worker, 20), "ms")
-    put(results, "idle tick: CPU", await measure.idle(site, worker, 100), "ms", "<= 10")
+    put(results, "idle tick: CPU", await measure.idle(site, worker, 100, 90.0), "ms", "<= 10")
     took = await measure.latency(site)
     put(results, "OOM to recommendation, tick 500 ms: p50", float(np.percentile(took, 50)), "ms")
     put(results, "OOM to recommendation, tick 500 ms: p99", float(np.percentile(took, 99)), "ms", "< 1000")

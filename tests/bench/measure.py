@@ -279,7 +279,7 @@ async def idle(site: Site, worker: Process, after: float, seconds: float = 30.0)
     """CPU milliseconds of the worker for one tick (all inputs, all partitions), so many seconds after the last scrape.
 
     Once a minute each workload is looked at that had usage in the two minutes before, so for two minutes after a scrape ticks
-    have more to do. It is measured for half a minute, because in each the stages write one quiet round of checkpoints.
+    have more to do. It is measured for half minutes, because in each the stages write one quiet round of checkpoints.
     """
     assert worker.process is not None
     process = psutil.Process(worker.process.pid)
