@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka.errors import IllegalStateError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents import pipeline
 from agents.app.backpressure import Backpressure
@@ -26,15 +28,18 @@ T = Topics("ullage", 1)
 
 
 class Producer:
-    """As far as a turn with dead letters needs it. There is room."""
+    """As far as a turn with dead letters needs it. There is room at first."""
 
     has_room = True
+    waited = 0
 
     def send_soon(self, _records: object) -> asyncio.Future[None]:
         return asyncio.get_running_loop().create_future()
 
     async def wait_for_room(self) -> None:
-        """Nobody waits."""
+        """Then there is room."""
+        self.waited += not self.has_room
+        self.has_room = True
 
 
 class Consumer:
@@ -157,10 +162,12 @@ class Site:
     """The first stage in a worker that buffers 1,000 bytes of an input, and a log that can be read beside Faust."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.consumer, self.read = Consumer(), list[tuple[str, int, int]]()
+        self.consumer, self.producer, self.read = Consumer(), Producer(), list[tuple[str, int, int]]()
+        self.takes = True
+        """Whether records that need no coroutine are taken in without one, as a worker does it."""
         plan = WorkerPlan(KafkaConnection("127.0.0.1:1"), T, pipeline.stages(Settings()), buffer=1000)
         fetched = FaustConsumer(SimpleNamespace(consumer=self.consumer))  # type: ignore[arg-type]  # a fake app
-        self.host = StageHost(plan.stages[0], plan, consumer=fetched, producer=Producer(), observer=WorkerObserver(plan))  # type: ignore[arg-type]  # a fake
+        self.host = StageHost(plan.stages[0], plan, consumer=fetched, producer=self.producer, observer=WorkerObserver(plan))  # type: ignore[arg-type]  # a fake
         begins = dict.fromkeys(self.host.wires, 0)
         self.owned = self.host.owned[0] = OwnedPartition(self.host.task(0, positions=begins), new_ledger([]), begins, open=True)
         self.log: dict[str, list[Record]] = {}
@@ -177,7 +184,28 @@ class Site:
         assert len(kept) in (offset, 50)
         kept.append(Record(T.wire(name), 0, offset, key, value, (), number))
         if told:
-            asyncio.run(self.host.handle(kept[-1]))
+            asyncio.run(self.deliver(kept[-1]))
+
+    async def deliver(self, record: Record) -> None:
+        """As the worker hands a record to a stage host."""
+        if not self.takes or not self.host.take(record):
+            await self.host.handle(record)
+
+    def state(self) -> object:
+        """All that a delivered record can change."""
+        inputs = self.owned.task.aligner.inputs.values()
+        each = [(i.next, i.highest, i.buffered, [one.offset for one in i.open], [s.tick for s in i.closed]) for i in inputs]
+        owned, consumer = self.owned, self.consumer
+        return (
+            each,
+            owned.task.positions,
+            owned.task.inputs,
+            owned.held,
+            owned.skimmed,
+            owned.goals,
+            consumer.paused,
+            consumer.sought,
+        )
 
     def input(self, name: str) -> Input[Record]:
         return self.owned.task.aligner.inputs[name]
@@ -245,3 +273,48 @@ def test_a_stage_buffers_no_more_of_an_input_that_it_shares_than_its_bound_and_n
     assert (site.owned.task.turn, site.consumer.sought) == (500, [(T.wire("policies"), 2)])
     site.came("policies", 2)
     assert (policies.next, len(policies.open)) == (3, 1)
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 4), st.sampled_from(("record", "tick", "tick", "untold record", "untold tick", "again", "no room")))
+)
+
+
+@given(STEPS, st.integers(0, 3))
+def test_what_is_taken_in_without_a_coroutine_gives_what_one_with_it_gives(steps: list[tuple[int, str]], goal: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        sites = [Site(patched), Site(patched)]
+        patched.setattr("agents.app.log_reader.records_before", sites[0].records_before)
+        sites[1].log, sites[1].takes = sites[0].log, False
+        names = sites[0].host.stage.reads
+        for site in sites:
+            site.owned.goals = dict.fromkeys(names[:goal], goal)
+        for number, (which, what) in enumerate(steps, 1):
+            name = names[which % len(names)]
+            kept = sites[0].log.setdefault(T.wire(name), [])
+            if what == "no room":
+                for site in sites:
+                    site.producer.has_room = False
+                continue
+            if what != "again":
+                key, value = (b"tick", tick(T.wire(name), 0, 500 * number).value) if "tick" in what else (b"k", b"x" * 700)
+                kept.append(Record(T.wire(name), 0, len(kept), key, value, (), 500 * number))
+            if kept and "untold" not in what:
+                for site in sites:
+                    asyncio.run(site.deliver(kept[-1] if what != "again" else kept[len(kept) // 2]))
+            assert sites[0].state() == sites[1].state()
+
+
+def test_a_full_producer_is_waited_for(site: Site) -> None:
+    site.producer.has_room = False
+    site.came("policies", 0)
+    assert (site.producer.waited, site.input("policies").next) == (1, 1)
+
+
+def test_a_partition_has_caught_up_once_every_input_has_come_to_its_end(site: Site) -> None:
+    site.owned.goals = {"policies": 2, "pod-metrics": 1}
+    seen = []
+    for name, offset in (("policies", 0), ("pod-metrics", 0), ("policies", 1)):
+        site.came(name, offset)
+        seen.append(site.owned.caught_up)
+    assert seen == [False, False, True]
