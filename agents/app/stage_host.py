@@ -61,21 +61,6 @@ class StageHost:
             in_flight=self.in_flight,
         )
 
-    def take(self, came: Record) -> bool:
-        """Take in the next record of an input while nothing has to wait; False: nothing was done, and `handle` must be awaited.
-
-        Nearly all records come like this, and to begin and end a coroutine takes longer than to take in a tick.
-        """
-        owned = self.owned.get(came.partition)
-        if owned is None or not owned.open:
-            return True
-        name = self.names[came.topic]
-        if owned.held or owned.skimmed or came.offset != owned.task.aligner.inputs[name].next or not self.producer.has_room:
-            return False
-        self.feed(owned, name, came)
-        self.backpressure.hold(owned, name)
-        return True
-
     async def handle(self, came: Record) -> None:
         """Handle one record of an input from Faust."""
         owned = self.owned.get(came.partition)
@@ -93,7 +78,8 @@ class StageHost:
         self.backpressure.hold(owned, name)
         if owned.held:
             await self.backpressure.release(owned)
-        await self.producer.wait_for_room()
+        if not self.producer.has_room:
+            await self.producer.wait_for_room()
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""

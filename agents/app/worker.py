@@ -175,11 +175,10 @@ def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
             async for event in events:
                 for came in event.message.records:
                     for host in readers.get(came.topic, ()):  # none for a changelog, which Faust reads until it is paused
-                        if not host.take(came):
-                            await host.handle(came)
-                    if perf_counter() - yielded > YIELD_AFTER:
-                        await asyncio.sleep(0)
-                        yielded = perf_counter()
+                        await host.handle(came)
+                        if perf_counter() - yielded > YIELD_AFTER:
+                            await asyncio.sleep(0)
+                            yielded = perf_counter()
 
     app.agent(channel, name="stages")(work)
 

@@ -79,6 +79,6 @@ def test_a_tick_of_topics_with_copies_is_waited_for_no_longer_than_it_takes(
             await reader.consumer.stop()
 
     try:
-        asyncio.run(follow(range(500, 500 * 41, 500)))
+        asyncio.run(follow(range(500, 500 * 201, 500)))
     finally:
         log.close()

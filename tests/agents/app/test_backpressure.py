@@ -6,8 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka.errors import IllegalStateError
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agents import pipeline
 from agents.app.backpressure import Backpressure
@@ -21,7 +19,7 @@ from agents.partition_task import Task
 from agents.settings.all_settings import Settings
 from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection
-from streams.log.log_port import Record
+from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Record
 from streams.topics import Topics
 
 T = Topics("ullage", 1)
@@ -163,8 +161,6 @@ class Site:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.consumer, self.producer, self.read = Consumer(), Producer(), list[tuple[str, int, int]]()
-        self.takes = True
-        """Whether records that need no coroutine are taken in without one, as a worker does it."""
         plan = WorkerPlan(KafkaConnection("127.0.0.1:1"), T, pipeline.stages(Settings()), buffer=1000)
         fetched = FaustConsumer(SimpleNamespace(consumer=self.consumer))  # type: ignore[arg-type]  # a fake app
         self.host = StageHost(plan.stages[0], plan, consumer=fetched, producer=self.producer, observer=WorkerObserver(plan))  # type: ignore[arg-type]  # a fake
@@ -184,28 +180,7 @@ class Site:
         assert len(kept) in (offset, 50)
         kept.append(Record(T.wire(name), 0, offset, key, value, (), number))
         if told:
-            asyncio.run(self.deliver(kept[-1]))
-
-    async def deliver(self, record: Record) -> None:
-        """As the worker hands a record to a stage host."""
-        if not self.takes or not self.host.take(record):
-            await self.host.handle(record)
-
-    def state(self) -> object:
-        """All that a delivered record can change."""
-        inputs = self.owned.task.aligner.inputs.values()
-        each = [(i.next, i.highest, i.buffered, [one.offset for one in i.open], [s.tick for s in i.closed]) for i in inputs]
-        owned, consumer = self.owned, self.consumer
-        return (
-            each,
-            owned.task.positions,
-            owned.task.inputs,
-            owned.held,
-            owned.skimmed,
-            owned.goals,
-            consumer.paused,
-            consumer.sought,
-        )
+            asyncio.run(self.host.handle(kept[-1]))
 
     def input(self, name: str) -> Input[Record]:
         return self.owned.task.aligner.inputs[name]
@@ -275,36 +250,6 @@ def test_a_stage_buffers_no_more_of_an_input_that_it_shares_than_its_bound_and_n
     assert (policies.next, len(policies.open)) == (3, 1)
 
 
-STEPS = st.lists(
-    st.tuples(st.integers(0, 4), st.sampled_from(("record", "tick", "tick", "untold record", "untold tick", "again", "no room")))
-)
-
-
-@given(STEPS, st.integers(0, 3))
-def test_what_is_taken_in_without_a_coroutine_gives_what_one_with_it_gives(steps: list[tuple[int, str]], goal: int) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        sites = [Site(patched), Site(patched)]
-        patched.setattr("agents.app.log_reader.records_before", sites[0].records_before)
-        sites[1].log, sites[1].takes = sites[0].log, False
-        names = sites[0].host.stage.reads
-        for site in sites:
-            site.owned.goals = dict.fromkeys(names[:goal], goal)
-        for number, (which, what) in enumerate(steps, 1):
-            name = names[which % len(names)]
-            kept = sites[0].log.setdefault(T.wire(name), [])
-            if what == "no room":
-                for site in sites:
-                    site.producer.has_room = False
-                continue
-            if what != "again":
-                key, value = (b"tick", tick(T.wire(name), 0, 500 * number).value) if "tick" in what else (b"k", b"x" * 700)
-                kept.append(Record(T.wire(name), 0, len(kept), key, value, (), 500 * number))
-            if kept and "untold" not in what:
-                for site in sites:
-                    asyncio.run(site.deliver(kept[-1] if what != "again" else kept[len(kept) // 2]))
-            assert sites[0].state() == sites[1].state()
-
-
 def test_a_full_producer_is_waited_for(site: Site) -> None:
     site.producer.has_room = False
     site.came("policies", 0)
@@ -318,3 +263,20 @@ def test_a_partition_has_caught_up_once_every_input_has_come_to_its_end(site: Si
         site.came(name, offset)
         seen.append(site.owned.caught_up)
     assert seen == [False, False, True]
+
+
+def test_a_partition_that_skims_up_to_its_end_has_caught_up(site: Site) -> None:
+    site.owned.goals = {"policies": 10}
+    seen = []
+    for offset in range(10):
+        site.came("policies", offset)
+        seen.append(site.owned.caught_up)
+    assert site.owned.skimmed == {"policies"}
+    assert seen == [False] * 9 + [True]
+
+
+def test_a_record_that_stands_for_what_was_left_out_may_come_past_the_end(site: Site) -> None:
+    site.owned.goals = {"policies": 3}
+    left_out = ((LEFT_OUT, b"a batch that cannot be read"), (LEFT_OUT_TO, b"5"))
+    asyncio.run(site.host.handle(Record(T.wire("policies"), 0, 0, None, None, left_out)))
+    assert (site.owned.caught_up, site.input("policies").next) == (True, 6)
