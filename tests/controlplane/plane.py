@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[2] / ".run" / "controlplane"
 _START_WAIT = 90.0
 _STOP_WAIT = 3.0
 _PORTS = range(20_000, 32_000)
+_WORKERS = 12
+"""Processes of pytest that may choose among different ports."""
 _numbers = itertools.count(1)
 
 
@@ -183,9 +185,13 @@ def _sweep() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on, and that the kernel gives to no connection: ours stays ours over a restart."""
-    found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
+    """Different ports that nobody listens on, and that the kernel gives to no connection: ours stays ours over a restart.
+
+    Each process of a test run has its own to choose from, because it takes seconds until one is listened on.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ours, found = _PORTS[worker % _WORKERS :: _WORKERS], list[int]()
+    for port in random.sample(ours, len(ours)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind((HOST, port))
             found.append(port)
