@@ -31,7 +31,7 @@ def test_one_command_shows_what_containers_should_request_and_changes_nothing(pl
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=err)
     try:
-        wait_for(lambda: _row(shown, process, said), timeout=120.0, what="the table shows the workload")
+        wait_for(lambda: _row(shown, process, said).split()[2:3] == ["2"], timeout=120.0, what="the table shows both pods")
     finally:
         stop.set()
         process.send_signal(signal.SIGINT)
