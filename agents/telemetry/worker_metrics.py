@@ -177,15 +177,13 @@ class WorkerMetrics:
         self._passed_over.labels(stage, str(partition), topic).inc()
 
     def _show_wait(self, task: tuple[str, str], inputs: set[str]) -> None:
-        shown = self._waited.get(task, set())
+        shown = self._waited.pop(task, set())
         for topic in shown - inputs:
             self._waits.remove(*task, topic)
         for topic in inputs - shown:
             self._waits.labels(*task, topic).set(1)
         if inputs:
             self._waited[task] = inputs
-        else:
-            self._waited.pop(task, None)
 
     def _count_open(self, stage: str) -> None:
         self._open.labels(stage).set(self.readiness.open_partitions(stage))

@@ -272,17 +272,9 @@ class NodeRun:
         self.worker.told["skip"] = 0.0
         self.worker.start()
         end = time.monotonic() + self.options.settle
-        rests = await self._until(end, self._at_rest)
+        rests = await patience.until_calm(self._at_rest, self.rest, end, apart=1.5)
         self.worker.kill()
-        return rests and await self._until(end + 60.0, self._answered)
-
-    async def _until(self, end: float, calm: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether it was so three looks in a row before the end."""
-        looks = 0
-        while time.monotonic() < end and looks < 3:
-            await self.rest(1.5)
-            looks = looks + 1 if await calm() else 0
-        return looks >= 3
+        return rests and await patience.until_calm(self._answered, self.rest, end + 60.0, apart=1.5)
 
     async def _at_rest(self) -> bool:
         waits = any(pod.node is None for pod in list(self.cluster.pods_by_name.values()))

@@ -281,19 +281,11 @@ class ReplicaRun:
             process.start()
         self.deaths.append(time.time())
         end = time.monotonic() + self.options.settle
-        kept = await self._until(end, self._as_wanted)
+        kept = await patience.until_calm(self._as_wanted, self.rest, end, apart=1.0)
         self.stop.set()
         await asyncio.to_thread(self.thread.join, 30)
         self.worker.kill()
-        return kept and await self._until(end + 30.0, self._answered)
-
-    async def _until(self, end: float, calm: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether it was so three looks in a row before the end."""
-        looks = 0
-        while time.monotonic() < end and looks < 3:
-            await self.rest(1.0)
-            looks = looks + 1 if await calm() else 0
-        return looks >= 3
+        return kept and await patience.until_calm(self._answered, self.rest, end + 30.0, apart=1.0)
 
     async def _as_wanted(self) -> bool:
         seen = await self.evidence()
