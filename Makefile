@@ -9,7 +9,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 
-.PHONY: help setup check test golden asyncapi manifests test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
+.PHONY: help setup check test golden manifests test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -25,11 +25,8 @@ $(SETUP): requirements.lock pyproject.toml
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true # compiles all once, for what runs in parallel later
 	@rm -f .venv/.setup-* && touch $@
 
-check: setup ## lint, types and the import law
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy --num-workers 2
-	$(BIN)/lint-imports
+check: setup ## lint, types and the import law: all of them, also when one fails
+	@failed=; for tool in "ruff format --check ." "ruff check ." "mypy --num-workers 2" "lint-imports"; do echo "$$tool"; $(BIN)/$$tool || failed="$$failed '$$tool'"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test: setup ## the tests that need no broker
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
@@ -40,9 +37,6 @@ golden: setup ## adds the golden files that are missing; an existing one is neve
 manifests: setup ## writes deploy/kustomize/base from the chart
 	$(BIN)/python tests/controlplane/build.py helm
 	$(BIN)/python -m tests.controlplane.plain_manifests
-
-asyncapi: setup ## writes docs/asyncapi.yaml, the document of the topics
-	$(BIN)/ullage topics asyncapi > docs/asyncapi.yaml
 
 test-slow: setup ## the longer ones of these: a whole real trace, eight days of samples
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow --durations=8

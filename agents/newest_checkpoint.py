@@ -5,6 +5,7 @@ For readers beside the workers, through the log's port. A worker reads the same 
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
@@ -30,19 +31,20 @@ def newest_checkpoint(
     if not has_topic(context.log, topic) or partition >= context.log.partitions(topic):
         return _NOTHING
     records = last_records(context.log, topic, partition, keep=keep or _whole)
-    refused: list[CheckpointMark] = []
+    refused: list[tuple[CheckpointMark, str]] = []
     while True:
-        contents = checkpoint_selection.read(records, checked=keep is None, without=refused)
-        if contents.found is None or not _objection(context, stage, partition, contents.found.mark):
-            return contents
-        refused.append(contents.found.mark)
+        contents = checkpoint_selection.read(records, checked=keep is None, without=[mark for mark, _ in refused])
+        if contents.found is None or not (why := objection(context, stage, partition, contents.found.mark)):
+            return replace(contents, refused=tuple(refused))
+        refused.append((contents.found.mark, why))
 
 
 def _whole(_: bytes, value: bytes | None) -> bytes | None:
     return value
 
 
-def _objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
+def objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
+    """Why a mark cannot be of the log's inputs; empty if it can."""
     shown = {name: _shown(context, name, partition, mark.positions.get(name, 0)) for name in stage.reads}
     return checkpoint_validation.objection(mark, shown, now_ms=time.time_ns() // 1_000_000)
 

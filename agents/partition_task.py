@@ -193,7 +193,7 @@ class Task:
 
     def _rules(self, turn: Turn) -> RecordedRulesChange | None:
         newest = None
-        for recorded in turn.of("policies"):
+        for recorded in turn.of("rules"):
             event = recorded.event
             if isinstance(event, StageRulesChanged) and event.stage == self.stage.name:
                 newest = RecordedRulesChange(event, recorded.place)

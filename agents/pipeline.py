@@ -88,7 +88,7 @@ def _scaler(settings: Settings, place: Callable[[str], int]) -> Callable[[int], 
     """How to open a partition of the stage that scales groups of nodes."""
 
     def opened(partition: int) -> State:
-        from agents.logic.nodes.scaler_stage import Scaler
+        from agents.logic.nodes.scaler.scaler_stage import Scaler
 
         return Scaler(settings.nodes, partition, lambda cluster: place(cluster) == partition)
 

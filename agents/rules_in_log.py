@@ -24,6 +24,8 @@ from streams.codec.headers import header
 from streams.errors import BadInput
 from streams.log.log_port import Record
 from streams.log_context import LogContext
+from streams.log_range import has_topic
+from streams.topics import RULES
 
 SOURCE = "/ullage/rules"
 _KEYS = b"stage/"
@@ -77,7 +79,9 @@ def rules_of(stage: Stage, at: datetime) -> StageRulesChanged | None:
 
 def in_log(context: LogContext) -> dict[str, StageRulesChanged]:
     """The newest rules of each stage in the log. Raises LogUnavailable."""
-    present = compacted_copy.read_present(context.log, context.topics, "policies")
+    if not has_topic(context.log, context.topics.wire(RULES)):
+        return {}
+    present = compacted_copy.read_present(context.log, context.topics, RULES)
     return {rules.stage: rules for rules in _rules(context, present)}
 
 
@@ -120,36 +124,38 @@ def append(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
 
     If two processes do so at the same time, the order may differ between partitions, so the last one in partition 0 publishes
     again. A new version of a program may read policies that the former one skipped, and its state, taken over from a checkpoint,
-    lacks them. Sources only publish a policy when it changes, so all policies in force are published again after such rules.
+    lacks them. Sources only publish a policy when it changes, so all policies in force are published again after such rules, and
+    no turn takes them in before the rules, because the clock ticks the topic of rules last.
     """
     known = in_log(context) if new else {}
     upgraded = any(rules.stage in known and known[rules.stage].program != rules.program for rules in new)
     _append_rules(context, new)
     if upgraded:
-        _restate_policies(context, new[0].at)
+        for topic in (RULES, "policies"):
+            _restate_policies(context, topic, new[0].at)
 
 
 def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None:
-    places = [(context.topics.wire("policies"), partition) for partition in range(context.topics.partitions)]
+    places = [(context.topics.wire(RULES), partition) for partition in range(context.topics.partitions)]
     begun = {place: context.log.end(*place) for place in places}
-    _append_once(context, ((rules.key, rules) for rules in new))
+    _append_once(context, RULES, ((rules.key, rules) for rules in new))
     by_partition = [list(_rules(context, _after(context, place, begun[place]))) for place in places] if new else []
     for ours in new:
         others = [each for rules in by_partition for each in rules if each.stage == ours.stage and each.version != ours.version]
         if others and next(each for each in reversed(by_partition[0]) if each.stage == ours.stage).version == ours.version:
-            _append_once(context, [(ours.key, ours)])
+            _append_once(context, RULES, [(ours.key, ours)])
 
 
-def _restate_policies(context: LogContext, at: datetime) -> None:
-    """Append each policy in force once more. A version that a source published meanwhile is newer, so that one goes last."""
-    present = compacted_copy.read_present(context.log, context.topics, "policies", ticks=False)
+def _restate_policies(context: LogContext, topic: str, at: datetime) -> None:
+    """Append each policy in force once more. A version that somebody else published meanwhile is newer, so that one goes last."""
+    present = compacted_copy.read_present(context.log, context.topics, topic, ticks=False)
     newest = {record.key: context.codec.decode_or_none(record) for record in present}
     behind: dict[bytes | None, Event] = {
         key: replace(event, at=at) for key, event in newest.items() if isinstance(event, _PUBLISHED_ONCE)
     }
-    place, position = (context.topics.wire("policies"), 0), present.position
+    place, position = (context.topics.wire(topic), 0), present.position
     while behind:
-        _append_once(context, (((key or b"").decode(), event) for key, event in behind.items()))
+        _append_once(context, topic, (((key or b"").decode(), event) for key, event in behind.items()))
         news = {}
         for record in _after(context, place, position):
             position = record.offset + 1
@@ -158,10 +164,10 @@ def _restate_policies(context: LogContext, at: datetime) -> None:
         behind = {key: event for key, event in news.items() if event is not None}
 
 
-def _append_once(context: LogContext, found: Iterable[tuple[str, Event]]) -> None:
-    """Append policies by key, each to every partition."""
+def _append_once(context: LogContext, topic: str, found: Iterable[tuple[str, Event]]) -> None:
+    """Append rules or policies by key, each to every partition."""
     records = [
-        record for key, event in found for record in context.codec.encode_for_all(event, topic="policies", key=key, source=SOURCE)
+        record for key, event in found for record in context.codec.encode_for_all(event, topic=topic, key=key, source=SOURCE)
     ]
     compacted_copy.append_settled(context.log, context.topics, records)
 

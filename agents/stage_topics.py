@@ -18,27 +18,38 @@ class StageTopics(NamedTuple):
 
 RECOMMENDER = StageTopics(
     "recommender",
-    reads=("policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
-    writes=("recommendations", "recommendations-by-cluster", "shadow-recommendations", "shadow-differences"),
+    reads=("rules", "policies", "cluster-changes", "pod-changes", "oom-events", "pod-metrics"),
+    writes=("recommendations", "recommendations-by-cluster", "shadow-recommendations", "shadow-differences", "memory-leaks"),
 )
 CONDITIONS = StageTopics(
     "conditions",
-    reads=("policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
+    reads=("rules", "policies", "cluster-changes", "pod-changes-by-cluster", "recommendations-by-cluster"),
     writes=("vpa-conditions",),
 )
 UPDATER = StageTopics(
     "updater",
-    reads=("policies", "control", "pod-changes-by-cluster", "recommendations-by-cluster", "outcomes"),
+    reads=(
+        "rules",
+        "policies",
+        "control",
+        "cluster-changes",
+        "node-group-changes",
+        "pod-changes-by-cluster",
+        "recommendations-by-cluster",
+        "outcomes",
+    ),
     writes=("pod-updates",),
 )
 SCALER = StageTopics(
     "scaler",
     reads=(
+        "rules",
         "policies",
         "control",
         "cluster-changes",
         "node-group-changes",
         "scheduling-changes",
+        "recommendations-by-cluster",
         "replica-plans-by-cluster",
         "outcomes",
     ),
@@ -46,7 +57,7 @@ SCALER = StageTopics(
 )
 FORECASTER = StageTopics(
     "forecaster",
-    reads=("policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
+    reads=("rules", "policies", "control", "pod-changes", "pod-metrics", "load-metrics"),
     writes=("replica-plans", "replica-plans-by-cluster", "load-forecasts"),
 )
 ALL = (RECOMMENDER, CONDITIONS, UPDATER, SCALER, FORECASTER)

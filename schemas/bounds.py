@@ -12,8 +12,10 @@ from schemas.names import Amounts, Workload
 
 MOST_CORES = 1e6
 """Cores of one container, pod or node."""
-MOST_RECOMMENDED_CORES = 1e11
-"""Cores of a recommendation: upstream's largest amount is 1e14 millicores, the upper bound of what has no history."""
+AMOUNT_LIMIT = 1e14
+"""Upstream's largest amount, of millicores and of bytes: the upper bound of what has no history."""
+MOST_RECOMMENDED_CORES = AMOUNT_LIMIT / 1000
+"""Cores of a recommendation."""
 MOST_BYTES = 1e16
 """Bytes of one container, pod or node."""
 MOST_NUMBER = 1e16

@@ -1,8 +1,8 @@
 """The catalogue: the wire name and version of every event type, the topics that carry it, and how old versions are lifted.
 
-A name on the wire never changes its meaning. A field that is added with a default needs nothing here. Any other change raises
-`version` and adds a lift from the version before (schemas.version_lifts), so that old events stay readable for ever. Nothing here
-reads bytes.
+A name on the wire never changes its meaning. All versions are 1 in the first release, 0.1.0; after it any change of a body raises
+`version`. One that does more than add a field with a default also adds a lift from the version before (schemas.version_lifts), so
+that what a release wrote stays readable for ever. Nothing here reads bytes.
 """
 
 import re
@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
 from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
@@ -35,6 +42,7 @@ from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemo
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -109,9 +117,12 @@ class Catalogue:
         return tuple(kind for kind in self.kinds if topic in kind.topics)
 
 
+_RULES = ("rules", "rules-latest")
+"""What people decide. No source may write these, so a source that somebody took over commands nothing."""
 _POLICIES = ("policies", "policies-latest")
 _PODS = ("pod-changes", "pod-changes-by-cluster")
 _BY_CLUSTER = ("pod-changes-by-cluster",)
+_QUOTAS = ("pod-changes-by-cluster", "quota-changes")
 _SCHEDULING = ("scheduling-changes",)
 _GROUPS = ("node-group-changes",)
 _REPLICAS = ("replica-plans", "replica-plans-by-cluster")
@@ -120,12 +131,14 @@ CATALOGUE = Catalogue(
     (
         Kind("metrics-scraped", MetricsScraped, ("pod-metrics",)),
         Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",)),
-        Kind("pod-changed", PodChanged, _PODS, version=3),
+        Kind("pod-changed", PodChanged, _PODS),
         Kind("pod-deleted", PodDeleted, _PODS),
         Kind("hpa-seen", HpaSeen, _PODS),
         Kind("hpa-gone", HpaGone, _PODS),
-        Kind("hpa-target-changed", HpaTargetChanged, (*_BY_CLUSTER, *_POLICIES), version=2),
+        Kind("hpa-target-changed", HpaTargetChanged, (*_BY_CLUSTER, *_POLICIES)),
         Kind("hpa-target-removed", HpaTargetRemoved, (*_BY_CLUSTER, *_POLICIES), removes=True),
+        Kind("resource-quota-changed", ResourceQuotaChanged, _QUOTAS),
+        Kind("resource-quota-removed", ResourceQuotaRemoved, _QUOTAS),
         Kind("webhook-lease-seen", WebhookLeaseSeen, _BY_CLUSTER),
         Kind("scale-seen", ScaleSeen, _PODS),
         Kind("load-scraped", LoadScraped, ("load-metrics",)),
@@ -134,28 +147,28 @@ CATALOGUE = Catalogue(
         Kind("checkpoint-seen", CheckpointSeen, ("pod-changes",)),
         Kind("node-changed", NodeChanged, ("cluster-changes",)),
         Kind("node-removed", NodeRemoved, ("cluster-changes",)),
-        Kind("source-reported", SourceReported, ("cluster-changes",), version=2),
-        Kind("node-details-changed", NodeDetailsChanged, _SCHEDULING, version=2),
+        Kind("source-reported", SourceReported, ("cluster-changes",)),
+        Kind("node-details-changed", NodeDetailsChanged, _SCHEDULING),
         Kind("node-details-removed", NodeDetailsRemoved, _SCHEDULING),
-        Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING, version=2),
-        Kind("pod-placement-changed", PodPlacementChanged, _SCHEDULING, version=2),
+        Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING),
+        Kind("pod-placement-changed", PodPlacementChanged, _SCHEDULING),
         Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
         Kind("pod-disruption-budget-changed", PodDisruptionBudgetChanged, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
-        Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER), version=2),
+        Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("replica-controller-removed", ReplicaControllerRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("namespace-labels-changed", NamespaceLabelsChanged, _SCHEDULING),
         Kind("namespace-removed", NamespaceRemoved, _SCHEDULING),
         Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),
         Kind("expander-priorities-gone", ExpanderPrioritiesGone, _SCHEDULING),
-        Kind("node-group-seen", NodeGroupSeen, _GROUPS, version=2),
+        Kind("node-group-seen", NodeGroupSeen, _GROUPS),
         Kind("node-group-gone", NodeGroupGone, _GROUPS),
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
         Kind("node-instance-gone", NodeInstanceGone, _GROUPS),
         Kind("scaling-activity-failed", ScalingActivityFailed, _GROUPS),
         Kind("instance-interruption-noticed", InstanceInterruptionNoticed, _GROUPS),
-        Kind("vertical-policy-changed", VerticalPolicyChanged, _POLICIES),
-        Kind("vertical-policy-removed", VerticalPolicyRemoved, _POLICIES, removes=True),
+        Kind("vertical-policy-changed", VerticalPolicyChanged, _RULES),
+        Kind("vertical-policy-removed", VerticalPolicyRemoved, _RULES, removes=True),
         Kind("vpa-changed", VpaChanged, _POLICIES),
         Kind("vpa-removed", VpaRemoved, _POLICIES, removes=True),
         Kind("limit-range-changed", LimitRangeChanged, _POLICIES),
@@ -164,25 +177,28 @@ CATALOGUE = Catalogue(
         Kind("ehpa-removed", EhpaRemoved, _POLICIES, removes=True),
         Kind("time-series-prediction-changed", TimeSeriesPredictionChanged, _POLICIES),
         Kind("time-series-prediction-removed", TimeSeriesPredictionRemoved, _POLICIES, removes=True),
-        Kind("revert-requested", RevertRequested, ("policies", "policies-latest")),
-        Kind("revert-ended", RevertEnded, ("policies", "policies-latest"), removes=True),
-        Kind("stage-rules-changed", StageRulesChanged, _POLICIES),
+        Kind("revert-requested", RevertRequested, _RULES),
+        Kind("revert-ended", RevertEnded, _RULES, removes=True),
+        Kind("stage-rules-changed", StageRulesChanged, _RULES),
         Kind("control-changed", ControlChanged, ("control", "control-latest")),
-        Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster"), version=2),
-        Kind("resize-planned", ResizePlanned, ("pod-updates",), version=2),
-        Kind("eviction-planned", EvictionPlanned, ("pod-updates",), version=2),
-        Kind("update-refused", UpdateRefused, ("pod-updates",), version=2),
+        Kind("requests-recommended", RequestsRecommended, ("recommendations", "recommendations-by-cluster")),
+        Kind("memory-leak-found", MemoryLeakFound, ("memory-leaks",)),
+        Kind("resize-planned", ResizePlanned, ("pod-updates",)),
+        Kind("eviction-planned", EvictionPlanned, ("pod-updates",)),
+        Kind("update-refused", UpdateRefused, ("pod-updates",)),
         Kind("vpa-conditions-decided", VpaConditionsDecided, ("vpa-conditions",)),
         Kind("scale-up-planned", ScaleUpPlanned, ("node-updates",)),
         Kind("node-removal-planned", NodeRemovalPlanned, ("node-updates",)),
+        Kind("size-correction-planned", SizeCorrectionPlanned, ("node-updates",)),
+        Kind("node-scaling-halted", NodeScalingHalted, ("node-updates",)),
         Kind("soft-taint-planned", SoftTaintPlanned, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),
-        Kind("load-forecast", LoadForecast, ("load-forecasts",), version=2),
-        Kind("replicas-planned", ReplicasPlanned, _REPLICAS, version=3),
-        Kind("replicas-refused", ReplicasRefused, _REPLICAS, version=2),
-        Kind("action-finished", ActionFinished, ("outcomes",), version=2),
+        Kind("load-forecast", LoadForecast, ("load-forecasts",)),
+        Kind("replicas-planned", ReplicasPlanned, _REPLICAS),
+        Kind("replicas-refused", ReplicasRefused, _REPLICAS),
+        Kind("action-finished", ActionFinished, ("outcomes",)),
         Kind("status-written", StatusWritten, ("outcomes",)),
         Kind("object-written", ObjectWritten, ("outcomes",)),
     ),

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from schemas.decision_subjects import Subject
+from schemas.names import Amounts
 
 
 class Action(StrEnum):
@@ -17,27 +18,33 @@ class Action(StrEnum):
     SCALE_UP = "scale-up"
     REMOVE_NODE = "remove-node"
     SOFT_TAINT = "soft-taint"
+    CORRECT_SIZE = "correct-size"
 
 
 class Result(StrEnum):
-    """DONE: the world is as decided. REFUSED: the control record or a look at the subject. FAILED: the cluster. EXPIRED: late."""
+    """What became of an act. Only DONE says that the world was seen as decided; docs/observability.md says by what.
+
+    REFUSED: the control record or a look at the subject. FAILED: the cluster. EXPIRED: late. OFFERED: the webhook answered with a
+    patch, and whether a pod comes of it is not known yet. LOST: none came in time.
+    """
 
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
     EXPIRED = "expired"
+    OFFERED = "offered"
+    LOST = "lost"
 
 
 class OutcomeDetail(StrEnum):
-    """The result in detail, for programs; the reason is for people. NONE where 0.1 or a consumer had nothing to add.
+    """The result in detail, for programs; the reason is for people. NONE where a consumer had nothing to add.
 
     An outcome that EXPIRED has the detail of the last try, so BUDGET there means that a disruption budget refused to the end.
     """
 
     NONE = ""
-    ACCEPTED = "accepted"
     APPLIED = "applied"
-    """Accepted, and in force: the node has done it."""
+    """The consumer asked for it, and saw it in force."""
     ALREADY_DONE = "already-done"
     """The consumer found the world as decided, whoever did it."""
     MOVED = "moved"
@@ -46,6 +53,8 @@ class OutcomeDetail(StrEnum):
     """The control record."""
     NO_WEBHOOK = "no-webhook"
     """Nothing would change the pod's successor."""
+    NOT_SEEN = "not-seen"
+    """No pod was seen to come, however often it was tried, so the workload's new pods are left as they are for a while."""
     BUDGET = "disruption-budget"
     SEVERAL_BUDGETS = "several-disruption-budgets"
     """The eviction API serves no pod that several budgets select."""
@@ -72,8 +81,35 @@ class OutcomeDetail(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedContainer:
+    """The amounts of one container before and after an act; what the act did not set is the same in both."""
+
+    name: str
+    requests_before: Amounts = Amounts()
+    limits_before: Amounts = Amounts()
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedAmounts:
+    """What the webhook offered to a new pod. `offer` stands in the pod's note, too, and is the same for pods that are alike.
+
+    `controller` is the pod's direct one, as `kind/name`: it makes another pod if one is refused.
+    """
+
+    offer: str
+    controller: str
+    containers: tuple[ChangedContainer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ActionFinished:
-    """A consumer finished with a decision. `id` is an OutcomeId, which follows from the decision, so a repeat has the same id."""
+    """A consumer finished with a decision. `id` is an OutcomeId, which follows from the decision, so a repeat has the same id.
+
+    A pod's admission has two: OFFERED when the webhook answered, and what became of it. `admitted` has its amounts; a resize and
+    an eviction have theirs in the decision.
+    """
 
     id: str
     at: datetime
@@ -83,6 +119,7 @@ class ActionFinished:
     reason: str
     subject: Subject
     detail: OutcomeDetail = OutcomeDetail.NONE
+    admitted: AdmittedAmounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

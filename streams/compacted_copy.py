@@ -1,8 +1,8 @@
 """Keeps a small, compacted copy of the broadcast topics, so that a starting process reads the present state in a moment.
 
-`policies` and `control` carry a tick in every partition twice a second and keep them for weeks, because stages need them. A
-process that only needs the present state would have to read millions of ticks. So each change is also written to a copy
-(`policies-latest`, `control-latest`) that has no ticks, one record for each key, and a tombstone for what was removed.
+`rules`, `policies` and `control` carry a tick in every partition twice a second and keep them for weeks, because stages need
+them. A process that only needs the present state would have to read millions of ticks. So each change is also written to a copy
+(`policies-latest` and its like) that has no ticks, one record for each key, and a tombstone for what was removed.
 
 The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence:
 - a reader takes the copy and then the last records of the topic, which win, and goes on from where these end;
@@ -18,16 +18,19 @@ from dataclasses import dataclass
 from schemas.catalogue import CATALOGUE, Kind, parse_wire_name
 from schemas.names import Place
 from streams import refused_records, reverse_log_reader
+from streams.errors import LogUnavailable
 from streams.log.log_port import Log, NewRecord, Record
 from streams.log_range import has_topic
 from streams.topics import Topics
 
-COPIES = {"policies": "policies-latest", "control": "control-latest"}
+COPIES = {"rules": "rules-latest", "policies": "policies-latest", "control": "control-latest"}
 """The broadcast topics and their copies, by short names."""
 
 TAIL = 7_200
 """Records at the end of the topic that a reader takes after the copy: an hour of ticks at the default period."""
 
+_TRIES = 6
+"""How often what follows a change is tried; a question to a broker that is away takes some seconds."""
 _COMPLETE = b"/complete"
 """The key of the record that declares a copy complete; no event has a key that begins with a slash."""
 
@@ -81,16 +84,27 @@ def append_with_copies(
     Copies of control go first unless it `permits` acts, and others last, for the reasons that the module gives. A log without
     the copies, as one from before there were any, gets the records alone.
     """
-    copies = copies_of(records, topics)
-    if not copies or not _has_copies(log, topics):
-        return refused_records.append(log, topics, records)
-    early = "" if permits else topics.wire(COPIES["control"])
-    if first := [copy for copy in copies if copy.topic == early]:
-        refused_records.append(log, topics, first)
+    early, late = _copies_around(log, topics, records, permits=permits)
+    _append(log, topics, early)
     places = refused_records.append(log, topics, records)
-    if last := [copy for copy in copies if copy.topic != early]:
-        refused_records.append(log, topics, last)
+    _append(log, topics, late)
     return places
+
+
+def _copies_around(
+    log: Log, topics: Topics, records: Sequence[NewRecord], *, permits: bool
+) -> tuple[list[NewRecord], list[NewRecord]]:
+    """The copies that go before the records, and those that go after them."""
+    copies = copies_of(records, topics)
+    if not all(has_topic(log, wire) for wire in {copy.topic for copy in copies}):
+        return [], []
+    early = "" if permits else topics.wire(COPIES["control"])
+    return [copy for copy in copies if copy.topic == early], [copy for copy in copies if copy.topic != early]
+
+
+def _append(log: Log, topics: Topics, records: Sequence[NewRecord]) -> None:
+    if records:
+        refused_records.append(log, topics, records)
 
 
 def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord], *, permits: bool = False) -> Sequence[Place | None]:
@@ -99,8 +113,25 @@ def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord], *, pe
     Two that write at one time may reach the copy in one order and the topic in the other. So each copies the newest record of the
     topic once more, until no newer one came meanwhile; the last one to copy has seen the last record.
     """
-    places = append_with_copies(log, topics, records, permits=permits)
-    copied = {topics.wire(name) for name in COPIES} if _has_copies(log, topics) else set[str]()
+    early, late = _copies_around(log, topics, records, permits=permits)
+    _append(log, topics, early)
+    places = refused_records.append(log, topics, records)
+    # From here on the change is in force, so whoever asked for it must not hear that it failed because a broker starts anew.
+    for left in reversed(range(_TRIES if early or late else 0)):
+        try:
+            _append(log, topics, late)
+            _settle(log, topics, records, places)
+        except LogUnavailable as error:
+            if not left:
+                what = "the change is in the log and in force, but its copy for processes that start is not certain"
+                raise LogUnavailable(f"{what}: {error}; repeat it") from error
+        else:
+            break
+    return places
+
+
+def _settle(log: Log, topics: Topics, records: Sequence[NewRecord], places: Sequence[Place | None]) -> None:
+    copied = {topics.wire(name) for name in COPIES}
     written = {
         record.key: place
         for record, place in zip(records, places, strict=True)
@@ -111,8 +142,7 @@ def append_settled(log: Log, topics: Topics, records: Sequence[NewRecord], *, pe
     while (newest := _newest_since(log, written)) != settled:
         settled = newest
         there = [NewRecord(record.topic, 0, record.key, record.value, record.headers) for record in newest.values()]
-        refused_records.append(log, topics, copies_of(there, topics))
-    return places
+        _append(log, topics, copies_of(there, topics))
 
 
 def _read_in(record: NewRecord, topics: Topics) -> int:
@@ -132,7 +162,7 @@ def _newest_since(log: Log, written: dict[bytes, Place]) -> dict[bytes, Record]:
 
 
 def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, ticks: bool = True) -> CompactedState:
-    """The present state of the broadcast topic `name` (`policies` or `control`), read in one partition. Raises LogUnavailable.
+    """The present state of the broadcast topic `name`, read in one partition. Raises LogUnavailable.
 
     Without `ticks` the tail lacks them, which is quicker.
 
@@ -151,7 +181,7 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, tic
 def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:
     """The newest record of each key in the copy, without what was removed; None when the copy is missing or not complete."""
     wire = topics.wire(COPIES[name])
-    if not _has_copies(log, topics):
+    if not has_topic(log, wire):
         return None
     newest: dict[bytes, Record] = {}
     for partition in range(log.partitions(wire)):
@@ -183,10 +213,6 @@ def complete(log: Log, topics: Topics, name: str) -> bool:
         start = end
     log.append([NewRecord(topics.wire(COPIES[name]), 0, _COMPLETE, b"{}")])
     return True
-
-
-def _has_copies(log: Log, topics: Topics) -> bool:
-    return all(has_topic(log, topics.wire(copy)) for copy in COPIES.values())
 
 
 def _kind(record: NewRecord) -> Kind | None:

@@ -16,6 +16,7 @@ Every message is a sentence that says what was being done, to what, and what the
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
+from streams.answer_bounds import pause
 from streams.url_redaction import without_password
 
 
@@ -37,9 +38,9 @@ class TryAgain(EdgeError):
     """It may work later: wait `after` seconds."""
 
     def __init__(self, *, doing: str, to: str, answer: str, after: Seconds, detail: OutcomeDetail = OutcomeDetail.NONE) -> None:
-        """As EdgeError; `after` in seconds."""
+        """As EdgeError; `after` in seconds, of which no more count than anybody may make us wait."""
         super().__init__(doing=doing, to=to, answer=answer, detail=detail)
-        self.after = after
+        self.after = pause(after)
 
 
 class Unreachable(TryAgain):

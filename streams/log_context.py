@@ -7,9 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from schemas.catalogue import CATALOGUE, parse_wire_name
 from streams.codec.event_codec import Codec
+from streams.codec.headers import header
+from streams.errors import BadInput
+from streams.log.file_log import FileLog
 from streams.log.log_port import Log
-from streams.topics import KeySpace, Topics
+from streams.topics import RULES, TOPICS, KeySpace, Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,11 @@ class LogContext:
 
     @classmethod
     def of(cls, log: Log, topics: Topics, cluster: str = "") -> Self:
-        """A context with a codec of its own."""
-        return cls(log, topics, Codec(topics), cluster)
+        """A context with a codec of its own. Raises BadInput for a file that this program cannot read."""
+        codec = Codec(topics)
+        if isinstance(log, FileLog):
+            _refuse_other_versions(log, topics)
+        return cls(log, topics, codec, cluster)
 
     def reopened(self) -> Self:
         """The same context on a connection of its own, if possible, for reads before each act.
@@ -48,3 +55,22 @@ class LogContext:
         if keyed in (KeySpace.WORKLOAD, KeySpace.OBJECT):
             return [(wire, partition) for partition in range(self.topics.partitions)]
         return [self.cluster_partition(topic)]
+
+
+def _refuse_other_versions(log: FileLog, topics: Topics) -> None:
+    """Raises BadInput for a log of a program before 0.1.0, or of a newer one, which the first record of a partition gives away.
+
+    A log at a broker needs no such look: a worker compares the rules in it with its own before it reads anything else.
+    """
+    present = [wire for topic in TOPICS if (wire := topics.wire(topic.name)) in log.topics()]
+    if topics.wire("recommendations") in present and topics.wire(RULES) not in present:
+        raise BadInput(f"the log file '{log.path}' has no rules: a program before 0.1.0 wrote it, and this one reads none so old")
+    firsts = {(wire, partition): 0 for wire in present for partition in range(log.partitions(wire))}
+    for record in log.poll(firsts, limit=len(firsts)):
+        name, version = parse_wire_name(header(record, "ce_type") or "") or ("", 0)
+        kind = CATALOGUE.named(name)
+        if kind is not None and version > kind.version:
+            raise BadInput(
+                f"the log file '{log.path}' holds {record.place}, a {name} of version {version}, and this program reads version "
+                f"{kind.version}: a newer program wrote it, or one before 0.1.0"
+            )

@@ -15,6 +15,8 @@ from streams.errors import BadInput
 
 DAY_MS = 86_400_000
 REACH_MS = 14 * DAY_MS
+RULES = "rules"
+"""The topic of what people decide: of its own, because sources write policies, and no source may command."""
 
 
 class KeySpace(StrEnum):
@@ -56,12 +58,15 @@ class Topic:
 
 
 TOPICS: tuple[Topic, ...] = (
-    Topic("policies", KeySpace.BROADCAST, "policies of workloads", "compact", -1),
+    Topic(RULES, KeySpace.BROADCAST, "rules of stages, policies and reverts of operators", "compact", -1),
+    Topic("policies", KeySpace.BROADCAST, "policies that sources mirror", "compact", -1),
     Topic("control", KeySpace.BROADCAST, "mode, pause and budget", "compact", -1),
+    Topic("rules-latest", KeySpace.LATEST, "the rules in force, without ticks", "compact", -1),
     Topic("policies-latest", KeySpace.LATEST, "the policies in force, without ticks", "compact", -1),
     Topic("control-latest", KeySpace.LATEST, "the control in force, without ticks", "compact", -1),
     Topic("pod-changes", KeySpace.WORKLOAD, "facts about pods and how they are scaled", "delete", 28 * DAY_MS),
     Topic("pod-changes-by-cluster", KeySpace.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
+    Topic("quota-changes", KeySpace.OBJECT, "how full the quotas of namespaces are", "delete", 2 * DAY_MS),
     Topic("cluster-changes", KeySpace.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS),
     Topic("scheduling-changes", KeySpace.CLUSTER, "facts that decide which node takes which pod", "delete", 28 * DAY_MS),
     Topic("node-group-changes", KeySpace.CLUSTER, "facts about the groups that nodes come from", "delete", 28 * DAY_MS),
@@ -72,6 +77,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic("recommendations-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
     Topic("shadow-recommendations", KeySpace.WORKLOAD, "what a policy in shadow would recommend", "delete", 90 * DAY_MS),
     Topic("shadow-differences", KeySpace.WORKLOAD, "a policy in shadow against the one in force", "delete", 90 * DAY_MS),
+    Topic("memory-leaks", KeySpace.WORKLOAD, "decisions which containers leak memory", "delete", 90 * DAY_MS),
     Topic("pod-updates", KeySpace.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
     Topic("vpa-conditions", KeySpace.OBJECT, "decisions what the status of VPA objects says", "compact,delete", 400 * DAY_MS),
     Topic("node-updates", KeySpace.CLUSTER, "decisions to add nodes, remove one, or do neither", "delete", 400 * DAY_MS),

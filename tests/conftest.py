@@ -10,8 +10,10 @@ from collections import defaultdict
 import pytest
 from hypothesis import settings
 
+os.environ.pop("COLUMNS", None)  # xdist sets it to 80 in its workers, and a line is as long as it likes where no terminal is
+
 settings.register_profile("quick", max_examples=25, deadline=None)
-settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.register_profile("thorough", max_examples=100, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 QUICK_VECTORS = 24

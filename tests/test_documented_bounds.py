@@ -7,13 +7,21 @@ import pytest
 
 from agents import stage_topics
 from agents.logic.forecast import percentile_predictor
-from agents.logic.nodes import affinity_limits, drain_rules, fact_conversion
+from agents.logic.nodes.cluster import fact_conversion
+from agents.logic.nodes.removal import drain_rules
+from agents.logic.nodes.scheduling import affinity_limits
 from agents.settings.all_settings import Settings
 from schemas import bounds
+from streams import answer_bounds, own_faults
+from streams.clients.aws import aws_client
 from streams.codec import headers
-from streams.log import bounded_decompression, record_format
+from streams.log import bounded_decompression, file_format, record_format
+from streams.serving import https_server
+from streams.serving.connection_limits import ConnectionLimits
+from streams.sources.traces import trace_bounds
 
 DOCS = Path(__file__).parents[1] / "docs"
+_SERVED = ConnectionLimits()
 _SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "million": 10**6}
 
 
@@ -37,6 +45,26 @@ def told(what: str) -> list[float]:
         ("any number / any time", [bounds.MOST_NUMBER, 1970, 2199]),
         ("a histogram's buckets, of a predictor's block", [percentile_predictor._MOST_BUCKETS]),
         ("VPAs on one target", [bounds.MOST_ON_ONE_TARGET]),
+        ("connections of one server / of one address", [_SERVED.connections, _SERVED.of_one_address]),
+        (
+            "a handshake of TLS / the head of a request / silence between two requests",
+            [_SERVED.handshake, _SERVED.head, _SERVED.idle],
+        ),
+        ("the head of a request", [_SERVED.head_bytes, 128]),
+        ("an answer that nobody reads", [_SERVED.unread]),
+        ("faults of our own in a row, of a consumer / of a server", [own_faults.MOST_IN_A_ROW, https_server.MOST_FAULTS]),
+        ("a pause that an answer asks for", [answer_bounds.LONGEST_PAUSE]),
+        ("pages of one list", [answer_bounds.MOST_PAGES, aws_client.MOST_PAGES]),
+        (
+            "a recording of usage: columns / bytes of a value",
+            [trace_bounds.MOST_COLUMNS, bounds.MOST_TEXT, trace_bounds.MOST_LINE],
+        ),
+        ("its rows", [10, trace_bounds.MOST_ROWS_FOR_A_BYTE]),
+        ("its containers / scrapes", [trace_bounds.MOST_CONTAINERS, trace_bounds.MOST_SCRAPES]),
+        (
+            "a log file: a line / its headers / partitions of all topics",
+            [file_format.MOST_LINE, record_format.MOST_HEADERS, file_format.MOST_PARTITIONS],
+        ),
         ("EHPAs and TimeSeriesPredictions of one namespace", [bounds.MOST_FORECASTS]),
         ("metrics of one EHPA", [Settings().replicas.most_metrics]),
         ("crons of the EHPAs of one namespace", [bounds.MOST_CRONS]),

@@ -10,8 +10,19 @@ from agents.cli.program import app
 
 ROOT = Path(__file__).parent.parent
 _PAGES = ("cluster", "usage", "first-hour", "troubleshooting", "migration", "comparison", "sizing", "install")
-DOCUMENTS = [ROOT / name for name in ("README.md", "deploy/README.md", *(f"docs/{page}.md" for page in _PAGES))]
-PLACEHOLDERS = {"POD|DECISION": "p", "NAMESPACE/POD": "n/p", "POD": "p", "NAME": "n", "NAMESPACE/VPA": "n/v"}
+DOCUMENTS = [
+    ROOT / name
+    for name in ("README.md", "CONTRIBUTING.md", "docs/README.md", "deploy/README.md", *(f"docs/{page}.md" for page in _PAGES))
+]
+PLACEHOLDERS = {
+    "TIME": "14:00",
+    "KEYFILE": "key",
+    "POD|DECISION": "p",
+    "NAMESPACE/POD": "n/p",
+    "POD": "p",
+    "NAME": "n",
+    "NAMESPACE/VPA": "n/v",
+}
 
 
 def _commands() -> list[str]:
@@ -31,7 +42,7 @@ def test_every_command_in_the_documents_is_one_that_the_program_takes(command: s
 
 def test_every_make_target_in_the_documents_is_in_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {t for path in DOCUMENTS for t in re.findall(r"`?make ([a-z-]+)", path.read_text())}
+    named = {t for path in DOCUMENTS for t in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(), re.MULTILINE)}
     assert named
     assert named - {"install"} <= targets
 
@@ -50,3 +61,8 @@ def test_files_and_names_that_the_architecture_walks_through_exist() -> None:
         assert f"def {name[1]}(" in sources or f"def {name[1]}[" in sources, name
     for path in re.findall(r"\(((?:agents|streams|schemas)/[\w/]+\.py)\)", text):
         assert (ROOT / path).exists(), path
+
+
+def test_the_index_of_documents_names_every_page() -> None:
+    named = set(re.findall(r"\]\(([a-z-]+\.(?:md|yaml))\)", (ROOT / "docs/README.md").read_text()))
+    assert named == {page.name for page in (ROOT / "docs").iterdir() if page.is_file()} - {"README.md"}

@@ -46,7 +46,7 @@ class StageHost:
         self.names = {wire: name for name, wire in self.wires.items()}
         self.owned: dict[int, OwnedPartition] = {}
         self.agreed: dict[int, int] = {}
-        """For each partition of the topic of policies, its end when this worker last agreed with the rules of the log."""
+        """For each partition of the topic of rules, its end when this worker last agreed with the rules of the log."""
         alone = frozenset(name for name in self.wires if plan.readers(name) == 1)
         self.backpressure = Backpressure(consumer, self.wires, plan.buffer, alone=alone)
 

@@ -40,7 +40,7 @@ async def check(plan: WorkerPlan) -> dict[str, int]:
 def _needs(plan: WorkerPlan) -> Needs:
     """The rights of a worker. A missing one would leave it waiting for records that never come."""
     written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | {plan.topics.wire("dead-letters")}
-    rules = [plan.topics.wire(name) for name in ("policies", COPIES["policies"])]  # the worker puts the stages' rules there
+    rules = [plan.topics.wire(name) for topic in ("rules", "policies") for name in (topic, COPIES[topic])]
     topics = {name: {"Write"} for name in (*written, *rules)}
     for name in (*plan.inputs(), *rules):
         topics[name] = topics.get(name, set()) | {"Read"}

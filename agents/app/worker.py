@@ -35,9 +35,19 @@ from streams.sources.clock import wall_ms
 
 _LOG = structlog.get_logger("ullage", component="worker")
 
+
+class NamedTopics(faust.Topic):
+    """Topics under one agent. Faust has no name for several of them, and `faust agents` would end where it asks for one."""
+
+    def get_topic_name(self) -> str:
+        """All names, a line each."""
+        return "\n".join(self.topics)
+
+
 SETTINGS: dict[str, Any] = {
     "store": "memory://",
     "TableManager": ReadyTableManager,
+    "Topic": NamedTopics,
     "web_enabled": False,
     "topic_disable_leader": True,
     "recovery_consistency_check": False,  # otherwise each changelog that has lost its beginning would end the worker
@@ -144,11 +154,11 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
 
 
 def _agree_on_rules(plan: WorkerPlan) -> dict[int, int]:
-    """Put the rules of the stages into the log where it has none; the ends of the policies' partitions before that.
+    """Put the rules of the stages into the log where it has none; the ends of that topic's partitions before that.
 
     Raises BadInput when the log has others, because all workers must decide alike.
     """
-    wire = plan.topics.wire("policies")
+    wire = plan.topics.wire("rules")
     with KafkaLog(plan.where) as log:
         ends = {partition: log.end(wire, partition) for partition in range(plan.topics.partitions)}
         for rules in rules_in_log.agree(LogContext.of(log, plan.topics), plan.stages, times.from_ms(wall_ms())):
@@ -168,6 +178,7 @@ def _add_agent(app: App, all_hosts: Sequence[StageHost]) -> None:
     channel = app.topic(*readers, key_serializer="raw", value_serializer="raw")
 
     async def work(stream: StreamT[Any]) -> None:
+        """Hand each record to the stages that read its topic."""
         yielded = 0.0
         with supervision.guarded("taking records in"):
             ours: Any = stream
@@ -187,7 +198,8 @@ def _add_tables(app: App, plan: WorkerPlan, recover: Callable[[], Awaitable[None
     """A table for each stage, so that Faust co-partitions. The first one calls `recover` when a rebalance is over."""
     skip_table_recovery(app)
     for n, stage in enumerate(plan.stages):
-        table = app.Table(f"{stage.name}-state", partitions=plan.topics.partitions, key_type=bytes, value_type=bytes)
+        about = f"Checkpoints of the stage {stage.name}: chunks of its state, and marks that name them."
+        table = app.Table(f"{stage.name}-state", partitions=plan.topics.partitions, key_type=bytes, value_type=bytes, help=about)
         if n == 0:
             table.on_recover(recover)
 

@@ -10,10 +10,13 @@ from math import isfinite
 from pathlib import Path
 
 from streams.errors import BadInput
+from streams.yaml_reader import read_text
 
 GIB = 1 << 30
 _HOUR = 3600.0
 _MOST = 1e6
+_MOST_FILE = 1 << 20
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +44,17 @@ def read(path: Path | None) -> PriceList:
     prices: dict[str, float] = {}
     currency = "USD"
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for number, row in enumerate(csv.reader(file), 1):
-                name, value = [*(cell.strip() for cell in row), "", ""][:2]
-                if name == "currency":
-                    currency = value
-                elif name in {"cpu", "memory"}:
-                    prices[name] = _price(value, f"line {number} of the price list '{path}'")
-                elif name and not (number == 1 and name == "resource"):
-                    raise BadInput(
-                        f"line {number} of the price list '{path}' prices '{name}'; there are cpu, memory and currency"
-                    )
-    except OSError as error:
-        raise BadInput(f"the price list '{path}' cannot be read: {error.strerror}") from error
-    except (csv.Error, UnicodeDecodeError) as error:
+        for number, row in enumerate(csv.reader(read_text(path, f"the price list '{path}'", _MOST_FILE).splitlines()), 1):
+            name, value = [*(cell.strip() for cell in row), "", ""][:2]
+            if name == "currency":
+                currency = value[:_SHOWN]
+            elif name in {"cpu", "memory"}:
+                prices[name] = _price(value[:_SHOWN], f"line {number} of the price list '{path}'")
+            elif name and not (number == 1 and name == "resource"):
+                raise BadInput(
+                    f"line {number} of the price list '{path}' prices '{name[:_SHOWN]}'; there are cpu, memory and currency"
+                )
+    except csv.Error as error:
         raise BadInput(f"the price list '{path}' is no CSV: {error}") from error
     if lacking := {"cpu", "memory"} - prices.keys():
         raise BadInput(f"the price list '{path}' has no line for {' and '.join(sorted(lacking))}")

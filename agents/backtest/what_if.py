@@ -25,19 +25,22 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.usage import MetricsScraped
-from schemas.outcomes import Action, ActionFinished
+from schemas.outcomes import Action, ActionFinished, Result
 from schemas.times import from_ms
 from streams.log_context import LogContext
 
 _CPU, _MEMORY = AMOUNTS.index("target_cpu"), AMOUNTS.index("target_memory")
 ContainerKey = tuple[str, str]
 """Workload key and container name."""
+UpdateKey = tuple[str, Action, int]
+"""A pod's uid, what is planned, and how many such plans there were for the pod before: it may be resized in place many times."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedUpdate:
-    """The first plan about a pod in the stretch."""
+    """A plan about a pod in the stretch. Its id has the turn, so the same plan made at another moment has another id."""
 
+    id: str
     at: datetime
     action: Action
     workload: str
@@ -49,19 +52,23 @@ class PlannedUpdate:
 class StretchDecisions:
     """What one run decided in the stretch.
 
-    `updates` by pod uid and action. `refused`: by guard, how many refusals. `targets` are CPU in cores and memory in bytes as
+    `updates`: every plan about a pod. `refused`: by guard, how many refusals. `targets` are CPU in cores and memory in bytes as
     last recommended, NaN for none. `over`: containers whose memory went over the memory that was recommended at that moment.
     """
 
-    updates: dict[tuple[str, Action], PlannedUpdate] = field(default_factory=dict)
+    updates: dict[UpdateKey, PlannedUpdate] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
     targets: dict[ContainerKey, tuple[float, float]] = field(default_factory=dict)
     over: set[ContainerKey] = field(default_factory=set)
     others: Counter[str] = field(default_factory=Counter)
     """Decisions about nodes and replicas, by kind."""
+    _planned: Counter[tuple[str, Action]] = field(default_factory=Counter)
+    _copied: set[str] = field(default_factory=set)
+    """Decisions of this turn that lie in two topics; they are counted once."""
 
     def take(self, turns: Sequence[StageTurn], *, counted: bool) -> None:
         """Take in the decisions of a turn. Before the stretch (not `counted`) only what is recommended matters."""
+        self._copied.clear()
         for turn in turns:
             decided = turn.decided
             if isinstance(decided, BatchDecided):
@@ -87,11 +94,15 @@ class StretchDecisions:
             case ResizePlanned() | EvictionPlanned():
                 action = Action.RESIZE if isinstance(event, ResizePlanned) else Action.EVICT
                 pod = f"{event.pod.namespace}/{event.pod.name}"
-                update = PlannedUpdate(event.at, action, event.workload.key, pod, event.pod.uid)
-                self.updates.setdefault((event.pod.uid, action), update)
+                before = self._planned[event.pod.uid, action]
+                self._planned[event.pod.uid, action] += 1
+                self.updates[event.pod.uid, action, before] = PlannedUpdate(
+                    event.id, event.at, action, event.workload.key, pod, event.pod.uid
+                )
             case UpdateRefused():
                 self.refused[event.guard] += 1
-            case NodeRemovalPlanned() | ScaleUpPlanned() | ReplicasPlanned():
+            case NodeRemovalPlanned() | ScaleUpPlanned() | ReplicasPlanned() if event.id not in self._copied:
+                self._copied.add(event.id)
                 self.others[type(event).__name__] += 1
             case _:
                 pass
@@ -163,14 +174,14 @@ def what_if(
 
 def _carried_out(found: WhatIf, events: Sequence[RoutedEvent]) -> None:
     for event in (routed.event for routed in events):
-        if isinstance(event, ActionFinished) and event.result.value == "done":
+        if isinstance(event, ActionFinished) and event.result is Result.DONE:
             found.carried_out[event.action] += 1
 
 
 def _known(events: Iterator[RoutedEvent], found: WhatIf) -> Iterator[RoutedEvent]:
     """Without outcomes of plans that only the recorded rules made in the stretch, because these plans would not exist."""
-    avoided = {update.uid for update in found.only_recorded()}
+    avoided = {update.id for update in found.only_recorded()}
     for routed in events:
         event = routed.event
-        if not isinstance(event, ActionFinished) or event.subject.uid not in avoided:
+        if not isinstance(event, ActionFinished) or event.decision not in avoided:
             yield routed

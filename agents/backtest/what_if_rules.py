@@ -54,9 +54,9 @@ class RulesInForce:
     def opening(self, at: datetime) -> Iterator[RoutedEvent]:
         """At the moment: what puts the other rules in force, for every partition."""
         for name in self.other.settings:
-            yield from self._everywhere("policies", self._rules(name, at))
+            yield from self._everywhere("rules", self._rules(name, at))
         for policy in self.other.policies:
-            yield from self._everywhere("policies", replace(policy, at=at, version=_VERSION))
+            yield from self._everywhere("rules", replace(policy, at=at, version=_VERSION))
         for control in self.control.values() if self.other.budget is not None else ():
             yield from self._everywhere("control", self._changed(control))
 

@@ -1,9 +1,9 @@
 """The command line: `ullage COMMAND`. Data goes to stdout, everything else to stderr.
 
-Exit codes: 0 fine; 1 it did not work; 2 wrong usage (a flag, file or setting that makes no sense); 3 a gate was crossed
-(`backtest --max-oom`, `replay --verify`); 4 `replay --verify` could not compare all; 130 and 143 after Ctrl-C and SIGTERM,
-and 0 for what runs until it is stopped. Errors
-of ours are one sentence, never a traceback; a traceback is a bug in Ullage.
+Exit codes: 0 fine; 1 it did not work, as when Kafka is away; 2 wrong usage (a flag, file or setting that makes no sense); 3 a
+gate was crossed (`backtest --max-oom`, `replay --verify`); 4 `replay --verify` could not compare all; 130 and 143 after Ctrl-C
+and SIGTERM, and 0 for what runs until it is stopped. Errors of ours are one sentence, never a traceback; a traceback is a bug
+in Ullage.
 """
 
 import errno

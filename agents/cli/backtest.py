@@ -10,7 +10,7 @@ from agents.cli.options import CommonOptions, PrometheusOptions, given
 _RECORDING = "A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
 RecordingArgument = Annotated[Path, Parameter(help=_RECORDING)]
 ScoreOutputOption = Annotated[
-    Literal["table", "json", "yaml", "csv", "parquet", "md", "html"],
+    Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html"],
     Parameter(name=("--output", "-o", "--format", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
 ]
 PricesOption = Annotated[
@@ -68,8 +68,8 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     options, asked = given(common), stored or PrometheusOptions()
     loaded = options.load(**asked.overrides())
     single = not policy and max_regression is None and fileoutput is None and prices is None
-    with recording_input.recording(loaded, file, stored=asked.url is not None, keep=keep) as recorded:
-        if single and (output == "table" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
+    with recording_input.recording(loaded, file, stored=asked.url is not None, until=asked.until, keep=keep) as recorded:
+        if single and (output == "table" or output == "wide" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
             from agents.inspect import backtest_command
 
             return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output, jobs=jobs)

@@ -18,6 +18,9 @@ def demo(  # noqa: PLR0913  # the flags of a command
     seed: Annotated[int | None, Parameter(help="Same seed, same day.")] = None,
     trace: Annotated[Path | None, Parameter(help="Play this usage trace (Parquet, CSV or a folder) instead of the shop.")] = None,
     forever: Annotated[bool, Parameter(help="Go on after the day, until Ctrl-C.")] = False,
+    beside_upstream: Annotated[
+        bool, Parameter(negative="", help="Show the same day under the originals' rules, too; half a minute more.")
+    ] = False,
     plain: Annotated[bool, Parameter(help="Lines instead of the live view, as where no terminal is.")] = False,
     common: SettingsOptions | None = None,
 ) -> int:
@@ -29,4 +32,5 @@ def demo(  # noqa: PLR0913  # the flags of a command
     from agents.demo import demo_command
 
     settings = (common or SettingsOptions()).settings(demo__seconds=seconds, cluster__seed=seed)
-    return demo_command.run(settings, demo_command.DemoFlags(log=log, trace=trace, forever=forever, plain=plain))
+    flags = demo_command.DemoFlags(log=log, trace=trace, forever=forever, plain=plain, beside_upstream=beside_upstream)
+    return demo_command.run(settings, flags)

@@ -18,9 +18,12 @@ def mode(
         str | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, as `10%`.")
     ] = None,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
+    on_an_open_log: Annotated[
+        bool, Parameter(negative="", help="Allow `apply` although whoever reaches Kafka can write into the log.")
+    ] = False,
     common: CommonOptions | None = None,
 ) -> None:
     """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
     from agents.operate import mode as command
 
-    command.run(given(common).settings(), mode=to, budget=budget, reason=reason)
+    command.run(given(common).settings(), mode=to, budget=budget, reason=reason, on_an_open_log=on_an_open_log)

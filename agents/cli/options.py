@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,13 +19,19 @@ if TYPE_CHECKING:
 _GROUP = Group("Settings", sort_key=9)
 LimitOption = Annotated[int | None, Parameter(help="Only so many rows.", validator=validators.Number(gte=1))]
 OutputOption = Annotated[
-    Literal["table", "json", "yaml", "csv", "md"],
-    Parameter(name=("--output", "-o"), help="For people (`table`, `md`) or for programs, with amounts in cores and bytes."),
+    Literal["table", "wide", "json", "yaml", "csv", "md"],
+    Parameter(
+        name=("--output", "-o"),
+        help="For people (`table`, which fits the terminal, `wide` with all columns, `md`) or for programs, in cores and bytes.",
+    ),
 ]
 
 TextOutputOption = Annotated[
-    Literal["table", "json", "yaml"],
-    Parameter(name=("--output", "-o"), help="For people (`table`, here as text) or for programs, with every number."),
+    Literal["table", "wide", "json", "yaml"],
+    Parameter(
+        name=("--output", "-o"),
+        help="For people (`table`, here as text that fits the terminal, `wide` as it is) or for programs, with every number.",
+    ),
 ]
 """The form of an answer that is no table."""
 
@@ -55,6 +62,9 @@ class PrometheusOptions:
     ] = ()
     history: Annotated[str | None, Parameter(name="--history", help="How far back to ask it, as `8d`.")] = None
     step: Annotated[str | None, Parameter(name="--step", help="What lies between two samples, as `1h`.")] = None
+    until: Annotated[datetime | None, Parameter(help="The end of that history, with an offset from UTC; now if not given.")] = (
+        None
+    )
 
     def overrides(self) -> dict[str, object]:
         """The settings that these flags set, for `SettingsOptions.load`. Raises BadInput."""
@@ -78,7 +88,9 @@ class PrometheusOptions:
 class SettingsOptions:
     """Settings by flag, for a command that has a log of its own."""
 
-    config: Annotated[Path | None, Parameter(help="A YAML file of settings, instead of ./ullage.yaml.")] = None
+    config: Annotated[
+        Path | None, Parameter(help="A YAML file of settings, instead of ./ullage.yaml.", env_var="ULLAGE_CONFIG")
+    ] = None
     set: Annotated[
         tuple[str, ...],
         Parameter(

@@ -1,6 +1,8 @@
 """The list of all commands. Each has its own file and imports what it needs only when it runs."""
 
-from cyclopts import App, Parameter
+from collections.abc import Callable, Mapping
+
+from cyclopts import App, Group, Parameter
 
 from agents.cli import (
     backtest,
@@ -33,6 +35,7 @@ from agents.cli import (
     why_not,
     worker,
 )
+from agents.cli.examples import EXAMPLES
 
 app = App(
     name="ullage",
@@ -42,42 +45,31 @@ app = App(
     help_format="markdown",
     default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
 )
-for command in (
-    demo.demo,
-    up.up,
-    broker.broker,
-    topics.app,
-    worker.worker,
-    source.app,
-    consumer.consumer,
-    policy.app,
-    settings.app,
-    checkpoints.app,
-    mode.mode,
-    pause.pause,
-    pause.resume,
-    scan.scan,
-    plan.plan,
-    revert.revert,
-    recommendations.recommendations,
-    status.status,
-    tap.tap,
-    timeline.timeline,
-    timeline.history,
-    report.report,
-    simulate.simulate,
-    replay.replay,
-    incident.export,
-    incident.record,
-    backtest.backtest,
-    backtest.diff,
-    why.why,
-    why_not.why_not,
-    doctor.doctor,
-    config.app,
-    version.version,
-):
-    if isinstance(command, App):
-        command.default_parameter = app.default_parameter  # the manual, unlike `--help`, does not take it from the parent
-    app.command(command)
-app.command(incident.import_, name="import")
+_GROUPS: Mapping[str, tuple[App | Callable[..., object], ...]] = {
+    "Look without installing": (demo.demo, up.up, scan.scan, backtest.backtest, backtest.diff, simulate.simulate),
+    "Processes": (worker.worker, source.app, consumer.consumer, broker.broker),
+    "Say what may happen": (mode.mode, pause.pause, pause.resume, revert.revert, policy.app, settings.app),
+    "Ask what happens": (
+        *(status.status, plan.plan, recommendations.recommendations, why.why, why_not.why_not, timeline.timeline),
+        *(timeline.history, tap.tap, report.report),
+    ),
+    "The log": (topics.app, replay.replay, incident.export, incident.record, checkpoints.app),
+    "The installation": (doctor.doctor, config.app, version.version),
+}
+
+
+def _example(name: str) -> str:
+    return f"Example: `{EXAMPLES[name]}`"
+
+
+for number, (title, commands) in enumerate(_GROUPS.items()):
+    group = Group(title, sort_key=number)
+    for command in commands:
+        if isinstance(command, App):
+            command.default_parameter = app.default_parameter  # the manual, unlike `--help`, does not take it from the parent
+            command.group, command.help_epilogue = (group,), _example(command.name[0])
+            app.command(command)
+        else:
+            app.command(command, group=group, help_epilogue=_example(command.__name__.replace("_", "-")))
+app.command(incident.import_, name="import", group="The log", help_epilogue=_example("import"))
+app.register_install_completion_command(help="Let this shell complete commands and flags.", group="The installation")

@@ -25,7 +25,7 @@ def replay(  # noqa: PLR0913  # the flags of a command
         Path | None, Parameter(help="Decide the stretch by these vertical policies, as `ullage policy apply` takes them.")
     ] = None,
     output: Annotated[
-        Literal["table", "json", "yaml"],
+        Literal["table", "wide", "json", "yaml"],
         Parameter(
             name=("--output", "-o"), help="For people or for programs: of all decisions, a JSON object a line or a YAML list."
         ),
@@ -45,7 +45,7 @@ def replay(  # noqa: PLR0913  # the flags of a command
         return _what_if(options, begin, end, policy, output)
     from agents.inspect import replay as command
 
-    if output != "table" and verify:
+    if output not in {"table", "wide"} and verify:
         raise BadInput(f"--output {output} is for decisions; --verify says what differs in words, and by its exit code")
     return command.run(options.settings(), verify=verify, export=export, form=output)
 

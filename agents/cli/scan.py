@@ -40,7 +40,7 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
     ] = (),
     selector: Annotated[str, Parameter(name=("--selector", "-s"), help="Only pods with labels, as `app=cart`.")] = "",
     output: Annotated[
-        Literal["table", "json", "yaml", "csv", "csv-raw", "markdown", "html"],
+        Literal["table", "wide", "json", "yaml", "csv", "csv-raw", "markdown", "html"],
         Parameter(name=("--formatter", "-f", "--output", "-o"), help="csv-raw, json and yaml have cores and bytes."),
     ] = "table",
     fileoutput: Annotated[Path | None, Parameter(name="--fileoutput", help="Write into this file instead of stdout.")] = None,
@@ -62,7 +62,7 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
     if asked.file is not None and stored.url is not None:
         raise BadInput("give either --from-file or --prometheus-url, and not both")
     shown = command.ScanFlags(namespace, selector, output, fileoutput, limit, sort, fail_on, quiet)
-    source = command.ScanSource(asked.file, stored.url is not None, asked.samples)
+    source = command.ScanSource(asked.file, stored.url is not None, asked.samples, stored.until)
     return command.run(_clusters(asked, stored, given(common)), source, shown)
 
 

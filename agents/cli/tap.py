@@ -10,7 +10,14 @@ from streams.errors import BadInput
 if TYPE_CHECKING:
     from agents.processes.output_table import TextForm
 
-_FORMS: "dict[str, TextForm]" = {"table": "table", "pretty": "table", "json": "json", "jsonl": "json", "yaml": "yaml"}
+_FORMS: "dict[str, TextForm]" = {
+    "table": "table",
+    "wide": "wide",
+    "pretty": "table",
+    "json": "json",
+    "jsonl": "json",
+    "yaml": "yaml",
+}
 
 
 def tap(  # noqa: PLR0913  # the flags of a command
@@ -25,7 +32,7 @@ def tap(  # noqa: PLR0913  # the flags of a command
     limit: Annotated[LimitOption, Parameter(help="Stop after this many records.")] = None,
     last: Annotated[LimitOption, Parameter(help="Only the newest so many, instead of `--from` and `--limit`.")] = None,
     output: Annotated[
-        Literal["table", "json", "yaml", "pretty", "jsonl"],
+        Literal["table", "wide", "json", "yaml", "pretty", "jsonl"],
         Parameter(
             name=("--output", "-o"),
             help="For people (`table`, `pretty`), or for programs: a line of JSON (`json`, `jsonl`) or an item of YAML a record.",

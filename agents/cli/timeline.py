@@ -8,7 +8,8 @@ from agents.cli.incident import Begin, End
 from agents.cli.options import CommonOptions, LimitOption, given
 
 TimelineOutputOption = Annotated[
-    Literal["table", "json", "yaml", "csv", "md", "html"], Parameter(name=("--output", "-o"), help="For people or for programs.")
+    Literal["table", "wide", "json", "yaml", "csv", "md", "html"],
+    Parameter(name=("--output", "-o"), help="For people or for programs."),
 ]
 
 

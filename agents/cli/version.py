@@ -13,7 +13,7 @@ def version(*, output: OutputOption = "table") -> None:
 
     versions = {"ullage": number(), "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in ("faust-streaming", "aiokafka", "kafka-python")}
-    if output != "table":
+    if output not in output_table.PEOPLE:
         output_table.print_rows(output, [{"name": name, "version": version} for name, version in versions.items()])
         return
     for name, version in versions.items():

@@ -5,7 +5,8 @@ same seed and load, but no changes.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from agents.demo.day_state import DayState
@@ -14,6 +15,7 @@ from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
+from agents.settings import loading
 from agents.settings.all_settings import Settings
 from agents.simulate import SimulatedWorld, TickGrid, simulate
 from streams.consumers.pods.evictor import evictor
@@ -22,6 +24,14 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.simulated.demo_shop import ShopSettings, with_groups
 from streams.topics import TOPICS
+
+_UPSTREAM: Mapping[str, object] = {
+    "updates.profile": "upstream",
+    "nodes.profile": "upstream",
+    "replicas.upstream_predictors": True,
+    "replicas.upstream_crons": True,
+}
+"""Settings under which Ullage decides as the VPA, the Cluster Autoscaler and EHPA do."""
 
 
 def played(day: Day, settings: Settings, log: MemoryLog) -> Generator[DayState, None, None]:
@@ -54,6 +64,14 @@ def untouched(day: Day) -> DayState:
         if totals.at >= day.end:
             break
     return LogWatcher(log, day.topics).catch_up()
+
+
+def by_upstreams_rules(day: Day) -> DayState:
+    """The same day with the decisions of the originals, as fast as it goes."""
+    hurried = replace(day, seconds=1.0, special={**day.special, **_UPSTREAM})
+    settings = loading.load(flags=hurried.in_one_process()).settings
+    *_, state = played(hurried, settings, new_log(hurried))
+    return state
 
 
 def new_log(day: Day) -> MemoryLog:

@@ -184,7 +184,7 @@ def _counted(state: DayState) -> str:
     done = state.done
     return (
         f"{state.ooms} OOM kills, {done[Action.RESIZE]} resized in place, "
-        f"{done[Action.EVICT]} evicted, {state.decided['UpdateRefused']} left alone"
+        f"{done[Action.EVICT]} evicted, {done[Action.PATCH]} new pods patched, {state.decided['UpdateRefused']} left alone"
     )
 
 

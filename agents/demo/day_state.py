@@ -257,6 +257,8 @@ class DayState:
     def _outcome(self, outcome: ActionFinished) -> None:
         if not self._first(outcome.id):
             return
+        if outcome.result is Result.OFFERED:
+            return  # what becomes of it is an outcome of its own
         if outcome.result is not Result.DONE:
             self.not_done[outcome.result] += 1
             return
@@ -264,6 +266,8 @@ class DayState:
         if replica_plan is not None and replica_plan.replicas == replica_plan.current:
             return  # it only says that the replicas stay
         self.done[outcome.action] += 1
+        if outcome.action is Action.PATCH:
+            self.actions.append(event_narration.admitted(outcome))
         node_plan = self._node_plans.get(outcome.decision)
         if node_plan is not None:
             self.actions.append(event_narration.nodes_changed(outcome, node_plan))

@@ -44,6 +44,8 @@ class DemoOptions:
     plain: bool = False
     workers: int = 2
     trace: Path | None = None
+    beside_upstream: bool = False
+    """Whether the same day under the originals' rules stands beside it; half a minute more."""
 
 
 def run(wanted: DemoOptions) -> int:
@@ -130,7 +132,11 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[
     (state, settings), day = seen, wanted.day
     if wanted.trace is None:
         out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
-        summary.compared(out, day_in_memory.untouched(day), state)
+        untouched, acted_on = day_in_memory.untouched(day), {summary.ULLAGE: state}
+        if wanted.beside_upstream:
+            out.print("and under the rules of the VPA, the Cluster Autoscaler and EHPA ...", style="dim")
+            acted_on = {summary.UPSTREAM: day_in_memory.by_upstreams_rules(day), **acted_on}
+        summary.compared(out, untouched, acted_on)
     else:
         out.print(recorded_day.compared(state))
     decision = summary.chosen(state)

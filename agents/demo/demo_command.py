@@ -20,6 +20,7 @@ class DemoFlags:
     trace: Path | None = None
     forever: bool = False
     plain: bool = False
+    beside_upstream: bool = False
 
 
 def run(settings: Settings, choice: DemoFlags) -> int:
@@ -28,7 +29,15 @@ def run(settings: Settings, choice: DemoFlags) -> int:
     day = Day(settings.cluster.seed, ours.seconds, ours.partitions, timedelta(seconds=ours.tick_seconds))
     if choice.trace is not None:
         day = recorded_day.day_of(choice.trace, ours.seconds, ours.partitions)
-    wanted = running.DemoOptions(day, choice.log, choice.forever, choice.plain, ours.workers, choice.trace)
+    wanted = running.DemoOptions(
+        day,
+        log=choice.log,
+        forever=choice.forever,
+        plain=choice.plain,
+        workers=ours.workers,
+        trace=choice.trace,
+        beside_upstream=choice.beside_upstream,
+    )
     if choice.forever and choice.log == "memory":
         raise BadInput("--forever needs Kafka: a log in memory would grow until the machine is full")
     try:

@@ -40,6 +40,13 @@ def done(outcome: ActionFinished, decision: Planned, recommended: RequestsRecomm
     return f"{clock(outcome.at)} {what}{f' ({why})' if why else ''}"
 
 
+def admitted(outcome: ActionFinished) -> str:
+    """A new pod that came with what the webhook gave it."""
+    containers = () if outcome.admitted is None else outcome.admitted.containers
+    before, after = (together(each) for each in ([c.requests_before for c in containers], [c.requests for c in containers]))
+    return f"{clock(outcome.at)} new pod {outcome.subject.name} was given {change(before, after)}"
+
+
 def nodes_changed(outcome: ActionFinished, plan: ScaleUpPlanned | NodeRemovalPlanned) -> str:
     """A group of nodes that grows or shrinks."""
     if isinstance(plan, ScaleUpPlanned):

@@ -29,6 +29,17 @@ A workload with a `scaling` gets an EHPA that scales it ahead of what its load w
   scaling: {least: 2, most: 14, utilization: 60, ahead: 3600}
 ```
 
+What refuses pods, as an API server does; each may come `after` a time and last for some:
+
+```yaml
+quotas:
+- {name: shop/team, hard: {requests.cpu: '4', pods: 10}, lasts: 1h}
+limit_ranges:
+- {name: shop/bounds, type: Container, max: {memory: 2Gi}}
+policies:
+- {name: shop/no-giants.example.com, most: {memory: 1Gi}, after: 30m}
+```
+
 Amounts are Kubernetes' quantities; the numbers of a load are cores and MiB. Everything by chance follows from `seed`.
 """
 
@@ -37,13 +48,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.names import Amounts
+from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.policies.vertical import UpdateMode
 from schemas.units import Seconds
+from streams import yaml_reader
 from streams.clients.aws.instance_size_table import read_table
+from streams.clients.kube import quantities
 from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput
 from streams.simulated import load_shapes
@@ -56,6 +69,7 @@ from streams.simulated.cluster_spec import (
     SimulatedScaling,
 )
 from streams.simulated.load_shapes import Shape
+from streams.simulated.pod_admission import FOREVER, PodAdmission, SimulatedLimitRange, SimulatedPolicy, SimulatedQuota
 
 _SHAPES: Mapping[str, Callable[..., Shape]] = {
     "diurnal": load_shapes.diurnal,
@@ -67,6 +81,8 @@ _SHAPES: Mapping[str, Callable[..., Shape]] = {
 }
 _DURATION = r"^\d{1,4}[mhd]$"
 Quantities = dict[Literal["cpu", "memory"], str | int | float]
+Quoted = Literal["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "pods", "count/pods"]
+"""What a quota of a scenario may bound."""
 
 
 class _Part(BaseModel):
@@ -139,6 +155,38 @@ class ScenarioWorkload(_Part):
     limits: Quantities = {}
 
 
+class _ScenarioRule(_Part):
+    """A rule of a namespace, `NAMESPACE/NAME`. `after` and `lasts`: when it comes and for how long it is there."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$")]
+    after: Annotated[str, Field(pattern=_DURATION)] = "0m"
+    lasts: Annotated[str, Field(pattern=_DURATION)] | None = None
+
+
+class ScenarioQuota(_ScenarioRule):
+    """A ResourceQuota, by the names that quotas have for amounts."""
+
+    hard: dict[Quoted, str | int]
+
+
+class ScenarioPolicy(_ScenarioRule):
+    """A webhook of others that refuses new pods which request more than `most`; without it every new pod."""
+
+    most: Quantities = {}
+
+
+class ScenarioLimitRange(_Part):
+    """A LimitRange with one entry."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$")]
+    type: LimitType = LimitType.CONTAINER
+    min: Quantities = {}
+    max: Quantities = {}
+    default: Quantities = {}
+    default_request: Quantities = {}
+    ratio: dict[Literal["cpu", "memory"], Annotated[float, Field(ge=1)]] = {}
+
+
 class Scenario(_Part):
     """The whole file."""
 
@@ -150,16 +198,15 @@ class Scenario(_Part):
     groups: Annotated[list[ScenarioGroup], Field(max_length=50)] = []
     workloads: Annotated[list[ScenarioWorkload], Field(min_length=1, max_length=500)]
     settings: dict[str, str | int | float | bool] = {}
+    quotas: Annotated[list[ScenarioQuota], Field(max_length=100)] = []
+    limit_ranges: Annotated[list[ScenarioLimitRange], Field(max_length=100)] = []
+    policies: Annotated[list[ScenarioPolicy], Field(max_length=100)] = []
 
 
 def read(path: Path) -> Scenario:
     """The scenario of a file. Raises BadInput that names the file, the place in it and the value."""
     try:
-        return Scenario.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise BadInput(f"the scenario '{path}' cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"the scenario '{path}' is no YAML: {' '.join(str(error).split())}") from error
+        return Scenario.model_validate(yaml_reader.read_file(path, f"the scenario '{path}'"))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         if not first["loc"]:
@@ -203,6 +250,43 @@ def _seconds(text: str) -> int:
     return int(text[:-1]) * {"m": 60, "h": 3600, "d": 86_400}[text[-1]]
 
 
+def rules(scenario: Scenario, start: datetime) -> PodAdmission:
+    """What refuses its pods. Raises BadInput for a quantity that is none."""
+    begin = int(start.timestamp())
+    quotas = [SimulatedQuota(*_named(one), _hard(one), *_time(one, begin)) for one in scenario.quotas]
+    policies = [SimulatedPolicy(*_named(one), _amounts(one.most, one.name), *_time(one, begin)) for one in scenario.policies]
+    ranges = [SimulatedLimitRange(*_named(one), (_limit(one),)) for one in scenario.limit_ranges]
+    return PodAdmission(quotas, ranges, policies)
+
+
+def _named(one: _ScenarioRule | ScenarioLimitRange) -> tuple[str, str]:
+    namespace, _, name = one.name.partition("/")
+    return namespace, name
+
+
+def _time(one: _ScenarioRule, start: int) -> tuple[int, int]:
+    begin = start + _seconds(one.after)
+    return begin, FOREVER if one.lasts is None else begin + _seconds(one.lasts)
+
+
+def _hard(one: ScenarioQuota) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, value in one.hard.items():
+        try:
+            exact = quantities.exact(str(value))
+        except ValueError as error:
+            raise BadInput(f"the quota '{one.name}' makes no sense at {name}: {error}") from error
+        found[name] = int(exact * 1000) if name.endswith("cpu") else int(exact)
+    return found
+
+
+def _limit(one: ScenarioLimitRange) -> Limit:
+    least, most, default, default_request = (
+        _amounts(each, one.name) for each in (one.min, one.max, one.default, one.default_request)
+    )
+    return Limit(one.type, least, most, default, default_request, {str(name): ratio for name, ratio in one.ratio.items()})
+
+
 def deployments(scenario: Scenario) -> list[SimulatedDeployment]:
     """Its workloads. Raises BadInput for a load or a quantity that is none."""
     return [_deployment(workload) for workload in scenario.workloads]
@@ -236,8 +320,8 @@ def _shape(workload: ScenarioWorkload) -> Shape:
         raise BadInput(f"the load of '{workload.name}' does not fit to the shape '{kind}': {error}") from error
 
 
-def _amounts(quantities: Quantities, where: str) -> Amounts:
+def _amounts(given: Quantities, where: str) -> Amounts:
     try:
-        return read_amounts({name: str(value) for name, value in quantities.items()})
+        return read_amounts({name: str(value) for name, value in given.items()})
     except ValueError as error:
         raise BadInput(f"the amounts of '{where}' make no sense: {error}") from error

@@ -4,7 +4,7 @@ The same scenario file gives the same log, byte for byte. The log may be kept, a
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -53,16 +53,13 @@ def run(file: Path, flags: SimulateFlags) -> None:
     """Play the scenario to its end and print what happened. Raises BadInput."""
     scenario = scenario_file.read(file)
     logging_setup.set_up("simulate", stream=io.StringIO())
-    length = event_times.duration(scenario.length, "length")
-    day = Day(scenario.seed, 1.0, partitions=1, cluster=_CLUSTER, length=length, special=scenario.settings)
-    log = day_in_memory.new_log(day)
     with stoppable():
-        state = _played(scenario, day, log, flags)
+        day, log = play(scenario, _given(flags))
     if flags.keep is not None:
         _make_folder(flags.keep)
         saved_log.save(log, day.topics, day.settings() | _given(flags), flags.keep)
         note(f"the log is kept: `ullage timeline --log {flags.keep / 'log.jsonl'}`")
-    _print(state, scenario, form=flags.form)
+    _print(LogWatcher(log, day.topics).catch_up(), scenario, form=flags.form)
 
 
 def _given(flags: SimulateFlags) -> dict[str, str]:
@@ -77,9 +74,13 @@ def _make_folder(folder: Path) -> None:
         raise BadInput(f"--keep '{folder}' cannot be made: {error.strerror}; name a folder that you may write to") from error
 
 
-def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) -> DayState:
+def play(scenario: Scenario, given: Mapping[str, str]) -> tuple[Day, MemoryLog]:
+    """The scenario's day and its whole log; `given` are settings that win over the scenario's. Raises BadInput."""
+    length = event_times.duration(scenario.length, "length")
+    day = Day(scenario.seed, 1.0, partitions=1, cluster=_CLUSTER, length=length, special=scenario.settings)
+    log = day_in_memory.new_log(day)
     context = LogContext.of(log, day.topics, day.cluster)
-    values = {name: str(value) for name, value in scenario.settings.items()} | _given(flags)
+    values = {name: str(value) for name, value in scenario.settings.items()} | dict(given)
     settings = load(flags=values | {"topics.partitions": "1"}).settings
     OperatorLog(context).publish(
         ControlChanged(START, day.cluster, Mode.APPLY, reason="the scenario acts", budget=Fraction(scenario.budget)),
@@ -93,6 +94,7 @@ def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) 
         tuple(scenario_file.nodes(scenario)),
         tuple(scenario_file.deployments(scenario)),
         tuple(scenario_file.groups(scenario, day.start)),
+        scenario_file.rules(scenario, day.start),
     )
     shop = open_shop(ours, log, day.topics)
 
@@ -106,7 +108,7 @@ def _played(scenario: Scenario, day: Day, log: MemoryLog, flags: SimulateFlags) 
     for taken in simulate(context, stages(settings), world, grid):
         if taken.at >= day.end:
             break
-    return LogWatcher(log, day.topics).catch_up()
+    return day, log
 
 
 def _print(state: DayState, scenario: Scenario, *, form: TextForm) -> None:
@@ -117,6 +119,7 @@ def _print(state: DayState, scenario: Scenario, *, form: TextForm) -> None:
         "recommended": state.recommended,
         "resized": state.done[Action.RESIZE],
         "evicted": state.done[Action.EVICT],
+        "admitted": state.done[Action.PATCH],
         "oom_kills": state.ooms,
         "scaled": state.done[Action.SCALE],
         **_nodes(state),
@@ -131,6 +134,8 @@ def _lines(state: DayState, scenario: Scenario) -> Iterator[str]:
         raise BadInput("no pod of the scenario ever ran: are the nodes too small?")
     yield f"{scenario.length} of {state.pods} pods, seed {scenario.seed}"
     yield f"{state.done[Action.RESIZE]} resized in place, {state.done[Action.EVICT]} evicted, {state.ooms} OOM kills"
+    if state.done[Action.PATCH]:
+        yield f"{state.done[Action.PATCH]} new pods given other requests"
     if state.done[Action.SCALE]:
         yield f"{state.done[Action.SCALE]} times scaled"
     for name, value in _nodes(state).items():

@@ -1,10 +1,10 @@
-"""The end of the demo: the day with Ullage beside the same day without, why one decision was taken, and what to try next."""
+"""The end of the demo: the day beside the same day without Ullage, why one decision was taken, and what to try next."""
 
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich import box
@@ -16,6 +16,8 @@ from agents.demo import event_narration
 from agents.demo.day_state import DayState
 from schemas.outcomes import Action
 
+ULLAGE = "Ullage"
+UPSTREAM = "upstream's rules"
 _DEEPEST = 40
 _HOW_TO_READ = (
     "Read it from the top: what was decided, the numbers behind it (·), and below, each with its place in the log "
@@ -24,60 +26,66 @@ _HOW_TO_READ = (
 _TREE = re.compile(r"[│├└─ ]*(· )?")
 
 
-def compared(console: Console, without: DayState, having: DayState) -> None:
-    """Print the two days as a table, and a remark where its numbers may surprise."""
+def compared(console: Console, untouched: DayState, acted_on: Mapping[str, DayState]) -> None:
+    """Print the day without an autoscaler beside those that something acted on, and a remark where its numbers may surprise."""
     table = Table(title="the same day, same seed, same load", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("")
-    table.add_column("without Ullage", justify="right")
-    table.add_column("with Ullage", justify="right", style="bold")
-    for row in rows(without, having):
+    table.add_column("no autoscaler", justify="right")
+    for name in acted_on:
+        table.add_column(name, justify="right", style="bold" if name == ULLAGE else "")
+    for row in rows(untouched, list(acted_on.values())):
         table.add_row(*row)
     console.print(table)
-    for name, day in (("without", without), ("with", having)):
+    for name, day in {"no autoscaler": untouched, **acted_on}.items():
         remark = event_narration.kills_and_restarts(day.ooms, day.restarts)
         if remark:
-            console.print(Text(f"  {name} Ullage, {remark}", style="dim"), soft_wrap=not console.is_terminal)
+            console.print(Text(f"  {name}: {remark}", style="dim"), soft_wrap=not console.is_terminal)
 
 
-def rows(without: DayState, having: DayState) -> Sequence[tuple[str, str, str]]:
-    """Name, without, with."""
-    days = (without.curve.total(), having.curve.total())
-    last = (without.curve.averages()[-1:], having.curve.averages()[-1:])
+def rows(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, ...]]:
+    """Each row's name and its value on each day, the untouched one first."""
+    days = (untouched, *acted_on)
+    totals = [day.curve.total() for day in days]
+    last = [(averages := day.curve.averages()) and averages[-1] for day in days]
     return [
-        ("CPU requested and not used (slack)", *(f"{day.cpu_slack:.0%}" for day in days)),  # type: ignore[list-item]  # two each
-        ("memory requested and not used", *(f"{day.memory_slack:.0%}" for day in days)),  # type: ignore[list-item]
-        ("cores requested at the end", *(f"{m[0].cpu_requested:.1f}" if m else "-" for m in last)),  # type: ignore[list-item]
-        ("memory requested at the end", *(event_narration.memory(m[0].memory_requested) if m else "-" for m in last)),  # type: ignore[list-item]
-        *_nodes(without, having),
-        *_replicas(without, having),
-        ("containers OOM-killed", str(without.ooms), str(having.ooms)),
-        ("container restarts", str(without.restarts), str(having.restarts)),
-        ("pods resized in place", "-", str(having.done[Action.RESIZE])),
-        ("pods evicted", "-", str(having.done[Action.EVICT])),
-        ("new pods given other requests", "-", str(having.done[Action.PATCH])),
-        ("changes refused by a guard", "-", str(having.decided["UpdateRefused"])),
+        ("CPU requested and not used (slack)", *(f"{total.cpu_slack:.0%}" for total in totals)),
+        ("memory requested and not used", *(f"{total.memory_slack:.0%}" for total in totals)),
+        ("cores requested at the end", *(f"{end.cpu_requested:.1f}" if end else "-" for end in last)),
+        ("memory requested at the end", *(event_narration.memory(end.memory_requested) if end else "-" for end in last)),
+        *_nodes(days),
+        *_replicas(untouched, acted_on),
+        ("containers OOM-killed", *(str(day.ooms) for day in days)),
+        ("container restarts", *(str(day.restarts) for day in days)),
+        *(
+            (name, "-", *(str(day.done[action]) for day in acted_on))
+            for name, action in (
+                ("pods resized in place", Action.RESIZE),
+                ("pods evicted", Action.EVICT),
+                ("new pods given other requests", Action.PATCH),
+            )
+        ),
+        ("changes refused by a guard", "-", *(str(day.decided["UpdateRefused"]) for day in acted_on)),
     ]
 
 
-def _nodes(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
-    """Without Ullage the groups have a fixed size for the busiest hour."""
-    if not without.nodes or not having.nodes:
+def _nodes(days: Sequence[DayState]) -> list[tuple[str, ...]]:
+    """Without an autoscaler the groups have a fixed size for the busiest hour."""
+    if not all(day.nodes for day in days):
         return []
-    hours, last = (
-        [f"{day.nodes.hours(day.at):.0f}" for day in (without, having)],
-        [day.nodes.count(day.at) for day in (without, having)],
-    )
-    return [("node-hours", hours[0], hours[1]), ("nodes at the end", str(last[0]), str(last[1]))]
+    return [
+        ("node-hours", *(f"{day.nodes.hours(day.at):.0f}" for day in days)),
+        ("nodes at the end", *(str(day.nodes.count(day.at)) for day in days)),
+    ]
 
 
-def _replicas(without: DayState, having: DayState) -> list[tuple[str, str, str]]:
-    """Without Ullage a workload has a fixed number of pods for its busiest hour."""
-    found = []
-    for key in having.replicas.workloads:
-        fixed = next((row.pods for row in without.rows() if row.workload.key == key), 0)
-        hours = fixed * without.curve.hours, having.replicas.pods(key) * having.curve.hours
-        found.append((f"replica-hours of {key.rpartition('/')[2]}", f"{hours[0]:.0f}", f"{hours[1]:.0f}"))
-    return found
+def _replicas(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, ...]]:
+    """Without an autoscaler a workload has a fixed number of pods for its busiest hour."""
+    rows: list[tuple[str, ...]] = []
+    for key in dict.fromkeys(key for day in acted_on for key in day.replicas.workloads):
+        fixed = next((row.pods for row in untouched.rows() if row.workload.key == key), 0) * untouched.curve.hours
+        hours = (day.replicas.pods(key) * day.curve.hours for day in acted_on)
+        rows.append((f"replica-hours of {key.rpartition('/')[2]}", f"{fixed:.0f}", *(f"{each:.0f}" for each in hours)))
+    return rows
 
 
 def chosen(state: DayState) -> str | None:

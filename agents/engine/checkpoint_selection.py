@@ -219,6 +219,8 @@ class ChangelogContents:
 
     found: StoredState | None
     broken: int
+    refused: tuple[tuple[CheckpointMark, str], ...] = ()
+    """Newer marks that the inputs contradict, and why; a reader that compares marks with inputs names them."""
 
 
 def read(

@@ -12,6 +12,7 @@ CONSUMERS: Mapping[Action, str] = {
     Action.SCALE_UP: "asg",
     Action.REMOVE_NODE: "asg",
     Action.SOFT_TAINT: "asg",
+    Action.CORRECT_SIZE: "asg",
 }
 _ONE_ACT = (Action.PATCH, Action.RESIZE, Action.EVICT)
 """The acts of consumers that have no other."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import orjson
 
@@ -12,6 +11,7 @@ from agents.inspect import trace_backtest
 from agents.pipeline import stages
 from agents.processes import output_table
 from agents.processes.output import data, note
+from agents.processes.output_table import TextForm
 from agents.processes.signals import stoppable
 from agents.settings import log_factory, recorded_log
 from agents.settings.all_settings import Settings
@@ -19,16 +19,14 @@ from agents.settings.all_settings import Settings
 GATE = 3
 
 
-def run(
-    settings: Settings, file: Path, *, max_oom: int | None, form: Literal["table", "json", "yaml"], jobs: int | None = None
-) -> int:
+def run(settings: Settings, file: Path, *, max_oom: int | None, form: TextForm, jobs: int | None = None) -> int:
     """Print the score card; returns 3 when it counts more OOM kills than `max_oom`, else 0."""
     with stoppable():
         if recorded_log.is_log(file):
             card = _of_log(recorded_log.reading(settings, file), jobs)
         else:
             card = trace_backtest.scored(file, settings, jobs=jobs).card()
-    for line in backtest.lines(card) if form == "table" else _for_programs(form, card):
+    for line in output_table.fitted(form, backtest.lines(card)) if form in output_table.PEOPLE else _for_programs(form, card):
         data(line)
     if max_oom is not None and card.gated_kills > max_oom:
         kills = card.kills
@@ -41,7 +39,7 @@ def run(
     return 0
 
 
-def _for_programs(form: Literal["json", "yaml"], card: ScoreCard) -> Iterator[str]:
+def _for_programs(form: TextForm, card: ScoreCard) -> Iterator[str]:
     if form == "json":  # in one line, for logs and pipes
         yield orjson.dumps(card).decode()
     else:

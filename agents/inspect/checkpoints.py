@@ -20,7 +20,7 @@ from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
 from agents.newest_checkpoint import newest_checkpoint
 from agents.pipeline import stages
 from agents.processes import output_table
-from agents.processes.output import data, note
+from agents.processes.output import note, sentence
 from agents.processes.output_table import OutputForm, Row
 from agents.processes.signals import stoppable
 from agents.settings import cluster_factory, log_factory
@@ -40,13 +40,13 @@ from streams.topics import changelog_topic
 
 def show(settings: Settings, vpa: str, form: OutputForm = "table") -> None:
     """Print a line for each container of a VPA."""
-    if form != "table":
+    if form not in output_table.PEOPLE:
         output_table.print_rows(form, [_row(kept) for kept in _matching(settings, vpa)])
         return
     for kept in _matching(settings, vpa):
         span = f"{_minute(kept.first)} to {_minute(kept.last)}" if kept.count else "no CPU sample"
         weights = f"weight cpu {kept.cpu.total:.4g} memory {kept.memory.total:.4g}"
-        data(f"{kept.workload.namespace}/{kept.vpa}  {kept.container}  {kept.count} samples  {span}  {weights}")
+        sentence(f"{kept.workload.namespace}/{kept.vpa}  {kept.container}  {kept.count} samples  {span}  {weights}")
 
 
 def _row(kept: CheckpointSeen) -> Row:

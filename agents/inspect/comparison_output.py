@@ -8,13 +8,13 @@ from typing import Literal
 
 import orjson
 
-from agents.inspect import html_table
+from agents.inspect import comparison_table, html_table
 from agents.processes import output_table
 from agents.processes.output import data, note
 from agents.processes.output_table import Row
 from streams.errors import BadInput
 
-ComparisonForm = Literal["table", "json", "yaml", "csv", "parquet", "md", "html"]
+ComparisonForm = Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ def write(form: ComparisonForm, to: Path | None, what: PrintedComparison) -> Non
     if form == "parquet":
         _parquet(to, what.exact)
         return
+    if to is not None and form == "table":
+        form = "wide"  # a file is no terminal
     lines = list(_lines(form, what))
     if to is None:
         for line in lines:
@@ -60,8 +62,10 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
             for sentence in what.said:
                 yield f"{sentence}  "
         case _:
-            yield from what.said
-            yield from output_table.lines("table", what.rows, what.exact)
+            yield from output_table.fitted(form, what.said)
+            yield from output_table.lines(
+                "wide" if form == "wide" else "table", what.rows, what.exact, spare=comparison_table.SPARE
+            )
 
 
 def require_file(form: ComparisonForm, to: Path | None) -> None:

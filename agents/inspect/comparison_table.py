@@ -9,6 +9,12 @@ from agents.backtest.price_list import PriceList
 from agents.processes.output_table import Row
 from schemas.names import Workload
 
+SPARE = (
+    *("from → to", "cpu over", "memory over", "changes", "kills/container-day", "changes/container-day"),
+    *("kills against", "difference", "cpu slack", "cpu (core-hours)"),
+)
+"""The columns that a narrow terminal does without, the first to go first."""
+
 
 def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> Iterator[Row]:
     """A row for each policy, for people."""

@@ -1,7 +1,7 @@
 """Runs `ullage config show`: every setting, its value, and where the value comes from."""
 
 from agents.processes import output_table
-from agents.processes.output import data
+from agents.processes.output import sentence
 from agents.processes.output_table import OutputForm
 from agents.settings.loading import LoadedSettings
 from agents.settings.setting_descriptions import describe
@@ -10,13 +10,13 @@ from agents.settings.setting_descriptions import describe
 def show(loaded: LoadedSettings, form: OutputForm, *, origin: bool, explain: bool) -> None:
     """Print one line for each setting, with its origin and its description on request; programs get both."""
     texts = {name: text for name, _, text in describe()}
-    if form != "table":
+    if form not in output_table.PEOPLE:
         rows = [
             {"name": name, "value": value, "origin": str(place), "text": texts[name]} for name, value, place in loaded.shown()
         ]
         output_table.print_rows(form, rows)
         return
     for name, value, place in loaded.shown():
-        data(f"{name} = {value}" + (f"  # {place}" if origin else ""))
+        sentence(f"{name} = {value}" + (f"  # {place}" if origin else ""))
         if explain:
-            data(f"    {texts[name]}")
+            sentence(f"    {texts[name]}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from agents.inspect import doctor_cluster_checks
 from agents.inspect.doctor_check import DoctorCheck
 from agents.processes import output_table
-from agents.processes.output import data
+from agents.processes.output import data, sentence
 from agents.processes.output_table import OutputForm
 from agents.settings.all_settings import Settings
 from streams.errors import BadInput, UllageError
@@ -30,16 +30,17 @@ _NAMES = 9
 def run(load: Callable[[], Settings], form: OutputForm = "table") -> int:
     """Print a line for each check, with its fix. Returns 1 when a check failed, else 0."""
     failed = False
-    if form != "table":
+    if form not in output_table.PEOPLE:
         checks = list(all_checks(load))
         output_table.print_rows(
             form, [{"check": each.name, "level": each.level, "finding": each.finding, "fix": each.fix} for each in checks]
         )
         return int(any(each.level == "fail" for each in checks))
     for check in all_checks(load):
-        data(f"{check.level:<4}  {check.name:<{_NAMES}} {check.finding}")
+        for line in output_table.judged(check.level, f"{check.name:<{_NAMES}} {check.finding}", width=4, indent=_NAMES + 1):
+            data(line)
         if check.fix:
-            data(f"{'':{_NAMES + 7}}{check.fix}")
+            sentence(f"{'':{_NAMES + 7}}{check.fix}")
         failed |= check.level == "fail"
     return int(failed)
 

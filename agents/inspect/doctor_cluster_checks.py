@@ -34,7 +34,7 @@ _EHPAS = (
 _SKEW = 30.0
 """Seconds that the server's clock may differ from ours."""
 _OK, _UNKNOWN, _FORBIDDEN, _NOT_FOUND = 200, 401, (401, 403), 404
-_DENIED = "give its ServiceAccount the role of deploy/rbac (the Helm chart does), or leave the component out"
+_DENIED = "give its ServiceAccount the role of deploy/helm/ullage/rbac (the Helm chart does), or leave the component out"
 
 
 def all_checks(settings: Settings) -> Iterator[DoctorCheck]:

@@ -18,13 +18,19 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from agents.backtest.price_list import PriceList
-from agents.inspect import report_page
+from agents.inspect import console_page, report_page
+from agents.inspect.console_data import ConsoleData
 from agents.inspect.report_data import ReportData
+from agents.inspect.report_page import LiveParts
 from schemas.units import Seconds
 from streams.errors import BadInput, UllageError
+from streams.serving.https_server import SERVED, listening
 
 _STREAMS = 32
 """Pages that are kept up to date at one time."""
+_EXPLANATIONS = 2
+"""Explanations that are looked for at one time."""
+_LONGEST = 500
 _RETRY = b"retry: 2000\n\n"
 _QUIET = 15.0
 """Seconds after which a stream says that it is alive."""
@@ -44,6 +50,8 @@ news.addEventListener('report', event => {
   document.getElementById('report').innerHTML = sent.content;
   shown = sent.charts;
   draw();
+  arrange();
+  listen();
   scrollTo(0, top);
   document.body.dataset.version = event.lastEventId;
 });
@@ -85,38 +93,53 @@ def _is_loopback(host: str) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class LiveData:
+    """One reading of the log."""
+
+    report: ReportData
+    console: ConsoleData
+
+
 @dataclass(slots=True)
 class LiveReport:
-    """The newest report, and those who wait for the next. `read` gives it, or None where the log has not moved on."""
+    """The newest report, and those who wait for the next. `read` gives it, or None where the log has not moved on.
 
-    read: Callable[[], ReportData | None]
+    `explain` gives the explanation that `ullage why` prints of something, and raises BadInput where the log has nothing about it.
+    """
+
+    read: Callable[[], LiveData | None]
+    explain: Callable[[str], str]
     prices: PriceList
     script: str
     address: LiveAddress
     period: Seconds
     say: Callable[[str], None]
-    _data: ReportData | None = None
+    _data: LiveData | None = None
     _version: int = 0
     _streams: int = 0
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_EXPLANATIONS))
 
     async def serve(self) -> None:
         """Serve until cancelled. Raises BadInput where the address cannot be used, and what the first reading raises."""
         self._data = await asyncio.to_thread(self.read)
         app = web.Application(middlewares=[self._checked], client_max_size=4096)
-        app.add_routes([web.get("/", self._page), web.get("/events", self._events)])
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        app.add_routes([web.get("/", self._page), web.get("/events", self._events), web.get("/why", self._why)])
+        runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, **SERVED)
         await runner.setup()
+        listener = listening(runner)
         try:
-            site = web.TCPSite(runner, self.address.host, self.address.port)
-            await site.start()
+            await listener.listen(self.address.host, self.address.port)
             host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-            self.say(f"http://{host}:{runner.addresses[0][1]}/{'?token=...' if self.address.token else ''}")
+            self.say(f"http://{host}:{listener.port}/{'?token=...' if self.address.token else ''}")
             await self._follow()
         except OSError as error:
             raise BadInput(f"the page cannot be served on {self.address.host}:{self.address.port}: {error.strerror}") from error
         finally:
+            listener.close()
             await runner.cleanup()
+            listener.end()
 
     async def _follow(self) -> None:
         """Read repeatedly; a failure is reported, and tried again."""
@@ -145,8 +168,24 @@ class LiveReport:
     async def _page(self, _request: web.Request) -> web.Response:
         if self._data is None:
             raise web.HTTPServiceUnavailable(text="nothing is read yet\n")
-        lines = report_page.page(self._data, self.prices, self.script, _SCRIPT)
+        above, script = "\n".join(console_page.content(self._data.console)), console_page.SCRIPT + _SCRIPT
+        live = LiveParts(console_page.STYLE, "".join(console_page.controls()), above, console_page.dialog(), script)
+        lines = report_page.page(self._data.report, self.prices, self.script, live)
         return web.Response(text="\n".join(lines), content_type="text/html", charset="utf-8", headers=_HEADERS)
+
+    async def _why(self, request: web.Request) -> web.Response:
+        """The explanation of a decision, an outcome, a pod, a workload, or the record at a place."""
+        asked = request.query.get("asked", "")
+        if not 0 < len(asked) <= _LONGEST:
+            raise web.HTTPBadRequest(text=f"ask for something of 1 to {_LONGEST} characters: why?asked=...\n")
+        async with self._explaining:
+            try:
+                text = await asyncio.to_thread(self.explain, asked)
+            except BadInput as error:
+                raise web.HTTPNotFound(text=f"{error}\n") from error
+            except UllageError as error:
+                raise web.HTTPServiceUnavailable(text=f"the log could not be read: {error}\n") from error
+        return web.Response(text=text, content_type="text/plain", charset="utf-8", headers=_HEADERS)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= _STREAMS:
@@ -173,10 +212,11 @@ class LiveReport:
                 yield b": still here\n\n"
                 continue
             seen = version
-            sent = {"content": "\n".join(report_page.content(data, self.prices)), "charts": report_page.charts(data)}
+            lines = (*console_page.content(data.console), *report_page.content(data.report, self.prices))
+            sent = {"content": "\n".join(lines), "charts": report_page.charts(data.report)}
             yield b"id: %d\nevent: report\ndata: %s\n\n" % (version, orjson.dumps(sent))
 
-    async def _after(self, seen: int) -> tuple[ReportData | None, int]:
+    async def _after(self, seen: int) -> tuple[LiveData | None, int]:
         """The newest report, once it is newer than `seen` or has not been for a while."""
         async with self._changed:
             with suppress(TimeoutError):

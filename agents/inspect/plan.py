@@ -5,11 +5,14 @@ It asks the states of updater and scaler, with their guards, so it agrees with w
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
+from agents.inspect import new_pods
+from agents.inspect.new_pods import NewPodAmounts
 from agents.inspect.newest_state import newest_of_cluster
-from agents.logic.nodes import scaling_dry_run
-from agents.logic.nodes.scaler_stage import Scaler
-from agents.logic.nodes.scaling_dry_run import NodeOutlook
+from agents.logic.nodes.scaler import scaling_dry_run
+from agents.logic.nodes.scaler.scaler_stage import Scaler
+from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
 from agents.logic.updates.updater import Updater
@@ -38,7 +41,12 @@ def run(settings: Settings, *, form: TextForm) -> None:
     scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
     nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) and turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
-    table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_node_lines(nodes)]
+    begin = list(new_pods.amounts(updater, cluster))
+    whole["new_pods"] = [
+        {"workload": each.workload, "container": each.container, "from": asdict(each.before), "to": asdict(each.after)}
+        for each in begin
+    ]
+    table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_new_pod_lines(begin), *_node_lines(nodes)]
     output_table.print_text(form, table, whole)
 
 
@@ -82,6 +90,14 @@ def _lines(
         yield from (
             f"    {counted(why, number)}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
         )
+
+
+def _new_pod_lines(begin: Sequence[NewPodAmounts]) -> Iterator[str]:
+    """What the webhook would give to pods that begin, whether or not a pod of today is changed."""
+    if begin:
+        yield "New pods would get:"
+    for each in begin:
+        yield f"  {each.workload.split('/', 1)[1]}  {each.container} {_change([(each.before, each.after)])}"
 
 
 def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:

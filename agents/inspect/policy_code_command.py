@@ -13,7 +13,7 @@ from agents.inspect import comparison_command, policy_trial
 from agents.inspect.comparison_command import ComparisonFlags, Gates
 from agents.inspect.policy_template import TEMPLATE
 from agents.processes import policy_process
-from agents.processes.output import data, note
+from agents.processes.output import note, sentence
 from agents.settings import policy_sources
 from agents.settings.all_settings import Settings
 from agents.settings.policy_limits import PolicyLimits
@@ -56,7 +56,7 @@ def lint(text: str, limits: PolicyLimits) -> int:
     if not faults:
         faults = [*_ran(source, text, limits), *_type_faults(source)]
     for fault in faults:
-        data(fault)
+        sentence(fault)
     note(f"{len(faults)} found in {source.where}" if faults else f"{source.reference} is a policy")
     return _FOUND if faults else 0
 
@@ -68,9 +68,9 @@ def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
     unlike = one.unlike or two.unlike
     if not unlike and one.digest != two.digest:
         unlike = "in another process, it answers otherwise"
-    data(f"policy {source.reference}")
-    data(f"deterministic: {'yes' if not unlike else f'no; {unlike}'}")
-    data(f"time: {min(one.seconds, two.seconds) * 1000:.2f} ms for 1,000 containers")
+    sentence(f"policy {source.reference}")
+    sentence(f"deterministic: {'yes' if not unlike else f'no; {unlike}'}")
+    sentence(f"time: {min(one.seconds, two.seconds) * 1000:.2f} ms for 1,000 containers")
     with TemporaryDirectory(prefix="ullage-policy-") as folder:
         flags = ComparisonFlags((), "table", None, None, baseline="default")
         comparison_command.compare(settings, policy_trial.write_trace(Path(folder)), (text,), flags, Gates())

@@ -14,6 +14,6 @@ def show(settings: Settings, form: output_table.OutputForm) -> None:
     if form in {"yaml", "json"}:
         output_table.print_rows(form, [policy_file.as_body(each) for each in in_force])
     else:
-        rows = [{"target": each.target, "says": policy_file.describe(each)} for each in in_force]
-        output_table.print_rows(form, rows, ("target", "says"))
+        rows = [{"target": each.target, "says": policy_file.describe(each), "by": str(each.by or "")} for each in in_force]
+        output_table.print_rows(form, rows, ("target", "says", "by"), ("by",))
     note(f"{len(in_force)} {'policy' if len(in_force) == 1 else 'policies'} in force")

@@ -11,6 +11,7 @@ from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import ContainerSums
 from agents.inspect import trace_backtest
 from agents.inspect.policy_specs import SIDES, PolicySpec
+from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN
 from agents.pipeline import stages
 from agents.processes import policy_process
 from agents.processes.output import note
@@ -34,7 +35,7 @@ def run(
         if spec.settings is None:
             continue
         note(f"policy '{spec.name}' ...")
-        if spec.settings.vertical.policy:
+        if spec.settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
             scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices)
         else:
             done = played(file, spec.settings, jobs)

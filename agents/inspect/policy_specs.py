@@ -1,6 +1,7 @@
-"""Policies as they are named on a command line: `default`, `upstream`, `recorded`, `oracle`, settings, or code.
+"""Policies as they are named on a command line: `default`, `upstream`, `adaptive`, `recorded`, `oracle`, settings, or code.
 
-`default` is what the settings say; `upstream` is the Vertical Pod Autoscaler's rules with its defaults; `recorded` are the
+`default` is what the settings say; `adaptive` is the policy that comes with Ullage;
+`upstream` is the Vertical Pod Autoscaler's rules with its defaults; `recorded` are the
 recording's own requests; `oracle` knows each hour in advance. A YAML file has settings as `--config` takes them. A Python file,
 or the name of an installed entry point, is a policy written as code. Settings stand in one word,
 `p97:vertical.target_cpu_percentile=0.97,vertical.margin=0.1`, with the policy's name before a colon or without one.
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from agents.inspect.what_if_command import settings_of
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.vertical_settings import ADAPTIVE, VerticalSettings
 from agents.settings import policy_sources
 from agents.settings.all_settings import Settings
 from agents.settings.loading import load
@@ -51,14 +52,14 @@ def _spec(text: str, base: Settings, given: Sequence[str]) -> PolicySpec:
         return PolicySpec(text, base.model_copy(update={"vertical": VerticalSettings(), "updates": updates}))
     if text.endswith((".yaml", ".yml")):
         return PolicySpec(Path(text).stem, load(file=Path(text), flags=_flags(given)).settings)
-    if text.endswith(".py") or text in policy_sources.offered():
+    if text == ADAPTIVE or text.endswith(".py") or text in policy_sources.offered():
         named = Path(text).stem if text.endswith(".py") else text
         return PolicySpec(named, base.model_copy(update={"vertical": replace(base.vertical, policy=text)}))
     if "=" in text:
         head, colon, rest = text.partition(":")
         name, settings = (head, rest) if colon and "=" not in head else (text, text)
         return PolicySpec(name, load(flags=_flags([*given, *settings.split(",")])).settings)
-    known = ", ".join(("default", BASELINE, *SIDES, *policy_sources.offered()))
+    known = ", ".join(("default", BASELINE, ADAPTIVE, *SIDES, *policy_sources.offered()))
     raise BadInput(
         f"'{text}' is no policy: give {known}, a settings file (.yaml), a policy as code (.py), "
         "or settings such as vertical.margin=0.3"

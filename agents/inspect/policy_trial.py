@@ -1,25 +1,33 @@
 """Tries a policy on made-up containers: whether it answers equally twice, alone and in a batch, and how long it takes.
 
-The containers are as in real clusters: containers without a sample, with one, idle ones, huge ones, and two humps.
+It observes a made-up day first. The containers are as in real
+clusters: containers without a sample, with one, idle ones, huge ones, and two humps.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 
+from agents.engine.tables.row_table import Indices, RowKey
 from agents.logic.usage.buckets import Buckets, cpu_buckets, memory_buckets
 from agents.logic.vertical.policy_code import (
     CodePolicy,
     EvidenceColumns,
     Floats,
     HistogramColumns,
+    PolicyState,
     RecommendedColumns,
+    SampleColumns,
     answer,
+    check_explained,
+    shown_to,
 )
+from agents.logic.vertical.policy_states import PolicyStates, nothing_remembered, rows_of
 from agents.settings import policy_sources
 
 CONTAINERS = 1000
@@ -28,6 +36,7 @@ _SEED = 1
 _START = 1_767_225_600
 """2026-01-01, in seconds since 1970."""
 _ROUNDS = 3
+_HOURS, _RARE = 24, 0.05
 _TRACE_CONTAINERS, _TRACE_SAMPLES, _TRACE_STEP = 24, 288, 300
 _GIB = float(1 << 30)
 
@@ -47,25 +56,70 @@ class PolicyTrial:
 def tried(text: str) -> PolicyTrial:
     """Load a policy and try it. Raises BadInput and PolicyFault."""
     policy = policy_sources.load(policy_sources.read(text))
-    usage = made_up_usage(CONTAINERS)
-    whole, taken = _timed(policy, usage)
+    every = np.arange(CONTAINERS)
+    whole, taken = _timed(policy, every)
     unlike = ""
     for _ in range(_ROUNDS - 1):
-        again, seconds = _timed(policy, usage)
+        again, seconds = _timed(policy, every)
         taken = min(taken, seconds)
         unlike = unlike or _difference(whole, again, "asked again, it answers otherwise")
     half = CONTAINERS // 2 + 1
-    parts = [answer(policy, made_up_usage(CONTAINERS, rows)) for rows in (np.arange(half), np.arange(half, CONTAINERS))]
+    parts = [_timed(policy, rows)[0] for rows in (every[:half], every[half:])]
     joined = RecommendedColumns(*(np.concatenate(pair) for pair in zip(*(_arrays(part) for part in parts), strict=True)))
     unlike = unlike or _difference(whole, joined, "asked of fewer containers at once, it answers otherwise")
     return PolicyTrial(blake2b(b"".join(each.tobytes() for each in _arrays(whole)), digest_size=16).hexdigest(), taken, unlike)
 
 
-def _timed(policy: CodePolicy, usage: EvidenceColumns) -> tuple[RecommendedColumns, float]:
+def _timed(policy: CodePolicy, rows: Indices) -> tuple[RecommendedColumns, float]:
+    """What a policy says of these containers after it observed them, and the seconds that its answer took."""
+    state = _observed(policy, rows)
+    usage = made_up_usage(CONTAINERS, rows)
+    usage.recent_peak.sum()  # made at the first look, which is no part of the policy's time
     begun = time.perf_counter()
-    found = answer(policy, usage)
+    found = answer(policy, usage, state)
     taken = time.perf_counter() - begun
+    if policy.explain is not None:
+        check_explained(policy.explain(usage, state), len(rows))
     return RecommendedColumns(*(each.copy() for each in _arrays(found))), taken
+
+
+def _observed(policy: CodePolicy, rows: Indices) -> PolicyState:
+    """What a policy remembers of some made-up containers after a made-up day. Raises PolicyFault."""
+    states = PolicyStates([policy])
+    table = states.table(policy)
+    if table is None:
+        return nothing_remembered(len(rows))
+    keys: list[RowKey] = [(f"made-up/default/Deployment/w{row:04d}", "app") for row in rows.tolist()]
+    state = PolicyState(table, rows_of(table, keys))
+    for samples in made_up_samples(CONTAINERS, rows):
+        shown_to(replace(policy, strict=True), samples, state)
+    return state
+
+
+def made_up_samples(count: int, rows: Indices) -> Iterator[SampleColumns]:
+    """A day of samples of these of `count` containers, an hour apart, with holes and OOM kills; the same whenever asked for."""
+    chance = np.random.default_rng(_SEED)
+    levels, kills = chance.lognormal(-2.0, 1.5, count), np.full(count, np.nan)
+    nothing, spread = np.full(count, np.nan), np.linspace(0.0, 1.0, count)
+    for hour in range(_HOURS):
+        swing = 1.0 + 0.5 * np.sin(2 * np.pi * (hour / _HOURS + spread))
+        cpu, memory = (levels * swing * chance.lognormal(0.0, 0.3, count) for _ in range(2))
+        holes, killed = chance.random((2, count)) < _RARE
+        cpu, memory = np.where(holes, np.nan, cpu), np.where(holes, np.nan, memory * _GIB)
+        kills = np.where(killed, memory, np.nan)
+        for used, peak, at_limit, seconds in ((nothing, nothing, kills, 0.0), (cpu, memory, nothing, 3600.0)):
+            yield SampleColumns(
+                at=np.full(len(rows), _START + hour * 3600.0),
+                seconds=np.full(len(rows), seconds),
+                cpu=used[rows],
+                memory=peak[rows],
+                pods=np.ones(len(rows)),
+                killed_at=at_limit[rows],
+                spread=spread[rows],
+                risk_cpu=np.full(len(rows), 0.02),
+                risk_oom=np.full(len(rows), 0.9),
+                evidence_of=lambda places: made_up_usage(count, rows[places]),
+            )
 
 
 def _arrays(columns: RecommendedColumns) -> list[Floats]:
@@ -81,7 +135,7 @@ def _difference(one: RecommendedColumns, two: RecommendedColumns, how: str) -> s
     return ""
 
 
-def made_up_usage(count: int, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None) -> EvidenceColumns:
+def made_up_usage(count: int, rows: Indices | None = None) -> EvidenceColumns:
     """Usage of `count` containers, the same whenever it is asked for; of these rows alone where they are given."""
     chance = np.random.default_rng(_SEED)
     samples = np.floor(chance.exponential(2000.0, count))
@@ -98,11 +152,14 @@ def made_up_usage(count: int, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] 
     return EvidenceColumns(
         HistogramColumns(cpu.starts, cpu.weights[chosen]),
         HistogramColumns(memory.starts, memory.weights[chosen]),
-        recent_peak=peak[chosen],
+        peaks=lambda: peak[chosen],
         first=(last - samples * 60.0)[chosen],
         last=last[chosen],
         samples=samples[chosen],
         builtin=builtin,
+        least_cpu=np.full(len(chosen), least[0]),
+        least_memory=np.full(len(chosen), least[-1]),
+        in_place=np.ones(len(chosen), np.bool_),
     )
 
 

@@ -6,11 +6,17 @@ sort by one number, a core counts as much as `CORE_IN_BYTES` of memory, about th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
+from types import MappingProxyType
 
-from agents.inspect import namespace_patterns
+from agents.inspect import namespace_patterns, request_risk, target_caps, workload_pods
+from agents.inspect.request_risk import Risk
+from agents.inspect.target_caps import TargetCap
+from agents.inspect.workload_pods import PodsOfWorkload, RequestsOfPods
+from agents.why import leak_texts
+from schemas.decisions.pod_updates import UpdateRefused
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
 from streams import reverse_log_reader
@@ -18,7 +24,6 @@ from streams.codec.container_requests_reader import (
     ContainerRequestsReader,
     RecommendedAmounts,
     RecommendedRequests,
-    RequestedAmounts,
 )
 from streams.codec.event_codec import header
 from streams.log.log_port import Record
@@ -28,10 +33,8 @@ CORE_IN_BYTES = 8 << 30
 _POD_REACH = timedelta(hours=8)
 """How far before the newest tick pods are looked for: twice the time after which each is stated again, and more."""
 _LATELY = timedelta(days=1)
-_SAME = 0.01
-"""Amounts that differ by less than this share are the same for a reader."""
-_SHORT = 0.1
-"""A request that is this share below its target, or more, is called short of it although it lies within the bounds."""
+_RUNS = ("Job", "Pod", "Workflow", "TaskRun", "PipelineRun", "SparkApplication")
+"""Kinds of which mostly each run is an object with a name of its own, where no controller above makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +51,37 @@ class RecommendedContainer:
     lower: Amounts
     upper: Amounts
     saved: Amounts
-    risk: str
+    risk: Risk
     why: str
+    """The words of docs/scan.md."""
     cluster: str = ""
     limits: Amounts = Amounts()
     """What limits are now; None where there is none."""
     other_recommender: str = ""
     """The recommender that the workload's VPA names where that is not ours: nobody acts on the row then."""
+    of_pods: RequestsOfPods | None = None
+    """What each pod requests; `requests` is what most of them do."""
+    over: tuple[float | None, float | None] = (None, None)
+    """In how large a share of the time CPU, and of its daily peaks memory, was over the usual request, at least."""
+    caps: tuple[TargetCap, ...] = ()
+    """What keeps the target from being what was estimated, or from being applied."""
+    held_back: str = ""
+    """What keeps running pods from getting the target now, in a word or two; see `held_back`."""
+    leak: str = ""
+    """What is known of a memory leak, in words."""
+
+    @property
+    def held_by(self) -> str:
+        """The words for what caps the target, separated by commas; empty where nothing does."""
+        return ", ".join(dict.fromkeys(cap.word for cap in self.caps))
 
     @property
     def remark(self) -> str:
-        """Why the target is another, and who else recommends for the workload."""
-        return f"{self.why}; VPA of '{self.other_recommender}'" if self.other_recommender else self.why
+        """Why the target is another, what caps it, and who else recommends for the workload."""
+        leak = f"{self.leak}; " if self.leak else ""
+        held = f"; held by {self.held_by}" if self.caps else ""
+        other = f"; VPA of '{self.other_recommender}'" if self.other_recommender else ""
+        return f"{leak}{self.why}{held}{other}"
 
     @property
     def worth(self) -> float:
@@ -77,8 +99,9 @@ def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heart
 
     reader = ContainerRequestsReader(context.codec)
     decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))
-    pods = _newest_pods(context, reader, now, {decision.workload.key for decision in decisions})
-    return rows_of(decisions, pods, now)
+    counts = {decision.workload.key: max(1, decision.pods or 1) for decision in decisions}
+    pods = workload_pods.newest(context, reader, now - _POD_REACH, counts)
+    return rows_of(decisions, pods, now, target_caps.of_guards(target_caps.refusals(context, now)))
 
 
 def reach(heartbeat: Seconds) -> Mapping[str, timedelta]:
@@ -86,11 +109,40 @@ def reach(heartbeat: Seconds) -> Mapping[str, timedelta]:
     return {"recommendations": 2 * timedelta(seconds=heartbeat), "pod-changes": _POD_REACH}
 
 
+def sentences_on_caps(rows: Iterable[RecommendedContainer], most: int) -> Iterator[str]:
+    """What caps targets, in sentences: those of so many rows, and how many there are more."""
+    capped = [row for row in rows if row.caps]
+    for row in capped[:most]:
+        said = "; ".join(dict.fromkeys(cap.sentence for cap in row.caps))
+        yield f"{row.namespace}/{row.kind}/{row.workload} is held by {row.held_by}: {said}"
+    if len(capped) > most:
+        yield f"... and {len(capped) - most} more containers are held: `-o json` has each sentence as 'held_because'"
+
+
+def runs_with_names_of_their_own(rows: Iterable[RecommendedContainer]) -> str:
+    """A sentence on workloads that are one run each, so that the next run is another one; empty if there are not several."""
+    runs = sorted({f"{row.namespace}/{row.kind}/{row.workload}" for row in rows if row.kind in _RUNS})
+    if len(runs) < 2:  # noqa: PLR2004  # one bare pod may well be meant to stay
+        return ""
+    kinds = " and ".join(f"{kind}s" for kind in _RUNS if any(f"/{kind}/" in run for run in runs))
+    return (
+        f"{len(runs)} of these workloads are {kinds} with names of their own, such as '{runs[0]}': what one needed says nothing "
+        "of the next, because nothing shows that they are the same work. Runs of a CronJob are one workload (docs/usage.md)"
+    )
+
+
 def rows_of(
-    decisions: Iterable[RecommendedRequests], pods: Mapping[str, Sequence[RequestedAmounts]], now: datetime
+    decisions: Iterable[RecommendedRequests],
+    pods: Mapping[str, PodsOfWorkload],
+    now: datetime,
+    refused: Mapping[str, Sequence[UpdateRefused]] = MappingProxyType({}),
 ) -> list[RecommendedContainer]:
-    """The rows of some recommendations; `pods` has the containers of the newest pod of each workload by its key."""
-    rows = [row for decision in decisions for row in _rows(decision, pods.get(decision.workload.key), now)]
+    """The rows of some recommendations; `pods` has the containers of each pod, `refused` what guards say, of each workload."""
+    rows = [
+        replace(row, caps=target_caps.of_container(decision, each, refused.get(decision.workload.key, ())))
+        for decision in decisions
+        for each, row in zip(decision.containers, _rows(decision, pods.get(decision.workload.key, ()), now), strict=True)
+    ]
     return sorted(rows, key=lambda row: (-row.worth, row.namespace, row.workload, row.container))
 
 
@@ -113,33 +165,12 @@ def _recommendations(
             yield recommended
 
 
-def _newest_pods(
-    context: LogContext, reader: ContainerRequestsReader, now: datetime, workloads: set[str]
-) -> Mapping[str, Sequence[RequestedAmounts]]:
-    """The containers of the newest pod of each workload."""
-    found: dict[str, Sequence[RequestedAmounts]] = {}
-    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _POD_REACH):
-        newest: dict[str, Record] = {}
-        for record in stretch:
-            key = (record.key or b"").decode(errors="replace")
-            if key in workloads and key not in found and "pod-changed" in (header(record, "ce_type") or ""):
-                newest[key] = record
-        for key, record in newest.items():
-            containers = reader.pod(record)
-            if containers is not None:
-                found[key] = containers
-        if len(found) == len(workloads):
-            break
-    return found
-
-
-def _rows(decision: RecommendedRequests, pod: Sequence[RequestedAmounts] | None, now: datetime) -> Iterator[RecommendedContainer]:
-    requested = {container.name: container.requests for container in pod or ()}
-    limits = {container.name: container.limits for container in pod or ()}
+def _rows(decision: RecommendedRequests, seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
     for each in decision.containers:
-        requests, pods = requested.get(each.container), 1 if decision.pods is None else decision.pods
+        of_pods = workload_pods.of_container(seen, each.container)
+        requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
         oom = decision.oom_at is not None and decision.oom_container == each.container and now - decision.oom_at < _LATELY
-        risk, why = _judged(requests, each, oom=oom)
+        risk, why = request_risk.of_pods(of_pods, each, oom=oom)
         yield RecommendedContainer(
             decision.workload.namespace,
             decision.workload.kind,
@@ -150,49 +181,28 @@ def _rows(decision: RecommendedRequests, pod: Sequence[RequestedAmounts] | None,
             each.target,
             each.lower,
             each.upper,
-            _saved(requests, each.target, pods),
+            _saved(of_pods, each.target, pods),
             risk,
             why,
             decision.workload.cluster,
-            limits.get(each.container, Amounts()),
+            Amounts() if of_pods is None else of_pods.limits,
             decision.other_recommender,
+            of_pods,
+            _over(requests, each),
+            leak=next((leak_texts.in_words(leak, now) for leak in decision.leaks if leak.container == each.container), ""),
         )
 
 
-def _saved(requests: Amounts | None, target: Amounts, pods: int) -> Amounts:
-    if requests is None:
-        return Amounts()
-    cpu = None if requests.cpu is None or target.cpu is None else Cores((requests.cpu - target.cpu) * pods)
-    memory = None if requests.memory is None or target.memory is None else Bytes((requests.memory - target.memory) * pods)
-    return Amounts(cpu, memory)
-
-
-def _judged(requests: Amounts | None, to: RecommendedAmounts, *, oom: bool) -> tuple[str, str]:
-    """How much harm staying as it is may do (high, medium, low), and why the target is another, in at most three words."""
+def _over(requests: Amounts | None, to: RecommendedAmounts) -> tuple[float | None, float | None]:
     now = requests or Amounts()
-    cpu, memory = _over(now.cpu, to.target.cpu), _over(now.memory, to.target.memory)
-    rules = (
-        (oom, "high", "OOM killed lately"),
-        (requests is None, "unknown", "no pod seen"),
-        (now.cpu is None or now.memory is None, "medium", "no requests set"),
-        (_below(now.memory, to.lower.memory), "high", "too little memory"),
-        (_below(now.cpu, to.lower.cpu), "medium", "too little CPU"),
-        (_short(now.memory, to.target.memory), "low", "needs more memory"),
-        (_short(now.cpu, to.target.cpu), "low", "needs more CPU"),
-        (cpu and memory, "low", "uses less"),
-        (cpu, "low", "uses less CPU"),
-        (memory, "low", "uses less memory"),
-    )
-    return next(((risk, why) for holds, risk, why in rules if holds), ("low", "fits"))
+    return request_risk.share_over(now.cpu, to.reached_cpu), request_risk.share_over(now.memory, to.reached_memory)
 
 
-def _below(now: float | None, least: float | None) -> bool:
-    return now is not None and least is not None and now < least
-
-
-def _short(now: float | None, target: float | None) -> bool:
-    return now is not None and target is not None and target >= now * (1 + _SHORT)
-
-
-def _over(now: float | None, target: float | None) -> bool:
-    return now is not None and target is not None and now > target * (1 + _SAME)
+def _saved(of_pods: RequestsOfPods | None, target: Amounts, pods: int) -> Amounts:
+    """What all pods together would request less; a pod that was not seen requests what most do."""
+    if of_pods is None:
+        return Amounts()
+    requests = [*of_pods.all[:pods], *[of_pods.usual] * (pods - len(of_pods.all))]
+    cpu = [each.cpu - target.cpu for each in requests if each.cpu is not None and target.cpu is not None]
+    memory = [each.memory - target.memory for each in requests if each.memory is not None and target.memory is not None]
+    return Amounts(Cores(sum(cpu)) if cpu else None, Bytes(sum(memory)) if memory else None)

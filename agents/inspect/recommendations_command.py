@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from agents.inspect import clock_silence, recommendation_table, request_totals
+from agents.inspect import clock_silence, held_back, recommendation_table, request_totals
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.processes import output_table
 from agents.processes.output import data, note
@@ -30,9 +30,13 @@ _COLUMNS = (
 _AMOUNTS = ("requests", "target", "lower", "upper", "saved")
 _CORES, _BYTES = [f"{name}_cpu_cores" for name in _AMOUNTS], [f"{name}_memory_bytes" for name in _AMOUNTS]
 _MANY_CORES = 10.0
+_SENTENCES = 5
+"""Rows below the table whose caps are said in a sentence."""
 _UNKNOWN = "?"
 """Instead of an upper bound that is larger than any machine: too little was seen to know one."""
 _LARGEST_CPU, _LARGEST_MEMORY = 10_000.0, 1 << 44
+_SPARE = ("cpu bounds", "memory bounds", "why", "pods", "saved memory", "saved cpu", "container")
+"""What a narrow terminal does without, the first to go first: `-o wide` and `ullage why` have it."""
 _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 
@@ -54,6 +58,13 @@ def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: 
         note(f"no recommendation for cluster '{settings.cluster.name}' of that time is kept; {lost}")
         return
     note(summary(rows, settings.cluster.name))
+    if held := held_back.in_words(rows):
+        note(held)
+    if form in (*output_table.PEOPLE, "md"):
+        for sentence in recommendation_table.sentences_on_caps(rows[:limit], _SENTENCES):
+            note(sentence)
+    if runs := recommendation_table.runs_with_names_of_their_own(rows):
+        note(runs)
     if lost:
         note(f"rows or amounts may be missing; {lost}")
 
@@ -86,15 +97,16 @@ def _rows(
 ) -> Sequence[RecommendedContainer]:
     if tick is None:
         return []
-    return recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)
+    rows = recommendation_table.read(context, tick.at, namespaces, heartbeat=settings.vertical.heartbeat)
+    return held_back.marked(rows, held_back.read(context))
 
 
 def lines(rows: Sequence[RecommendedContainer], form: OutputForm, limit: int | None = None) -> Iterator[str]:
     """The lines to print."""
     shown = rows[:limit]
     columns = (*_COLUMNS, *_LAST)
-    if form in ("table", "md"):
-        return output_table.lines(form, [_shown(row) for row in shown], (), columns)
+    if form in (*output_table.PEOPLE, "md"):
+        return output_table.lines(form, [_shown(row) for row in shown], (), columns, _SPARE)
     return output_table.lines(form, (), [_exact(row) for row in shown], columns)
 
 
@@ -105,15 +117,32 @@ def _shown(row: RecommendedContainer) -> Row:
         "workload": f"{row.kind}/{row.workload}",
         "pods": row.pods,
         "container": row.container,
-        "cpu now → target": f"{_cpu(requests)} → {_cpu(row.target)}",
+        "cpu now → target": f"{_now(row, 'cpu') or _cpu(requests)} → {_cpu(row.target)}",
         "cpu bounds": f"{_cpu(row.lower)}..{_UNKNOWN if (row.upper.cpu or 0) > _LARGEST_CPU else _cpu(row.upper)}",
-        "memory now → target": f"{_memory(requests)} → {_memory(row.target)}",
+        "memory now → target": f"{_now(row, 'memory') or _memory(requests)} → {_memory(row.target)}",
         "memory bounds": f"{_memory(row.lower)}..{_UNKNOWN if (row.upper.memory or 0) > _LARGEST_MEMORY else _memory(row.upper)}",
         "saved cpu": _cpu(row.saved),
         "saved memory": _memory(row.saved),
         "risk": row.risk,
         "why": row.remark,
     }
+
+
+def _now(row: RecommendedContainer, resource: str) -> str:
+    """The least and the most that pods request, where they differ; else empty."""
+    ends = None if row.of_pods is None else row.of_pods.ends(resource)
+    if ends is None:
+        return ""
+    least, most = (event_descriptions.amount(**{resource: end}) for end in ends)
+    unit = most.partition(" ")[2]
+    return f"{least.removesuffix(f' {unit}') if unit else least}..{most}".replace(".0 ", " ").replace(".0.", ".")
+
+
+def _ends(row: RecommendedContainer, resource: str) -> tuple[float | None, float | None]:
+    """The least and the most that pods request, also where these are the same."""
+    same = getattr(row.requests or Amounts(), resource)
+    ends = None if row.of_pods is None else row.of_pods.ends(resource)
+    return (same, same) if ends is None else ends
 
 
 def _exact(row: RecommendedContainer) -> Row:
@@ -127,8 +156,17 @@ def _exact(row: RecommendedContainer) -> Row:
         "pods": row.pods,
         **{name: None if (cpu := amount.cpu) is None else round(cpu, 9) for name, amount in zip(_CORES, amounts, strict=True)},
         **{name: amount.memory for name, amount in zip(_BYTES, amounts, strict=True)},
+        **{
+            f"{end}_{name}": None if row.of_pods is None else amount
+            for resource, name in (("cpu", "requests_cpu_cores"), ("memory", "requests_memory_bytes"))
+            for end, amount in zip(("least", "most"), _ends(row, resource), strict=True)
+        },
         "risk": row.risk,
         "why": row.why,
+        **dict(zip(("cpu_over_request", "memory_over_request"), row.over, strict=True)),
+        "held_back": row.held_back,
+        "held_by": row.held_by,
+        "held_because": "; ".join(dict.fromkeys(cap.sentence for cap in row.caps)),
         "other_recommender": row.other_recommender,
     }
 

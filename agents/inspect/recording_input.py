@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,8 +13,10 @@ from streams.errors import BadInput, GiveUp, TryAgain
 
 
 @contextmanager
-def recording(loaded: LoadedSettings, file: Path | None, *, stored: bool, keep: Path | None) -> Iterator[Path]:
-    """The file, or with `stored` a trace of what the settings' server has, which is kept at `keep`. Raises BadInput."""
+def recording(
+    loaded: LoadedSettings, file: Path | None, *, stored: bool, keep: Path | None, until: datetime | None = None
+) -> Iterator[Path]:
+    """The file, or with `stored` a trace of what the server has up to `until`, which is kept at `keep`. Raises BadInput."""
     if stored == (file is not None):
         raise BadInput("give either a FILE with recorded usage or --prometheus-url, and not both")
     if keep is not None and not stored:
@@ -26,17 +29,19 @@ def recording(loaded: LoadedSettings, file: Path | None, *, stored: bool, keep: 
     with TemporaryDirectory(prefix="ullage-backtest-") as folder:
         to = keep or Path(folder) / "usage.parquet"
         with stoppable():
-            _write(loaded, to)
+            _write(loaded, to, until)
         yield to
 
 
-def _write(loaded: LoadedSettings, to: Path) -> None:
+def _write(loaded: LoadedSettings, to: Path, until: datetime | None) -> None:
     from agents.inspect.scan_command import of_context
-    from agents.processes.source_usage import history_period, metric_names, prometheus
+    from agents.processes.source_usage import history_period, metrics_store, warn_of_clusters
     from streams.sources.usage.history.stored_trace import StoredTrace
 
     settings = of_context(loaded, "")
-    trace = StoredTrace(prometheus(settings.prometheus), metric_names(settings), history_period(settings))
+    store, period = metrics_store(settings), history_period(settings, until)
+    warn_of_clusters(store, period.end)
+    trace = StoredTrace(store.server, store.names, period)
     try:
         for rows in trace.write(to):
             note(f"{rows:,} samples read")

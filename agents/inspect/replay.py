@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agents.pipeline import stages
 from agents.processes import output_table
-from agents.processes.output import data, note
+from agents.processes.output import data, note, sentence
 from agents.processes.output_table import Row, TextForm
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
@@ -50,7 +50,7 @@ def _verify(context: LogContext, settings: Settings) -> int:
         again=lambda stage: committed(context, worker, [stage]),
     )
     for line in report_lines(report):
-        data(line)
+        sentence(line)
     if not report.ok:
         return GATE
     return NOT_COMPARED if report.foreign else 0
@@ -67,7 +67,7 @@ def _print(context: LogContext, settings: Settings, form: TextForm) -> int:
                 kind = next((v.decode() for n, v in record.headers if n == "ce_type"), "")
                 key = (record.key or b"").decode()
                 row = {"stage": task.stage.name, "partition": task.partition, "turn": taken.turn, "type": kind, "key": key}
-                for line in [_line(row)] if form == "table" else output_table.item(form, row):
+                for line in [_line(row)] if form in output_table.PEOPLE else output_table.item(form, row):
                     data(line)
     note(f"{turns} turns gave {decisions} decisions")
     return 0

@@ -39,6 +39,7 @@ _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 _Seen = dict[tuple[str, str, str], float]
 """By workload, pod and container."""
 NEEDS = ReplicaNeeds()
+_SPARE = ("memory p95", "cpu p95", "pods", "action", "why")
 _COLUMNS = {
     "nodes": ("node", "pods", "why"),
     "replicas": ("workload", "pods", "recommended", "by", "cpu p95", "memory p95", "why"),
@@ -102,7 +103,7 @@ def print_rows(
         note(f"nothing is recommended for cluster '{settings.cluster.name}' at {tick.at:%Y-%m-%d %H:%M:%S} UTC")
     if lost:
         note(f"rows may be missing; {lost}")
-    for line in output_table.lines(form, found, found, columns):
+    for line in output_table.lines(form, found, found, columns, _SPARE):
         data(line)
 
 

@@ -68,20 +68,26 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
 
 def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     """Serve the same page until stopped, kept up to date with the log. Raises BadInput."""
-    from agents.inspect import live_report
+    from agents.inspect import console_data, live_report
+    from agents.why import explanation, explanation_lines
 
     if not 0.2 <= live.every <= 3600:  # noqa: PLR2004  # stated in the sentence below
         raise BadInput(f"--every {live.every:g} is no period: give 0.2 to 3600 seconds")
     address = live_report.address_of(live.listen, _token(live.token_file))
     newest: datetime | None = None
 
-    def read() -> report_data.ReportData | None:
+    def read() -> live_report.LiveData | None:
         nonlocal newest
         with _stretch(settings, flags) as (context, since, until):
             if until == newest:
                 return None
             newest = until
-            return report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
+            data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
+            return live_report.LiveData(data, console_data.collect(context, settings, until))
+
+    def explain(asked: str) -> str:
+        with _stretch(settings, flags) as (context, *_):
+            return "\n".join(explanation_lines.lines(explanation.explain(context, asked)))
 
     async def serving() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -89,7 +95,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
             raise RuntimeError("a coroutine that runs has a task")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)  # an exception in a handler may get lost in a callback of the loop
-        page = live_report.LiveReport(read, prices, script, address, Seconds(live.every), say=note)
+        page = live_report.LiveReport(read, explain, prices, script, address, Seconds(live.every), say=note)
         with suppress(asyncio.CancelledError):
             await page.serve()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.inspect import recommendation_table
+from agents.inspect import held_back, recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
@@ -17,6 +17,7 @@ from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
+from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Seconds
@@ -37,6 +38,8 @@ TOPICS = (
 )
 _STANDING = ("cluster-changes", "scheduling-changes", "pod-changes", "node-updates", "recommendations", "outcomes")
 """Topics whose records hold until a newer one replaces them, so that a stretch begins with what came before it."""
+_WHOLE = {"pod-changes", "cluster-changes"}
+"""What a source must see for a picture of a cluster to be complete."""
 _REACH = timedelta(hours=8)
 """How far before a stretch that is looked for: twice the time after which each is stated again, and more."""
 
@@ -60,6 +63,16 @@ class ValueLine:
             self.memory.append(memory)
 
 
+@dataclass(frozen=True, slots=True)
+class ChartMark:
+    """A kill or an action: `asked` is what `ullage why` is asked about it."""
+
+    at: datetime
+    what: str
+    says: str
+    asked: str
+
+
 @dataclass(slots=True)
 class ContainerChart:
     """One container of a workload: its highest use over all pods, and the requests, limits and recommendation of one pod."""
@@ -71,8 +84,8 @@ class ContainerChart:
     requests: ValueLine = field(default_factory=ValueLine)
     limits: ValueLine = field(default_factory=ValueLine)
     target: ValueLine = field(default_factory=ValueLine)
-    marks: list[tuple[datetime, str, str]] = field(default_factory=list)
-    """Kills and actions: when, what, and a sentence."""
+    marks: list[ChartMark] = field(default_factory=list)
+    """Kills and actions."""
 
 
 @dataclass(slots=True)
@@ -100,7 +113,7 @@ class ReportData:
 
 def collect(context: LogContext, since: datetime, until: datetime, *, top: int, heartbeat: Seconds) -> ReportData:
     """Read the stretch. Raises LogUnavailable."""
-    rows = recommendation_table.read(context, until, (), heartbeat=heartbeat)
+    rows = held_back.marked(recommendation_table.read(context, until, (), heartbeat=heartbeat), held_back.read(context))
     data = ReportData(context.cluster, since, until, rows)
     for row in rows[:top]:
         key = f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}"
@@ -146,11 +159,15 @@ class _Reading:
         self._targets: dict[str, RequestsRecommended] = {}
         """What was recommended last before the stretch, by workload."""
         self._begun: Amount | None = None
+        self._begun_at: datetime | None = None
         self._nodes_begun: int | None = None
+        self._complete = False
+        """Whether a source has said that it sees the pods and nodes that there are, and the picture was taken after that."""
+        self._sees: set[str] = set()
         self._nodes: dict[str, Amount] = {}
         self._removable: set[str] = set()
-        self._resized: set[str] = set()
-        """Uids of pods that we resized."""
+        self._given: set[str] = set()
+        """Uids of pods whose amounts are ours: by a resize, or by their admission."""
         self._evicted: dict[str, datetime] = {}
         """When we first evicted a pod of a workload."""
         self._created: dict[str, datetime] = {}
@@ -163,11 +180,14 @@ class _Reading:
             case PodChanged():
                 self._pods[event.pod.uid] = (event.workload.key, _requested(event))
                 self._created[event.pod.uid] = event.created
+                self._admitted(event)
                 self._containers.update(((event.workload.key, seen.name), seen) for seen in event.containers)
             case PodDeleted():
                 self._forget(event)
             case RequestsRecommended():
                 self._targets[event.workload.key] = event
+            case SourceReported():
+                self._sees |= set(event.sees)
             case ActionFinished():
                 self._changed(event)
             case _:
@@ -184,8 +204,10 @@ class _Reading:
     def take(self, event: Event) -> None:
         """The next event, in order of time."""
         match event:
+            case SourceReported():
+                self._sees |= set(event.sees)
             case MetricsScraped():
-                self._begin()
+                self._begin(event.at)
                 self._scrape(event)
             case PodChanged():
                 self._pod(event)
@@ -213,6 +235,8 @@ class _Reading:
             case NodeChanged():
                 self._nodes[event.node] = (event.allocatable.cpu or 0.0, event.allocatable.memory or 0)
             case NodeDetailsChanged(allocatable=size):
+                if self._nodes_begun is not None and event.node not in self._nodes and self._was_there(event.created):
+                    self._nodes_begun += 1
                 self._nodes[event.node] = (size.get("cpu", 0) / 1000.0, float(size.get("memory", 0)))
             case NodeRemoved() | NodeDetailsRemoved():
                 self._nodes.pop(event.node, None)
@@ -221,10 +245,19 @@ class _Reading:
             case _:
                 pass
 
-    def _begin(self) -> None:
-        """With the first usage, the pods and nodes that there were when the stretch began are known."""
-        if self._begun is None and self._pods:
-            self._begun, self._nodes_begun = self._sum(), len(self._nodes)
+    def _begin(self, at: datetime) -> None:
+        """The first complete picture is what there was when the stretch began.
+
+        With the first usage there are pods and nodes, but a source may still be publishing them: the picture is taken again once
+        it says that it sees all. What is published later and was there before is added.
+        """
+        complete = self._sees >= _WHOLE
+        if self._pods and (self._begun is None or complete > self._complete):
+            self._begun, self._begun_at, self._nodes_begun, self._complete = self._sum(), at, len(self._nodes), complete
+
+    def _was_there(self, created: datetime) -> bool:
+        """Whether something that is seen for the first time was there when the stretch began."""
+        return self._begun_at is not None and created <= self._begun_at
 
     def _sum(self) -> Amount:
         amounts = [amount for _, amount in self._pods.values()]
@@ -239,10 +272,19 @@ class _Reading:
                 chart.used[number] = (event.at, max(cpu, float(event.cores[i])), max(memory, float(event.memory[i])))
 
     def _pod(self, event: PodChanged) -> None:
+        if self._begun is not None and event.pod.uid not in self._created and self._was_there(event.created):
+            cpu, memory = _requested(event)
+            self._begun = (self._begun[0] + cpu, self._begun[1] + memory)
         self._pods[event.pod.uid] = (event.workload.key, _requested(event))
         self._created[event.pod.uid] = event.created
+        self._admitted(event)
         for seen in event.containers:
             self._draw(event.workload.key, seen, event.at)
+
+    def _admitted(self, event: PodChanged) -> None:
+        """A note shows that the pod's amounts are ours, also where its outcome is older than what is read."""
+        if event.admitted is not None:
+            self._given.add(event.pod.uid)
 
     def _draw(self, workload: str, seen: ContainerSeen, at: datetime) -> None:
         chart = self._data.charts.get((workload, seen.name))
@@ -263,33 +305,35 @@ class _Reading:
     def _kill(self, event: ContainerOOMKilled) -> None:
         self._data.kills += 1
         self._data.kills_after_change += self._is_ours(event.workload.key, event.pod.uid)
-        self._mark(event.workload.key, event.container, event.at, "OOM kill", event.pod.name)
+        mark = ChartMark(event.at, "OOM kill", event.pod.name, event.pod.uid)
+        self._mark(event.workload.key, event.container, mark)
 
     def _finished(self, event: ActionFinished) -> None:
         self._data.done[f"{event.action.value} {event.result.value}"] += 1
-        if self._changed(event):
-            self._mark(event.subject.workload, "", event.at, event.action.value, f"{event.subject.name}: {event.reason}")
+        if self._changed(event) and event.action is not Action.PATCH:  # the line of requests shows what new pods got
+            mark = ChartMark(event.at, event.action.value, f"{event.subject.name}: {event.reason}", event.decision)
+            self._mark(event.subject.workload, "", mark)
 
     def _changed(self, event: ActionFinished) -> bool:
         """Whether we changed a pod; the answer is cached."""
-        if event.result is not Result.DONE or event.action not in {Action.RESIZE, Action.EVICT}:
+        if event.result is not Result.DONE or event.action not in {Action.RESIZE, Action.EVICT, Action.PATCH}:
             return False
-        if event.action is Action.RESIZE:
-            self._resized.add(event.subject.uid)
+        if event.action in {Action.RESIZE, Action.PATCH}:
+            self._given.add(event.subject.uid)
         else:
             self._evicted.setdefault(event.subject.workload, event.at.replace(microsecond=0))  # pods begin at whole seconds
         return True
 
     def _is_ours(self, workload: str, uid: str) -> bool:
-        """Whether we resized this pod, or it began after our first eviction in its workload, and we did not leave it alone."""
+        """Whether we did not leave this pod alone: its amounts are ours, or it began after our first eviction in its workload."""
         evicted, created = self._evicted.get(workload), self._created.get(uid)
-        return uid in self._resized or (evicted is not None and created is not None and created >= evicted)
+        return uid in self._given or (evicted is not None and created is not None and created >= evicted)
 
-    def _mark(self, workload: str, container: str, at: datetime, what: str, says: str) -> None:
+    def _mark(self, workload: str, container: str, mark: ChartMark) -> None:
         """Mark the container's chart, or all charts of the workload if no container is named."""
         for (key, name), chart in self._data.charts.items():
             if key == workload and container in {"", name}:
-                chart.marks.append((at, what, says))
+                chart.marks.append(mark)
 
     def settle(self) -> None:
         """Everything has been read."""

@@ -6,13 +6,14 @@ data contain no `<` that could end the script.
 
 import html
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
 
 import orjson
 
 from agents.backtest.price_list import PriceList
-from agents.inspect import request_totals
+from agents.inspect import held_back, request_totals
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.inspect.report_data import Amount, ContainerChart, ReportData, ValueLine
 from agents.inspect.request_totals import amount_text
@@ -24,6 +25,7 @@ _MONTH = 730 * 3600.0
 _GIB = 1 << 30
 _COLOURS = {"used": "#1f77b4", "requested": "#d62728", "limit": "#7f7f7f", "recommended": "#2ca02c"}
 _MARKS = {"OOM kill": ("x", "#d62728"), "evict": ("triangle-down", "#9467bd"), "resize": ("diamond", "#ff7f0e")}
+_LINKS = '<a href="#savings">Savings</a> <a href="#workloads">Workloads</a>'
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8882; --good: #1a7f37; --bad: #c62828 }
 @media (prefers-color-scheme: dark) { :root { --good: #57c774; --bad: #ff7b72 } }
@@ -69,20 +71,33 @@ addEventListener('resize', draw);
 """
 
 
-def page(data: ReportData, prices: PriceList, script: str, live: str = "") -> Iterator[str]:
-    """The lines of the page. `script` is plotly's; `live` is one that keeps the page up to date."""
+@dataclass(frozen=True, slots=True)
+class LiveParts:
+    """What a live page has more: a style, links and controls, what stands above the report and below it, and a script."""
+
+    style: str
+    controls: str
+    above: str
+    below: str
+    script: str
+
+
+def page(data: ReportData, prices: PriceList, script: str, live: LiveParts | None = None) -> Iterator[str]:
+    """The lines of the page. `script` is plotly's."""
     title = f"Ullage: {data.cluster}"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-    yield f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
-    yield (
-        '<nav><a href="#fleet">Fleet</a> <a href="#savings">Savings</a> <a href="#workloads">Workloads</a></nav>' if live else ""
-    )
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<style>{_STYLE}{live.style if live else ''}</style></head><body>"
+    if live:
+        yield f'<nav><a href="#now">Now</a> <a href="#fleet">Fleet</a> {_LINKS} {live.controls}</nav>'
     yield '<main id="report">'
+    yield live.above if live else ""
     yield from content(data, prices)
     yield "</main>"
+    yield live.below if live else ""
     yield f"<script>{script}</script>"
     yield f'<script type="application/json" id="charts">{_json(charts(data))}</script>'
-    yield f"<script>{_SCRIPT}{live}</script></body></html>"
+    yield f"<script>{_SCRIPT}{live.script if live else ''}</script></body></html>"
 
 
 def content(data: ReportData, prices: PriceList) -> Iterator[str]:
@@ -131,12 +146,18 @@ def _savings(data: ReportData, prices: PriceList) -> Iterator[str]:
             "good" if data.fewer else "",
         ),
     )
+    if held := held_back.in_words(data.rows):
+        yield f'<p class="sub">{html.escape(held[0].upper() + held[1:])}.</p>'
     yield '<div style="height:.8rem"></div>'
     evicted = data.done["evict done"]
     yield from _tiles(
         (f"{data.kills}", "OOM kills", "bad" if data.kills else "good"),
         (f"{data.kills_after_change}", "of them after a change of ours", "bad" if data.kills_after_change else "good"),
-        (f"{evicted}", f"pods restarted by us; {data.done['resize done']} resized in place", ""),
+        (
+            f"{evicted}",
+            f"pods restarted by us; {data.done['resize done']} resized in place, {data.done['patch done']} new ones changed",
+            "",
+        ),
     )
 
 
@@ -184,17 +205,22 @@ def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str
                 row.remark,
             ]
         )
-    yield from _table(names, cells)
+    yield from _table(
+        names, cells, "workloads-table", [f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}" for row in rows]
+    )
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns of numbers stand at the right, with their names."""
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]], ident: str = "table", asked: Sequence[str] = ()) -> Iterator[str]:
+    """Columns of numbers stand at the right, with their names. `asked`: what `ullage why` is asked about each row."""
     numeric = [all(row[n][:1].isdigit() or row[n] == event_descriptions.amount() for row in rows) for n in range(len(names))]
-    for cell, row in [("th", names), *(("td", row) for row in rows)]:
-        kinds = (" class=n" if number else "" for number in numeric)
-        cells = "".join(f"<{cell}{kind}>{html.escape(text)}</{cell}>" for kind, text in zip(kinds, row, strict=True))
-        yield f'<div class="wide"><table><tr>{cells}</tr>' if cell == "th" else f"<tr>{cells}</tr>"
-    yield "</table></div>"
+    kinds = [" class=n" if number else "" for number in numeric]
+    heads = "".join(f"<th{kind}>{html.escape(name)}</th>" for kind, name in zip(kinds, names, strict=True))
+    yield f'<div class="wide"><table id="{ident}"><thead><tr>{heads}</tr></thead><tbody>'
+    for number, row in enumerate(rows):
+        why = f' tabindex="0" data-why="{html.escape(asked[number])}"' if asked else ""
+        cells = "".join(f"<td{kind}>{html.escape(text)}</td>" for kind, text in zip(kinds, row, strict=True))
+        yield f"<tr{why}>{cells}</tr>"
+    yield "</tbody></table></div>"
 
 
 def _charts(data: ReportData) -> Iterator[str]:
@@ -227,14 +253,15 @@ def _lines(chart: ContainerChart, until: datetime) -> Iterator[dict[str, object]
         if line.at:
             yield from _steps(name, line, dash, until)
     for what, (symbol, colour) in _MARKS.items():
-        marks = [(when, says) for when, kind, says in chart.marks if kind == what]
+        marks = [mark for mark in chart.marks if mark.what == what]
         if marks:
             top = max((value for value in highest[1] if isfinite(value)), default=1.0)
             yield {
                 "name": what,
-                "x": [when for when, _ in marks],
+                "x": [mark.at for mark in marks],
                 "y": [top] * len(marks),
-                "text": [html.escape(says) for _, says in marks],
+                "text": [html.escape(mark.says) for mark in marks],
+                "customdata": [mark.asked for mark in marks],
                 "yaxis": "y2",
                 "mode": "markers",
                 "type": "scatter",

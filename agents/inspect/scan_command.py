@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,8 @@ class ScanSource:
     file: Path | None = None
     prometheus: bool = False
     samples: int = 1
+    until: datetime | None = None
+    """Up to when the history of Prometheus is asked for; None is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +74,17 @@ def run(clusters: Sequence[Settings], source: ScanSource, flags: ScanFlags) -> i
                 RecommendedRequests.of(decision)
                 for key, decision in found.decisions.items()
                 if _named(decision.workload.namespace, flags)
-                and (not flags.selector or (key in found.pods and selected(found.pods[key].labels)))
+                and (not flags.selector or any(selected(pod.labels) for pod in found.pods.get(key, ())))
             ]
             rows += recommendation_table.rows_of(
-                decisions, {key: containers_of(pod) for key, pod in found.pods.items()}, found.at
+                decisions, {key: [containers_of(pod) for pod in pods] for key, pods in found.pods.items()}, found.at
             )
     rows.sort(key=_order(flags.order))
     _write(rows[: flags.limit], flags, several=len(clusters) > 1)
     if not flags.quiet:
         note(scan_table.summary(rows))
+        if runs := recommendation_table.runs_with_names_of_their_own(rows):
+            note(runs)
     return _gate(rows, flags)
 
 
@@ -99,7 +104,7 @@ def _scanned(settings: Settings, source: ScanSource) -> Scanned:
     if source.prometheus:
         cluster = settings.cluster
         named = any((cluster.kubeconfig, cluster.context, cluster.url, cluster.in_cluster))
-        return scan_sources.of_prometheus(settings, from_cluster=named)
+        return scan_sources.of_prometheus(settings, from_cluster=named, until=source.until)
     return scan_sources.of_metrics_api(settings, source.samples)
 
 
@@ -136,7 +141,8 @@ def _order(order: ScanOrder) -> Callable[[RecommendedContainer], tuple[float | s
 
 
 def _write(rows: Sequence[RecommendedContainer], flags: ScanFlags, *, several: bool) -> None:
-    lines = list(scan_table.lines(flags.form, rows, several=several))
+    form: ScanForm = "wide" if flags.to is not None and flags.form == "table" else flags.form  # a file is no terminal
+    lines = list(scan_table.lines(form, rows, several=several))
     if flags.to is None:
         for line in lines:
             data(line)

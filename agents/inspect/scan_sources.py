@@ -6,7 +6,7 @@ as `ullage source usage` does, a cluster as `ullage source kube` does; a trace i
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,13 +18,14 @@ from agents.pipeline import stages
 from agents.processes import component_rights
 from agents.processes.output import note
 from agents.processes.source_clock import event_time
-from agents.processes.source_usage import history_period, metrics_store
+from agents.processes.source_usage import history_period, metrics_store, warn_of_clusters
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from agents.stage_runner import Runner
 from agents.stage_topics import ticked_topics
 from agents.telemetry import logging_setup
 from schemas import times
+from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.units import Seconds
@@ -53,18 +54,39 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What was found: the newest recommendation and the newest pod of each workload, by its key, and the time it is of."""
+    """What was found: the newest recommendation and the pods of each workload, by its key, and the time it is of."""
 
     at: datetime
     decisions: Mapping[str, RequestsRecommended]
-    pods: Mapping[str, PodChanged]
+    pods: Mapping[str, Sequence[PodChanged]]
+
+
+class ScannedPods:
+    """The pods of each workload that are there, or its last one, by name in whatever order they were said."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, PodChanged]] = {}
+
+    def take(self, event: Event | None) -> None:
+        """The next event, in order of time; only those about pods matter."""
+        if isinstance(event, PodChanged):
+            self._pods.setdefault(event.workload.key, {})[event.pod.uid] = event
+        elif isinstance(event, PodDeleted):
+            pods = self._pods.get(event.workload.key, {})
+            if len(pods) > 1:
+                pods.pop(event.pod.uid, None)
+
+    def by_workload(self) -> dict[str, list[PodChanged]]:
+        """The pods by the key of their workload."""
+        return {key: sorted(pods.values(), key=lambda each: (each.pod.name, each.pod.uid)) for key, pods in self._pods.items()}
 
 
 def of_trace(settings: Settings, file: Path) -> Scanned:
     """From a file of recorded usage."""
     decisions: dict[str, RequestsRecommended | tuple[DeferredBatch, int]] = {}
-    pods: dict[str, PodChanged] = {}
+    pods = ScannedPods()
     events: list[RoutedEvent] = []
+    leaving: list[RoutedEvent] = []
     at = times.EPOCH
     note(f"reading '{file}'")
     with Trace(file) as trace:
@@ -72,9 +94,16 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
             note(fault)
         runner = EventRunner([_recommender(settings)], _SCAN, ticked_topics())
         for moment in TraceMoments(trace, _SCAN, settings.cluster.name):
-            found = [fact for fact in moment.facts if not isinstance(fact.fact, PodDeleted)]
-            events += [RoutedEvent(each.fact, each.topic, each.partition) for each in found]
-            pods |= {each.fact.workload.key: each.fact for each in found if isinstance(each.fact, PodChanged)}
+            # What is gone with the trace's end was there at its end, so a pod goes with the facts of the next moment.
+            events += leaving
+            for each in leaving:
+                pods.take(each.event)
+            facts = [RoutedEvent(each.fact, each.topic, each.partition) for each in moment.facts]
+            leaving = [each for each in facts if isinstance(each.event, PodDeleted)]
+            for each in facts:
+                if not isinstance(each.event, PodDeleted):
+                    pods.take(each.event)
+                    events.append(each)
             if moment.ends:
                 at = moment.at
                 [taken] = runner.turn(times.nearest_ms(at), events)
@@ -83,7 +112,7 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
                     decisions |= {subject: (decided.batch, number) for number, subject in enumerate(decided.batch.subjects)}
                     decided = decided.others
                 decisions |= {e.event.workload.key: e.event for e in decided if isinstance(e.event, RequestsRecommended)}
-    return Scanned(at, {key: _built(each) for key, each in decisions.items()}, pods)
+    return Scanned(at, {key: _built(each) for key, each in decisions.items()}, pods.by_workload())
 
 
 def _built(found: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRecommended:
@@ -96,9 +125,13 @@ def _built(found: RequestsRecommended | tuple[DeferredBatch, int]) -> RequestsRe
     return event
 
 
-def of_prometheus(settings: Settings, *, from_cluster: bool) -> Scanned:
-    """From the history of a Prometheus server; pods from the cluster's API server or, without one, from kube-state-metrics."""
-    context, store, period = _context(settings), metrics_store(settings), history_period(settings)
+def of_prometheus(settings: Settings, *, from_cluster: bool, until: datetime | None = None) -> Scanned:
+    """From the history of a Prometheus server up to `until`, without it up to now.
+
+    Pods come from the cluster's API server or, without one, from kube-state-metrics.
+    """
+    context, store, period = _context(settings), metrics_store(settings), history_period(settings, until)
+    warn_of_clusters(store, period.end)
     if from_cluster:
         _list_cluster(settings, context)
     else:
@@ -190,7 +223,7 @@ def _require_rights(api: Api, settings: Settings, kinds: Collection[str]) -> Non
         where = cluster_factory.address(settings.cluster)
         raise BadInput(
             f"this account may not {component_rights.listed(missing)} in '{where}': give it the role of "
-            "deploy/rbac/source-kube.yaml, or name the namespaces that it may see in cluster.namespaces"
+            "deploy/helm/ullage/rbac/source-kube.yaml, or name the namespaces that it may see in cluster.namespaces"
         )
 
 
@@ -201,10 +234,9 @@ def _recommended(settings: Settings, context: LogContext, at: datetime) -> Scann
     wires = [context.topics.wire(name) for name in ("recommendations", "pod-changes")]
     events = (context.codec.decode_or_none(record) for record in read_range(context.log, wires))
     decisions: dict[str, RequestsRecommended] = {}
-    pods: dict[str, PodChanged] = {}
+    pods = ScannedPods()
     for event in events:
+        pods.take(event)
         if isinstance(event, RequestsRecommended):
             decisions[event.workload.key] = event
-        elif isinstance(event, PodChanged):
-            pods[event.workload.key] = event
-    return Scanned(at, decisions, pods)
+    return Scanned(at, decisions, pods.by_workload())

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from agents.inspect import html_table
+from agents.inspect import html_table, request_totals
 from agents.inspect.recommendation_table import RecommendedContainer
 from agents.processes import output_table
 from agents.processes.output_table import Row
@@ -11,8 +11,9 @@ from agents.why import event_descriptions
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
 
-ScanForm = Literal["table", "json", "yaml", "csv", "csv-raw", "markdown", "html"]
+ScanForm = Literal["table", "wide", "json", "yaml", "csv", "csv-raw", "markdown", "html"]
 _GRADES = ((90.0, "A"), (80.0, "B"), (70.0, "C"), (60.0, "D"), (50.0, "E"))
+_SPARE = ("number", "type", "cpu limits", "memory limits", "why", "pods", "memory diff", "cpu diff", "score", "container")
 _PENALTY: Mapping[str, float] = {"high": 60.0, "medium": 30.0, "unknown": 30.0}
 _WASTE = 40.0
 
@@ -45,8 +46,8 @@ def lines(form: ScanForm, rows: Sequence[RecommendedContainer], *, several: bool
             yield from output_table.lines("md", shown, shown)
         case "html":
             yield from html_table.lines("Recommendations", [summary(rows)], shown)
-        case "json" | "yaml" | "table":
-            yield from output_table.lines(form, shown, [_exact(row) for row in rows])
+        case "json" | "yaml" | "table" | "wide":
+            yield from output_table.lines(form, shown, [_exact(row) for row in rows], spare=_SPARE)
 
 
 def _shown(number: int, row: RecommendedContainer, *, several: bool) -> Row:
@@ -102,8 +103,13 @@ def _exact(row: RecommendedContainer) -> Row:
     amounts = {"requests": now, "recommended_requests": row.target, "limits": row.limits, "recommended_limits": limits}
     numbers = {f"{what}_{name}": getattr(each, name) for what, each in amounts.items() for name in ("cpu", "memory")}
     names = {"cluster": row.cluster, "namespace": row.namespace, "kind": row.kind, "name": row.workload}
-    judged = {"risk": row.risk, "score": round(score(row), 1), "why": row.why, "other_recommender": row.other_recommender}
-    return {**names, "container": row.container, "pods": row.pods, **numbers, **judged}
+    judged = {"risk": row.risk, "score": round(score(row), 1), "why": row.why, "held_by": row.held_by}
+    judged |= {
+        "held_because": "; ".join(dict.fromkeys(cap.sentence for cap in row.caps)),
+        "other_recommender": row.other_recommender,
+    }
+    over = dict(zip(("cpu_over_request", "memory_over_request"), row.over, strict=True))
+    return {**names, "container": row.container, "pods": row.pods, **numbers, **judged, **over}
 
 
 def summary(rows: Sequence[RecommendedContainer]) -> str:
@@ -112,12 +118,8 @@ def summary(rows: Sequence[RecommendedContainer]) -> str:
         return "nothing to recommend: no usage was found of what was asked for"
     points = sum(map(score, rows)) / len(rows)
     cpu, memory = sum(row.saved.cpu or 0.0 for row in rows), sum(row.saved.memory or 0 for row in rows)
-    freed = f"{_signed(cpu, _cpu)} CPU and {_signed(memory, _memory)} memory"
+    change = request_totals.freed_or_added(cpu, memory)
     return (
-        f"{len(rows)} containers; score {points:.0f} of 100, grade {grade(points)}; requests to be freed: {freed}. "
+        f"{len(rows)} containers; score {points:.0f} of 100, grade {grade(points)}; {change}. "
         "Freed requests are money only when nodes leave"
     )
-
-
-def _signed(amount: float, text: Callable[[float], str]) -> str:
-    return text(amount) if amount >= 0 else f"-{text(-amount)}"

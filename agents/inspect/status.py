@@ -4,7 +4,18 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from agents import stage_topics
-from agents.inspect import clock_silence, missing_webhook, status_rows, unanswered_plans, waiting_inputs
+from agents.inspect import (
+    clock_silence,
+    halted_scaling,
+    leaking_containers,
+    left_workloads,
+    limited_memory,
+    missing_webhook,
+    paused_admissions,
+    status_rows,
+    unanswered_plans,
+    waiting_inputs,
+)
 from agents.inspect.status_rows import StatusRow, length
 from agents.operate import mode
 from agents.processes import output_table
@@ -37,7 +48,7 @@ def lines(rows: Sequence[StatusRow], form: OutputForm) -> Iterator[str]:
         for row in rows
     ]
     exact = [{"what": row.kind, "name": row.name, "state": row.state, "warns": row.warns, "says": row.says} for row in rows]
-    return output_table.lines(form, shown, exact, _COLUMNS)
+    return output_table.lines(form, shown, exact, _COLUMNS, ("what",))
 
 
 def read(context: LogContext, settings: Settings) -> list[StatusRow]:
@@ -52,14 +63,29 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
     outcomes = status_rows.outcomes(context, now)
     return [
         *rows,
+        *(_open_log(settings) if allowed is Mode.APPLY and settings.log.kind == "kafka" else ()),
         *status_rows.sources(context, now),
         *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
+        *halted_scaling.rows(context, now),
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
+        *left_workloads.rows(context, now),
+        *limited_memory.rows(context),
+        *leaking_containers.rows(context, now),
+        *paused_admissions.rows(context, now),
         *(missing_webhook.rows(context, control) if settings.evictor.needs_webhook else ()),
         status_rows.dead_letters(context, now),
     ]
+
+
+def _open_log(settings: Settings) -> Iterator[StatusRow]:
+    """A warning where whoever reaches the log can command."""
+    from streams.log import open_log  # Kafka's client is heavy, and other logs do without
+
+    why = open_log.why_open(log_factory.connection(settings))
+    if why is not None:
+        yield StatusRow("log", settings.log.brokers, "open", f"{why}; docs/security.md has the rights", warns=True)
 
 
 def _allowed(control: ControlChanged | None) -> str:

@@ -45,6 +45,7 @@ _WOULD = {
     "resize-planned": "would resize",
     "eviction-planned": "would evict",
     "scale-up-planned": "would scale up",
+    "size-correction-planned": "would lower a size",
     "node-removal-planned": "would remove a node",
     "replicas-planned": "would set replicas",
 }
@@ -196,7 +197,7 @@ def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Itera
             name = acting_consumers.name_of(event)
             counts.setdefault(name, Counter())[acting_consumers.result_of(event)] += 1
             last[name] = max(event.at, last.get(name, event.at))
-            if event.result is Result.FAILED:
+            if event.result in (Result.FAILED, Result.LOST):
                 failed.add(name)
     if not counts:
         yield StatusRow("consumer", "all", "idle", "no outcome in the last hour")

@@ -118,7 +118,7 @@ def _first_after(log: Log, topic: str, partition: int, moment_ms: int) -> int:
     low, high = log.begin(topic, partition), log.end(topic, partition)
     while low < high:
         middle = (low + high) // 2
-        found = log.poll({(topic, partition): middle}, wait=1.0, limit=1)
+        found = log.poll({(topic, partition): middle}, limit=1)
         if not found or found[0].offset >= high or found[0].timestamp_ms >= moment_ms:
             high = middle
         else:
@@ -130,7 +130,11 @@ def _lines(records: Iterator[Record], codec: Codec, wanted: RecordFilter, form: 
     for record in _without_copies(records):
         kind, lines = _read(record, codec)
         if wanted.matches(record, kind):
-            yield [_heading(record, kind), *lines] if form == "table" else [*output_table.item(form, _object(record, kind))]
+            yield (
+                [*output_table.fitted(form, [_heading(record, kind), *lines])]
+                if form in output_table.PEOPLE
+                else [*output_table.item(form, _object(record, kind))]
+            )
 
 
 def _without_copies(records: Iterator[Record]) -> Iterator[Record]:

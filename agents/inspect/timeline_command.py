@@ -22,7 +22,8 @@ from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
 _COLUMNS = ("what", "about", "detail", "place")
-TimelineForm = Literal["table", "json", "yaml", "csv", "md", "html"]
+_SPARE = ("place", "cpu bounds", "memory bounds")
+TimelineForm = Literal["table", "wide", "json", "yaml", "csv", "md", "html"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogCont
 
 
 def _print(form: TimelineForm, title: str, shown: Sequence[Row], exact: Sequence[Row]) -> None:
-    for line in html_table.lines(title, (), shown) if form == "html" else output_table.lines(form, shown, exact):
+    for line in html_table.lines(title, (), shown) if form == "html" else output_table.lines(form, shown, exact, spare=_SPARE):
         data(line)
 
 

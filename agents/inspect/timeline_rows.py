@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from agents.inspect import namespace_patterns
 from agents.why import event_descriptions
 from schemas.catalogue import Event
-from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported
 from schemas.policies.rules import StageRulesChanged
@@ -22,7 +22,18 @@ from streams.log_context import LogContext
 from streams.log_range import has_topic, read_range
 from streams.topics import KeySpace
 
-TOPICS = ("policies", "control", "oom-events", "cluster-changes", "pod-updates", "node-updates", "replica-plans", "outcomes")
+TOPICS = (
+    "rules",
+    "policies",
+    "control",
+    "oom-events",
+    "cluster-changes",
+    "memory-leaks",
+    "pod-updates",
+    "node-updates",
+    "replica-plans",
+    "outcomes",
+)
 RECOMMENDATIONS = "recommendations"
 OF_VALUES = (RECOMMENDATIONS, "pod-changes")
 """The topics that `changes` reads."""
@@ -81,15 +92,16 @@ def read(
         if record.partition and context.topics.topic(record.topic).keyed is KeySpace.BROADCAST:
             continue
         ident, event = header(record, "ce_id") or str(record.place), context.codec.decode_or_none(record)
-        if event is None or isinstance(event, _LEFT_OUT) or ident in seen:
+        if event is None or isinstance(event, _LEFT_OUT) or ident in seen or (isinstance(event, MemoryLeakFound) and event.again):
             continue
         seen.add(ident)
-        entry = _entry(record, event)
+        entry = entry_of(record, event)
         if wanted.holds(entry.about, event_descriptions.workload_of(event)):
             yield entry
 
 
-def _entry(record: Record, event: Event) -> TimelineEntry:
+def entry_of(record: Record, event: Event) -> TimelineEntry:
+    """The entry of a record and its event."""
     workload = event_descriptions.workload_of(event)
     about = workload or (record.key or b"").decode(errors="replace")
     numbers = event_descriptions.numbers(event, workload)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents.backtest.backtest import Backtest, over_trace
 from agents.backtest.partial_scores import PartialScore, joined
-from agents.logic.vertical.vertical_settings import BUILT_IN
+from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN
 from agents.pipeline import stages
 from agents.processes import worker_processes
 from agents.processes.output import note
@@ -71,7 +71,7 @@ def require_jobs(jobs: int | None) -> None:
 
 
 def _processes(trace: Trace, settings: Settings, jobs: int | None) -> int:
-    if settings.vertical.policy not in ("", BUILT_IN):
+    if settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
         return 1
     return jobs or max(1, min(worker_processes.cores(), len(trace.names) // _WORTH, trace.rows // _ROWS))
 

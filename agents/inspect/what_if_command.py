@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from math import isclose, isnan
 from pathlib import Path
@@ -35,6 +35,8 @@ _STAGES: Mapping[str, str] = {"vertical": "recommender", "updates": "updater", "
 _GUARD = "guard."
 _BUDGET = ("updates.budget", "updates.max_concurrent", "updates.maxConcurrent")
 _SHOWN = 20
+_ABSENT = object()
+"""What no rule is equal to."""
 _NOUN = {Action.EVICT: "evictions", Action.RESIZE: "resizes"}
 
 
@@ -84,13 +86,14 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         before = {name: dict(each.settings) for name, each in rules_in_log.in_log(context).items()}
+        rules = _without_equals(rules, before)
         topics = {name for stage in stages(settings) for name in stage.reads}
         lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
         [found] = deque(what_if(context, stages(settings), rules, since, until), maxlen=1) or [WhatIf()]
     if not found.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
     changes = list(_changes(rules, before))
-    output_table.print_text(flags.form, _lines(found, changes), _object(found, changes))
+    output_table.print_text(flags.form, _lines(found, changes, flags.form), _object(found, changes))
     note("facts are as recorded; after the first difference the other side is an estimate")
     if lost:
         note(f"both sides begin with what is kept; {lost}")
@@ -111,6 +114,15 @@ def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) 
     return rules
 
 
+def _without_equals(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -> OtherRules:
+    """The rules without settings that have the value that they had: those are no other rules."""
+    settings = {
+        stage: {name: value for name, value in values.items() if before.get(stage, {}).get(name, _ABSENT) != value}
+        for stage, values in rules.settings.items()
+    }
+    return replace(rules, settings={stage: values for stage, values in settings.items() if values})
+
+
 def _changes(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -> Iterator[str]:
     for stage, settings in rules.settings.items():
         for name, value in settings.items():
@@ -121,7 +133,7 @@ def _changes(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -
     yield from (f"policy '{policy.target}': mode {policy.update_mode.value}" for policy in rules.policies)
 
 
-def _counts(found: WhatIf) -> dict[str, tuple[int, int]]:
+def rows(found: WhatIf) -> dict[str, tuple[int, int]]:
     """What both sides decided, by what it is."""
     one, two = found.recorded, found.other
     counts = {f"{noun} planned": (_planned(one, action), _planned(two, action)) for action, noun in _NOUN.items()}
@@ -148,15 +160,15 @@ def _same(one: float, two: float) -> bool:
     return (isnan(one) and isnan(two)) or isclose(one, two, rel_tol=1e-9)
 
 
-def _lines(found: WhatIf, changes: Sequence[str]) -> Iterator[str]:
+def _lines(found: WhatIf, changes: Sequence[str], form: TextForm) -> Iterator[str]:
     stretch = f"{found.first:%Y-%m-%d %H:%M:%S} to {found.last:%Y-%m-%d %H:%M:%S} UTC"
     yield f"{stretch}, {found.turns:,} ticks decided twice; nothing is changed"
     yield from changes
-    rows = [
+    shown = [
         {"": what, "as recorded": a, "other rules": b, "difference": f"{b - a:+d}" if b != a else "="}
-        for what, (a, b) in _counts(found).items()
+        for what, (a, b) in rows(found).items()
     ]
-    yield from output_table.lines("table", rows, rows)
+    yield from output_table.lines("wide" if form == "wide" else "table", shown, shown)
     done = ", ".join(f"{count} {action.value}" for action, count in sorted(found.carried_out.items())) or "nothing"
     yield f"carried out in the stretch, by the recorded outcomes: {done}"
     yield from _listed("avoided", found.only_recorded())
@@ -203,7 +215,7 @@ def _object(found: WhatIf, changes: Sequence[str]) -> dict[str, object]:
         "to": found.last,
         "ticks": found.turns,
         "changes": changes,
-        "counts": {what: {"recorded": a, "other": b} for what, (a, b) in _counts(found).items()},
+        "counts": {what: {"recorded": a, "other": b} for what, (a, b) in rows(found).items()},
         "carried_out": {action.value: count for action, count in sorted(found.carried_out.items())},
         "avoided": found.only_recorded(),
         "added": found.only_other(),

@@ -5,20 +5,24 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.inspect.newest_state import newest_of_cluster
 from agents.inspect.plan import newest_updater
-from agents.logic.nodes import scaling_dry_run
-from agents.logic.nodes.scaler_stage import Scaler
-from agents.logic.nodes.scaling_dry_run import ScalingObstacle
+from agents.logic.nodes.scaler import scaling_dry_run
+from agents.logic.nodes.scaler.scaler_stage import Scaler
+from agents.logic.nodes.scaler.scaling_dry_run import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
 from agents.processes import output_table
+from agents.processes.output import note
 from agents.processes.output_table import TextForm
+from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodPhase
 from schemas.names import PodName
 from schemas.outcomes import Action
 from schemas.policies import control
 from streams.errors import BadInput
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
 
 _NO_SCALING = (
     "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, "
@@ -37,6 +41,15 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
     answer = list(answers[kind](settings, name))
     output_table.print_text(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
+    if settings.log.at:
+        note(f"as it was at {_moment(settings)}, the newest tick before {settings.log.at}; without --at it is as it is now")
+
+
+def _moment(settings: Settings) -> str:
+    """The newest tick of the log as it was."""
+    with log_factory.answering_log(settings) as log:
+        tick = OperatorLog(LogContext.of(log, log_factory.topics(settings), settings.cluster.name)).newest_tick()
+    return "no tick" if tick is None else f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
@@ -115,6 +128,7 @@ def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
     )
     for answer, count in answers.most_common():
         yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
+    yield from _unpatched(updater, key)
 
 
 def _workload_named(updater: Updater, cluster: str, asked: str) -> str | None:
@@ -147,6 +161,16 @@ def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None
     first, *others = _answers(updater, cluster, pod, mine)
     yield f"{pod.namespace}/{pod.name}: {first}"
     yield from others
+    known = updater.clusters.pods.get(pod.uid)
+    if known is not None and not (mine is not None and any(each.guard == "unpatched" for each in mine.objections)):
+        yield from _unpatched(updater, known.fact.workload.key)
+
+
+def _unpatched(updater: Updater, workload: str) -> Iterator[str]:
+    """That the webhook leaves new pods of the workload as they are, which holds a rollout, too."""
+    pause = updater.clusters.unpatched.pause(workload, updater.turn)
+    if pause is not None:
+        yield f"  {pause.says(workload)}"
 
 
 def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:

@@ -72,6 +72,16 @@ class CronSchedule:
             return None
         return _next(self, math.floor(now) + 1, load(self.zone) if self.zone else zone)
 
+    def last(self, now: float, zone: tzinfo) -> int | None:
+        """The last moment until `now`, or None if there was none in five years. A schedule of `@every` has none of its own.
+
+        A moment that a change of the clock skips happens when the skipped time ends; one that clocks show twice happens twice.
+        Upstream's library leaves out a skipped moment, so a window that should end then goes on for a day.
+        """
+        if self.every or _never(self):
+            return None
+        return _last(self, math.floor(now), load(self.zone) if self.zone else zone)
+
 
 @lru_cache(maxsize=256)
 def load(name: str) -> tzinfo:
@@ -175,6 +185,41 @@ def _next(schedule: CronSchedule, at: int, zone: tzinfo) -> int | None:
         else:
             return at
     return None
+
+
+def _last(schedule: CronSchedule, now: int, zone: tzinfo) -> int | None:
+    """Go back day by day, and by months that do not match; of a day's moments the last one that is not after `now`."""
+    today = _wall(now, zone).replace(hour=0, minute=0, second=0)
+    day, oldest = today + _DAY, today.year - _YEARS  # a skipped moment of today may come tomorrow, and the other way round
+    times = sorted((hour * 60 + minute for hour in schedule.hours for minute in schedule.minutes), reverse=True)
+    while day.year >= oldest:
+        if day.month not in schedule.months:
+            day = day.replace(day=1) - _DAY
+            continue
+        if _day_matches(schedule, day):
+            moments = (at for minute in times for at in _moments(day + timedelta(minutes=minute), zone) if at <= now)
+            latest = max(moments, default=None) if day >= today - _DAY else next(moments, None)
+            if latest is not None:
+                return latest
+        day -= _DAY
+    return None
+
+
+def _moments(wall: datetime, zone: tzinfo) -> tuple[int, ...]:
+    """When clocks show `wall`: once, twice, or, where they skip it, at the end of what they skip."""
+    first, second = (int(wall.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (0, 1))
+    if first <= second:
+        return (second,) if first == second else (second, first)
+    return (_end_of_gap(second, first, zone),)  # in a gap the later reading comes out as the earlier instant
+
+
+def _end_of_gap(before: int, after: int, zone: tzinfo) -> int:
+    """The instant between these two at which the zone's offset changes."""
+    offset = _offset(before, zone)
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (middle, after) if _offset(middle, zone) == offset else (before, middle)
+    return after
 
 
 _Moved = tuple[int, bool, bool]

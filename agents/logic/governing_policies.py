@@ -5,7 +5,7 @@ target. A VPA that another recommender serves governs too: it marks the workload
 many, so a workload's match is cached until some policy changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from sys import intern
 
@@ -124,11 +124,6 @@ class Policies:
             self._matches[workload] = self._match(workload, self._lengths)
         return self._matches[workload]
 
-    def rivals(self, workload: str) -> Sequence[PolicyRecord]:
-        """The VPAs that target a workload; the first governs."""
-        found = (self.vpas.get(key) for key in self._by_target().of(workload))
-        return [held for held in found if held is not None]
-
     def _by_target(self) -> TargetedVpas:
         if self._targeted is None:
             self._targeted = TargetedVpas(self.recommender)
@@ -186,9 +181,12 @@ def lowered(vpa: VpaChanged, recommender: str) -> WorkloadPolicy:
 
 def bounds(held: PolicyRecord | None, container: str) -> ContainerPolicy:
     """The entry for a container: its own, else that of `*`, else none. They are not merged."""
-    if held is None:
-        return NOT_BOUNDED
-    named = {entry.container: entry for entry in held.policy.containers}
+    return NOT_BOUNDED if held is None else container_policy(held.policy.containers, container)
+
+
+def container_policy(entries: Iterable[ContainerPolicy], container: str) -> ContainerPolicy:
+    """The same of the entries of one policy."""
+    named = {entry.container: entry for entry in entries}
     return named.get(container) or named.get("*") or NOT_BOUNDED
 
 

@@ -39,7 +39,7 @@ _DIVIDE = {
 _SIGNED = {"pod_priority_cutoff"}
 """These may be negative."""
 _MOST: Mapping[object, float] = {Fraction: 1, Seconds: 100 * 366 * 86_400, Cores: bounds.MOST_CORES, Bytes: bounds.MOST_BYTES}
-_SHARES_OF_MORE = {"margin": 100.0, "threshold": 100.0, "bounds_step": 100.0}
+_SHARES_OF_MORE = {"margin": 100.0, "threshold": 100.0, "bounds_step": 100.0, "leak_growth": 100.0}
 """Shares of something that may be exceeded."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.processes.output import data, note
+from agents.processes.output import note, sentence
 from agents.processes.signals import stoppable
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
@@ -35,14 +35,14 @@ def run(settings: Callable[[], Settings], file: Path, *, to: Path | None, salvag
 def _checked(incident: IncidentFile) -> int:
     manifest = incident.manifest
     stretch = f"{manifest.since or 'the beginning'} to {manifest.until or 'the end'}"
-    data(f"{manifest.records:,} records, {stretch}, written by {manifest.made_by}")
-    data(f"topics begin with '{manifest.prefix}' and have {manifest.partitions} partitions")
+    sentence(f"{manifest.records:,} records, {stretch}, written by {manifest.made_by}")
+    sentence(f"topics begin with '{manifest.prefix}' and have {manifest.partitions} partitions")
     for kind, count in manifest.events.items():
-        data(f"  {count:>9,}  {kind}")
+        sentence(f"  {count:>9,}  {kind}")
     faults = incident.check().sentences()
-    for sentence in faults:
-        data(sentence)
-    data("every record is as the manifest says" if not faults else "the file is damaged")
+    for fault in faults:
+        sentence(fault)
+    sentence("every record is as the manifest says" if not faults else "the file is damaged")
     return _DAMAGED if faults else 0
 
 

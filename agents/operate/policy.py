@@ -9,7 +9,7 @@ from pathlib import Path
 from agents.operate import policy_file
 from agents.operate.operator_session import operator_session
 from agents.operate.policy_file import amounts, pairs
-from agents.processes.output import data
+from agents.processes.output import sentence
 from agents.settings.all_settings import Settings
 from schemas.names import Amounts, Workload
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
@@ -61,7 +61,7 @@ def remove(settings: Settings, target: str) -> None:
         if target not in in_force:
             raise BadInput(f"there is no policy with the target '{target}'; there are: {', '.join(in_force) or 'none'}")
         operator.publish(VerticalPolicyRemoved(at, target))
-    data(f"removed {target}")
+    sentence(f"removed {target}")
 
 
 def check_target(target: str, where: str) -> None:
@@ -90,10 +90,10 @@ def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolic
         _check_bounds(policy)
         new = replace(policy, at=at, version=_version(policy))
         old = in_force.get(policy.target)
-        same = old is not None and replace(old, at=at, version=new.version) == new
+        same = old is not None and replace(old, at=at, version=new.version, by=new.by) == new
         if not same:
             changed.append(new)
-        data(f"{'unchanged' if same else 'set'} {policy.target}: {policy_file.describe(policy)}")
+        sentence(f"{'unchanged' if same else 'set'} {policy.target}: {policy_file.describe(policy)}")
     operator.publish(*changed)
 
 

@@ -16,16 +16,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agents.logic import stage_rules
 from agents.logic.updates.update_settings import UpdateSettings
 from schemas.names import Amounts
 from schemas.policies.guard_overrides import GuardOverrides
-from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged
+from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.times import EPOCH
-from schemas.units import Bytes
+from schemas.units import Bytes, Fraction
+from streams import yaml_reader
 from streams.clients.kube.quantities import read_amounts
 from streams.errors import BadInput
 
@@ -37,6 +38,9 @@ class _Entry(BaseModel):
     container: str = "*"
     min: _Quantities = {}
     max: _Quantities = {}
+    policy: Literal["adaptive", "built-in"] | None = None
+    risk_cpu: float | None = Field(None, ge=RISK_CPU[0], le=RISK_CPU[1])
+    risk_oom: float | None = Field(None, ge=RISK_OOM[0], le=RISK_OOM[1])
 
 
 class _Policy(BaseModel):
@@ -56,10 +60,6 @@ def read(file: Path) -> list[VerticalPolicyChanged]:
     """The policies of a file, without time and version. Raises BadInput that names the file, the place in it and the value."""
     try:
         listed = _FILE.validate_python(_content(file))
-    except OSError as error:
-        raise BadInput(f"the policy file '{file}' cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"the policy file '{file}' is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         raise BadInput(f"the policy file '{file}' {_first(error)}") from error
     seen: set[str] = set()
@@ -71,7 +71,7 @@ def read(file: Path) -> list[VerticalPolicyChanged]:
 
 
 def _content(file: Path) -> object:
-    tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    tree = yaml_reader.read_file(file, f"the policy file '{file}'")
     if not tree:
         raise BadInput(f"the policy file '{file}' is empty: write a list of policies, as `ullage policy list` prints them")
     return tree
@@ -110,7 +110,14 @@ def _guards(said: Mapping[str, bool | int | float | str], where: str) -> GuardOv
 
 def _entry(entry: _Entry, where: str) -> ContainerPolicy:
     least, most = ({str(name): str(amount) for name, amount in each.items()} for each in (entry.min, entry.max))
-    return ContainerPolicy(entry.container, amounts(least, f"{where}.min"), amounts(most, f"{where}.max"))
+    risk_cpu = None if entry.risk_cpu is None else Fraction(entry.risk_cpu)
+    return ContainerPolicy(
+        entry.container,
+        amounts(least, f"{where}.min"),
+        amounts(most, f"{where}.max"),
+        tuning=Tuning(risk_cpu=risk_cpu, risk_oom=entry.risk_oom),
+        policy=entry.policy,
+    )
 
 
 def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
@@ -127,7 +134,9 @@ def as_body(policy: VerticalPolicyChanged) -> dict[str, object]:
 
 def _entry_body(entry: ContainerPolicy) -> dict[str, object]:
     bounds = {"min": quantities(entry.min_allowed), "max": quantities(entry.max_allowed)}
-    return {"container": entry.container, **{name: bound for name, bound in bounds.items() if bound}}
+    decides = {"policy": entry.policy, "risk_cpu": entry.tuning.risk_cpu, "risk_oom": entry.tuning.risk_oom}
+    said = {name: value for name, value in (*bounds.items(), *decides.items()) if value}
+    return {"container": entry.container, **said}
 
 
 def describe(policy: VerticalPolicyChanged) -> str:
@@ -137,6 +146,9 @@ def describe(policy: VerticalPolicyChanged) -> str:
         for name, bound in (("min", entry.min_allowed), ("max", entry.max_allowed)):
             if bounds := ", ".join(f"{what} {size}" for what, size in quantities(bound).items()):
                 parts.append(f"{entry.container} {name} {bounds}")
+        for name, value in (("policy", entry.policy), ("risk_cpu", entry.tuning.risk_cpu), ("risk_oom", entry.tuning.risk_oom)):
+            if value is not None:
+                parts.append(f"{entry.container} {name} {value}")
     parts += [f"{name} {value}" for name, value in policy.guards.said.items()]
     parts += [] if policy.patch_new_pods else ["new pods are left as they are"]
     return "; ".join(parts)

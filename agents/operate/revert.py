@@ -1,39 +1,34 @@
 """Runs `ullage revert`: requests that what was applied since a moment is undone, and ends such a revert.
 
-The outcomes show what was applied. The first changed pod of each workload shows the requests and limits before. The request goes
-into the log, and the updater plans for it as for any other change: under the same guards and budgets, in place. Until the revert
-ends, neither the updater nor the webhook applies recommendations to the workload.
+The outcomes show what was applied, and the log has what each workload's owner had asked for before. The request goes into the
+log, and the updater plans for it as for any other change: under the same guards and budgets, in place. Until the revert ends,
+neither the updater nor the webhook applies recommendations to the workload.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
+from agents.operate import applied_changes
 from agents.operate.operator_session import operator_session
 from agents.processes import output_table
 from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 from agents.why.event_descriptions import amount
 from schemas import times
-from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
-from schemas.facts.pods import PodChanged
-from schemas.names import Amounts, Place
-from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
+from schemas.names import Amounts
 from schemas.policies.control import Mode
 from schemas.policies.reverts import RevertEnded, RevertRequested
-from streams import compacted_copy, log_range
-from streams.codec import event_codec
+from streams import compacted_copy
 from streams.errors import BadInput
-from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
+from streams.topics import RULES
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _AS_IT_IS = "as it is"
-_PLANNED_BEFORE = timedelta(hours=1)
-"""How much older than its outcome a plan may be."""
 
 
 def run(settings: Settings, *, since: str, workloads: str, reason: str, form: TextForm = "table") -> None:
@@ -41,7 +36,10 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, settings.cluster.name)
         begin = _moment(since, at)
-        changed = list(applied(operator.context, settings, begin, at, reason))
+        changed = [
+            RevertRequested(at, owners.workload, begin, owners.requests, owners.limits, reason)
+            for owners in applied_changes.since(operator.context, settings.cluster.name, begin)
+        ]
         found = [each for each in changed if _matches(each, workloads)]
         if changed and not found:
             raise BadInput(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC, but to {_names(changed)}")
@@ -80,51 +78,13 @@ def in_force(operator: OperatorLog) -> list[RevertRequested]:
     """The reverts in force, of all clusters."""
     context = operator.context
     found: dict[str, RevertRequested] = {}
-    for record in compacted_copy.read_present(context.log, context.topics, "policies", 0, ticks=False):
+    for record in compacted_copy.read_present(context.log, context.topics, RULES, 0, ticks=False):
         event = context.codec.decode_or_none(record)
         if isinstance(event, RevertRequested):
             found[event.key] = event
         elif isinstance(event, RevertEnded):
             found.pop(event.key, None)
     return [found[key] for key in sorted(found)]
-
-
-def applied(context: LogContext, settings: Settings, since: datetime, at: datetime, reason: str) -> Iterator[RevertRequested]:
-    """The revert of each workload of the cluster that was changed since then."""
-    done = {
-        event.decision
-        for event, _, _ in _events(context, "outcomes", since)
-        if isinstance(event, ActionFinished)
-        and event.action in (Action.RESIZE, Action.EVICT)
-        and event.result is Result.DONE
-        and event.detail is not OutcomeDetail.ALREADY_DONE  # done by somebody else
-    }
-    first: dict[str, tuple[ResizePlanned | EvictionPlanned, tuple[Place, ...]]] = {}
-    for event, _, causes in _events(context, "pod-updates", since - _PLANNED_BEFORE):
-        if isinstance(event, ResizePlanned | EvictionPlanned) and event.id in done:
-            mine = event.workload.cluster == settings.cluster.name and event.recommendation  # a revert's plan has none
-            known = first.get(event.workload.key)
-            if mine and (known is None or event.at < known[0].at):
-                first[event.workload.key] = event, causes
-    for _, (plan, causes) in sorted(first.items()):
-        yield RevertRequested(at, plan.workload, since, plan.expect, _limits(context, plan, causes), reason)
-
-
-def _limits(context: LogContext, plan: ResizePlanned | EvictionPlanned, causes: tuple[Place, ...]) -> dict[str, Amounts]:
-    """The pod's limits before, from the fact that the plan rests on; none if the log no longer has it."""
-    for place in causes:
-        records = context.log.poll({(place.topic, place.partition): place.offset}, limit=1)
-        event = context.codec.decode_or_none(records[0]) if records and records[0].offset == place.offset else None
-        if isinstance(event, PodChanged) and event.pod.uid == plan.pod.uid:
-            return {seen.name: seen.limits for seen in event.containers if seen.name in plan.expect}
-    return {}
-
-
-def _events(context: LogContext, topic: str, since: datetime) -> Iterator[tuple[object, Place, tuple[Place, ...]]]:
-    for record in log_range.read_range(context.log, [context.topics.wire(topic)], since=since):
-        event = None if event_codec.tick_number(record) is not None else context.codec.decode_or_none(record)
-        if event is not None and event.at >= since:
-            yield event, record.place, tuple(event_codec.causes(record))
 
 
 def _moment(text: str, now: datetime) -> datetime:

@@ -1,10 +1,12 @@
 """Runs `ullage settings plan` and `apply`: compares the settings by which all workers decide, in the log and here."""
 
+from dataclasses import replace
+
 from agents import rules_in_log
 from agents.operate.operator_session import operator_session
 from agents.pipeline import stages
 from agents.processes import output_table
-from agents.processes.output import data, note
+from agents.processes.output import note, sentence
 from agents.processes.output_table import TextForm
 from agents.settings.all_settings import Settings
 
@@ -24,8 +26,8 @@ def apply(settings: Settings) -> None:
     """Append our rules where the log differs."""
     with operator_session(settings) as (operator, at):
         found = rules_in_log.differences(operator.context, stages(settings), at)
-        rules_in_log.append(operator.context, [difference.ours for difference in found])
+        rules_in_log.append(operator.context, [replace(difference.ours, by=operator.author) for difference in found])
     for difference in found:
-        data(str(difference))
+        sentence(str(difference))
     decide = "1 stage decides" if len(found) == 1 else f"{len(found)} stages decide"
     note(f"{decide} by the settings here from the next turn on" if found else _NOTHING)

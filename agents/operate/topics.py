@@ -7,7 +7,7 @@ from importlib import metadata
 import yaml
 
 from agents.processes import output_table
-from agents.processes.output import data, note
+from agents.processes.output import note, sentence
 from agents.processes.output_table import TextForm
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
@@ -37,7 +37,7 @@ def describe(settings: Settings) -> None:
     whole = async_api.document(log_factory.topics(settings), metadata.version("ullage"))
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     for line in yaml.dump(whole, Dumper=dumper, sort_keys=False, width=130, allow_unicode=True).splitlines():
-        data(line)
+        sentence(line)
 
 
 def apply(settings: Settings, *, force: Sequence[str]) -> None:
@@ -47,11 +47,11 @@ def apply(settings: Settings, *, force: Sequence[str]) -> None:
         found = topic_admin.plan(client, wanted(settings))
         topic_admin.apply(client, found, force=force)
     for change in found.changes:
-        data(str(change))
+        sentence(str(change))
     with log_factory.log(settings) as log:
         completed = [name for name in COPIES if compacted_copy.complete(log, log_factory.topics(settings), name)]
     for name in completed:
-        data(f"{log_factory.topics(settings).wire(COPIES[name])}: copied what is in force")
+        sentence(f"{log_factory.topics(settings).wire(COPIES[name])}: copied what is in force")
     note(f"{len(found.changes)} changes made" if found.changes else _NOTHING)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import structlog
-import yaml
 
 from agents.logic.replicas import adapter_rules
 from agents.logic.replicas.adapter_rules import MetricRule
 from agents.logic.replicas.ehpa_objects import ehpa_of
 from agents.logic.replicas.metric_queries import escaped
 from schemas.policies.ehpa import EhpaChanged
+from streams import yaml_reader
 from streams.errors import BadInput
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class AdapterQueries:
         if path is None:
             return 0, ()
         try:
-            config = yaml.safe_load(path.read_text(encoding="utf-8"))
+            config = yaml_reader.read_file(path, f"cluster.adapter_rules '{path}'")
             return path.stat().st_mtime_ns, adapter_rules.read(config if isinstance(config, Mapping) else {})
-        except (OSError, yaml.YAMLError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise BadInput(f"cluster.adapter_rules '{path}': {error}") from error

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from agents.engine.turn import Recorded
-from agents.logic.admission import admission_review
-from agents.logic.admission.admission_index import AdmissionIndex
+from agents.logic.admission import admission_note, admission_review
+from agents.logic.admission.admission_index import AdmissionIndex, AdmissionRules
 from agents.logic.admission.admission_report import AdmissionAccount, ContainerChange, ReviewStatus
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import PodOwnerReference
@@ -18,14 +18,17 @@ from agents.logic.admission.vpa_matching import Unresolved
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.resource_lists import Resources
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates.update_settings import SettingsCache, UpdateRules
+from agents.logic.updates import update_event_validation
+from agents.logic.updates.update_settings import SettingsCache, UpdaterProfile, UpdateRules
 from agents.processes.review_memo import Question, RememberedReply, ReviewMemo, key_of
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.names import Place, PodName, Workload
+from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.rules import StageRulesChanged
 from streams.clients.kube.controllers import ControllerKey
-from streams.consumers.webhook.review import Review, Topmost, UnknownOwner
+from streams.consumers.webhook.review import Coming, Review, Topmost, UnknownOwner, nobody_knows
 from streams.decision_view import LatestDecision
 
 _RESOURCES = {"pods": "Pod", "verticalpodautoscalers": "VPA"}
@@ -51,34 +54,50 @@ class AdmissionReviewer:
         self._lock = threading.Lock()
         self._rules = StageRules("updater", own or UpdateRules())
         self._guarded = SettingsCache(self._rules.settings)
+        self._quotas: dict[str, dict[str, ResourceQuotaChanged]] = {}
+        """Quotas by namespace and name."""
         self._index = AdmissionIndex(
             cluster,
             self._recommended,
             self._rules.settings.recommender,
-            lambda guards: self._guarded.of(guards).honor_hpas,
+            self._find_rules,
         )
         self._memo = ReviewMemo()
 
+    def _find_rules(self, guards: GuardOverrides) -> AdmissionRules:
+        settings = self._guarded.of(guards)
+        return AdmissionRules(settings.honor_hpas, settings.profile == UpdaterProfile.UPSTREAM)
+
     def apply(self, event: Event, place: Place) -> None:
-        """Take in one event of `policies`."""
+        """Take in one event of `rules`, `policies` or `quota-changes`."""
         with self._lock:
-            if isinstance(event, StageRulesChanged):
+            if isinstance(event, ResourceQuotaChanged | ResourceQuotaRemoved):
+                self._apply_quota(event)
+            elif isinstance(event, StageRulesChanged):
                 self._follow_rules(Recorded(event, place))
             else:
                 self._index.apply(event, place)
 
-    def review(self, body: bytes, topmost: Topmost) -> Review:
+    def review(self, body: bytes, topmost: Topmost, coming: Coming = nobody_knows) -> Review:
         """Judge a review."""
         review = self._decoded(body)
-        key, lookup = key_of(review), _Lookup(self, topmost)
+        key, lookup = key_of(review), _Lookup(self, topmost, coming)
         remembered = self._memo.get(key, lookup)
         if remembered is None:
-            lookup = _Lookup(self, topmost)
-            reply = admission_review.answer(review, lookup, self._settings)
-            remembered = RememberedReply(tuple(lookup.questions), reply, _changes(reply.account))
+            lookup = _Lookup(self, topmost, coming)
+            remembered = self._answer(review, lookup)
             self._memo.put(key, remembered)
         uid = remembered.reply.account.uid if isinstance(review, bytes) else admission_review.uid_of(review)
         return _review(remembered, uid, lookup)
+
+    def _answer(self, review: bytes | Mapping[str, Any], lookup: "_Lookup") -> RememberedReply:
+        """A new reply. A pod whose amounts it changes gets a note, by which the change is found again in the world."""
+        reply, annotations, admitted = admission_review.answer(review, lookup, self._settings), _annotations(review), None
+        if reply.account.status is ReviewStatus.APPLIED and reply.account.resource == "pods":
+            admitted = admission_note.offered(reply.account, lookup.controller, lookup.decision(), annotations)
+        if admitted is not None:
+            reply = admission_review.with_note(reply, admission_note.note(admitted), annotations)
+        return RememberedReply(tuple(lookup.questions), reply, _changes(reply.account), admitted)
 
     def uid(self, body: bytes) -> str:
         """The uid of a review that could not be judged."""
@@ -100,10 +119,27 @@ class AdmissionReviewer:
         with self._lock:
             return self._index.ranges(namespace)
 
+    def quotas(self, namespace: str) -> Sequence[ResourceQuotaChanged]:
+        """The quotas of a namespace."""
+        with self._lock:
+            return tuple(self._quotas.get(namespace, {}).values())
+
     @property
     def cluster(self) -> str:
         """The cluster's name."""
         return self._cluster
+
+    def _apply_quota(self, event: ResourceQuotaChanged | ResourceQuotaRemoved) -> None:
+        """A fact that cannot be read changes nothing."""
+        if event.cluster != self._cluster or any(update_event_validation.quota_reasons(event)):
+            return
+        quotas = self._quotas.setdefault(event.namespace, {})
+        if isinstance(event, ResourceQuotaChanged):
+            quotas[event.name] = event
+        else:
+            quotas.pop(event.name, None)
+        if not quotas:
+            del self._quotas[event.namespace]
 
     def _follow_rules(self, recorded: Recorded) -> None:
         """Decide by the updater's rules as the log has them."""
@@ -114,7 +150,7 @@ class AdmissionReviewer:
 
     def _decoded(self, body: bytes) -> bytes | Mapping[str, Any]:
         """The body, decoded fast; as it is if it cannot be, and then the answer says what is wrong with it."""
-        if len(body) > self._settings.largest:
+        if admission_review.excess(body, self._settings.largest) is not None:
             return body
         try:
             found = orjson.loads(body)
@@ -130,14 +166,16 @@ class AdmissionReviewer:
 class _Lookup:
     """The look-ups of one review and their results: the pod's workload, and its recommendation."""
 
-    def __init__(self, reviewer: AdmissionReviewer, topmost: Topmost) -> None:
-        self._reviewer, self._topmost = reviewer, topmost
+    def __init__(self, reviewer: AdmissionReviewer, topmost: Topmost, coming: Coming) -> None:
+        self._reviewer, self._topmost, self._coming = reviewer, topmost, coming
         self.workload: Workload | None = None
         self.latest: LatestDecision | None = None
+        self.controller = ""
         self.questions: list[Question] = []
 
     def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
         """Makes no request if no policy could govern."""
+        self.controller = f"{owner.kind}/{owner.name}"
         answer: PodOwnerReference | Unresolved | None = owner
         if self._reviewer.governs(namespace):
             found = self._topmost(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
@@ -155,10 +193,28 @@ class _Lookup:
         self.questions.append(Question("vpas", (namespace, kind, name), answer))
         return answer
 
+    def decision(self) -> str:
+        """The id of the recommendation that the VPAs carry; empty without one. A pod's note follows from it."""
+        answer = "" if self.latest is None else self.latest.decision.id
+        self.questions.append(Question("decision", (), answer))
+        return answer
+
     def ranges(self, namespace: str) -> Ranges:
         """From the index."""
         answer = self._reviewer.ranges(namespace)
         self.questions.append(Question("ranges", (namespace,), answer))
+        return answer
+
+    def quotas(self, namespace: str) -> Sequence[ResourceQuotaChanged]:
+        """From the log."""
+        answer = self._reviewer.quotas(namespace)
+        self.questions.append(Question("quotas", (namespace,), answer))
+        return answer
+
+    def coming(self, namespace: str, owner: PodOwnerReference) -> int | None:
+        """From the API server."""
+        answer = self._coming(ControllerKey(namespace, owner.kind, owner.name, owner.api_version))
+        self.questions.append(Question("coming", (namespace, owner), answer))
         return answer
 
 
@@ -181,7 +237,19 @@ def _review(remembered: RememberedReply, uid: str, lookup: _Lookup) -> Review:
         workload=lookup.workload if acted else None,
         decision=latest.decision.id if acted and latest is not None else "",
         cause=latest.place if acted and latest is not None else None,
+        admitted=remembered.admitted if acted else None,
     )
+
+
+def _annotations(review: bytes | Mapping[str, Any]) -> Mapping[str, str]:
+    """The annotations of the pod under review; none where they cannot be read, and then the reply says so."""
+    if isinstance(review, bytes):
+        return {}
+    try:
+        found = review["request"]["object"]["metadata"].get("annotations")
+    except (KeyError, TypeError, AttributeError):
+        return {}
+    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
 
 
 def _encoded(review: Mapping[str, object]) -> bytes:
@@ -193,13 +261,12 @@ def _encoded(review: Mapping[str, object]) -> bytes:
 
 def _changes(account: AdmissionAccount) -> str:
     """What the patch sets, in words; empty if it only sets annotations."""
-    texts = [text for change in account.containers[:_MOST_LISTED] if (text := _change(change))]
-    more = len(account.containers) - _MOST_LISTED
-    if more > 0:
-        texts.append(f"and {more} containers more")
+    texts = [text for change in account.containers if (text := _change(change))]
+    if len(texts) > _MOST_LISTED:
+        texts[_MOST_LISTED:] = [f"and {len(texts) - _MOST_LISTED} containers more"]
     if texts and account.left:
         texts.append(f"{' and '.join(account.left)} is left to a HorizontalPodAutoscaler")
-    return f"a new pod was given what VPA or policy '{account.vpa}' asks for: {'; '.join(texts)}" if texts else ""
+    return f"what VPA or policy '{account.vpa}' asks for: {'; '.join(texts)}" if texts else ""
 
 
 def _change(change: ContainerChange) -> str:
@@ -207,9 +274,9 @@ def _change(change: ContainerChange) -> str:
         *_amounts("request", change.requests_before, change.requests),
         *_amounts("limit", change.limits_before, change.limits),
     ]
-    notes = [str(cap) for cap in change.caps] + list(change.notes)
-    changes = ", ".join(parts) + (f" ({', '.join(notes)})" if notes else "")
-    return f"container '{change.container}': {changes}" if parts else ""
+    notes = [str(cap) for cap in change.caps] + list(change.notes) + list(change.held)
+    changes = ", ".join(parts or ["nothing"]) + (f" ({', '.join(notes)})" if notes else "")
+    return f"container '{change.container}': {changes}" if parts or change.held else ""
 
 
 def _amounts(kind: str, before: Resources, after: Resources) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rights that each component needs in a cluster. A test compares it with deploy/rbac, which grants exactly these."""
+"""The rights that each component needs in a cluster. A test compares it with the chart's rbac, which grants exactly these."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def _lease(name: str) -> tuple[AccessRight, ...]:
 
 RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     "source kube": (
-        *_each("list watch", "", "events limitranges nodes pods replicationcontrollers"),
+        *_each("list watch", "", "events limitranges nodes pods replicationcontrollers resourcequotas"),
         *_each("list watch", "apps", "daemonsets deployments replicasets statefulsets"),
         *_each("list watch", "batch", "cronjobs jobs"),
         *_each("list watch", "autoscaling", "horizontalpodautoscalers"),
@@ -130,7 +130,7 @@ KEPT: Mapping[str, tuple[AccessRight, ...]] = {
         *_named("get update", "", "secrets", "ullage-metrics-api-certificate", own=True),
     ),
 }
-"""What it takes in a pod to keep objects of its own, by the names of deploy/rbac; some settings need less."""
+"""What it takes in a pod to keep objects of its own, by the names of deploy/helm/ullage/rbac; some settings need less."""
 
 NODES = ("consumer asg",)
 """Components that are there where nodes are ours."""

@@ -183,6 +183,8 @@ def run(settings: Settings, names: Sequence[str]) -> None:
             telemetry.dependencies.watch(dependency_probes.RIGHTS_IN_CLUSTER, dependency_probes.rights(settings, "consumer asg"))
         consumers = {name: _made(name, opened, settings, telemetry.registry) for name in names}
         ready.consumers = consumers
+        if isinstance(status := consumers.get("status"), StatusConsumer):
+            metrics.watch_memory_limited(lambda: status.memory_limited)
         threads = [threading.Thread(target=each.run, args=(stop,), name=name, daemon=True) for name, each in consumers.items()]
         stack.callback(_join, threads, stop)
         for thread in threads:

@@ -27,14 +27,14 @@ from streams.serving.https_server import CertificateHolder, ServerLimits
 from streams.sources.clock import TimeBase
 
 ROLE = "ullage-metrics-api"
-"""The ClusterRole of deploy/rbac."""
+"""The ClusterRole of deploy/helm/ullage/rbac."""
 
 
 def metrics_api(context: Callable[[], LogContext], settings: Settings, metrics: MetricsApiMetrics) -> MetricsApiConsumer:
     """The consumer. `context` opens the log, for a thread of its own."""
     ours, api = settings.metrics_api, Api(cluster_factory.connection(settings.cluster))
     view = MetricsView(context())
-    served = ServedMetrics(settings.cluster.name, view.latest)
+    served = ServedMetrics(settings.cluster.name, view.latest, upstream_crons=settings.replicas.upstream_crons)
     view.feed(served)
     metrics.look_at(lambda: view.age)
     holder = CertificateHolder(asks_clients=True)

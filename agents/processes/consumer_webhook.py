@@ -35,7 +35,7 @@ from streams.serving.certificate_rotation import CertificateRotation
 from streams.serving.https_server import CertificateHolder, ServerLimits
 
 ROLE = "ullage-webhook"
-"""The ClusterRole of deploy/rbac."""
+"""The ClusterRole of deploy/helm/ullage/rbac."""
 SWITCH = 0.0001
 """Seconds after which Python lets another thread work.
 
@@ -57,7 +57,12 @@ def webhook(context: Callable[[], LogContext], settings: Settings, metrics: Webh
     )  # fmt: skip
     view = AdmissionView(context(), make, heartbeat=Seconds(settings.vertical.heartbeat), ready=_ready)
     outcomes, holder = OutcomeQueue(context()), CertificateHolder()
-    metrics.look_at(lambda: view.age, lambda: float(len(outcomes)), lambda: float(outcomes.dropped))
+    metrics.look_at(
+        lambda: view.age,
+        lambda: float(len(outcomes)),
+        lambda: float(outcomes.dropped),
+        lambda: float(view.offers.paused(view.control.now)),
+    )
     follows = ours.self_register or ours.certificate is None
     objects = owning_role.owned(api, PATH, "MutatingWebhookConfiguration", ROLE)
     parts = Parts(

@@ -75,6 +75,6 @@ def rights(settings: Settings, component: str) -> Callable[[], None]:
         rights = component_rights.RIGHTS[component]
         if missing := component_rights.missing(api, rights, namespace=settings.webhook.namespace):
             doing = f"asking whether we may {component_rights.listed(missing)}"
-            raise GiveUp(doing=doing, to=where, answer="no: apply deploy/rbac or the chart")
+            raise GiveUp(doing=doing, to=where, answer="no: apply deploy/helm/ullage/rbac or the chart")
 
     return look

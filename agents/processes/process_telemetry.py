@@ -3,6 +3,9 @@
 Every command that runs until stopped uses it. Errors pass through.
 """
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +20,9 @@ from agents.settings.all_settings import Settings
 from agents.telemetry import DependencyMonitor, HealthServer, ObservedLog, logging_setup
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
-from streams.errors import BadInput, LogUnavailable
+from streams.errors import BadInput, LogUnavailable, UllageError
 from streams.log.log_port import Log
+from streams.own_faults import OwnFaults
 from streams.topics import Topics
 
 Observer = TypeVar("Observer", bound=LogObserver)
@@ -26,6 +30,10 @@ _SEEN_BY_ALL = "cluster-changes"
 """A topic that every process may see, whatever its rights."""
 _AGAIN = 1.0
 """Seconds until a log that is away is asked again."""
+
+
+class ThreadDiedError(UllageError):
+    """A thread of the process ended by itself."""
 
 
 class ProcessTelemetry:
@@ -88,7 +96,7 @@ def serving(
 ) -> Iterator[None]:
     """Set up logging, log `settings`, and serve while the block runs. `listen` is host and port; port 0 serves nothing."""
     log = logging_setup.set_up(component)
-    with server:
+    with server, ended_by_dead_threads() as dead:
         if listen[1]:
             server.listen(*listen)
         logging_setup.started(log, settings)
@@ -99,9 +107,36 @@ def serving(
             logging_setup.ended(log, code=2 if isinstance(error, BadInput) else 1, reason=f"{type(error).__name__}: {error}")
             raise
         except BaseException as asked:
+            if dead:
+                logging_setup.ended(log, code=1, reason=dead[0])
+                raise ThreadDiedError(dead[0]) from asked
             logging_setup.ended(log, code=0, reason=f"asked to: {type(asked).__name__} {asked}".rstrip())
             raise
         logging_setup.ended(log, code=0, reason="done")
+
+
+@contextmanager
+def ended_by_dead_threads() -> Iterator[list[str]]:
+    """While the block runs, a thread that ends by an exception ends the process; gives the sentences about those that did.
+
+    A process without one of its threads looks healthy and does only a part of its work.
+    """
+    dead, before = list[str](), threading.excepthook
+
+    def say(thread: threading.ExceptHookArgs) -> None:
+        name = "a thread" if thread.thread is None else thread.thread.name
+        if thread.exc_value is None:
+            return
+        fault = OwnFaults(name).happened("running as a thread", thread.exc_value)
+        dead.append(f"the thread '{name}' ended by {fault}")
+        if callable(signal.getsignal(signal.SIGTERM)):  # else nobody would clean up
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.excepthook = say
+    try:
+        yield dead
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import orjson
 from agents.logic.admission.admission_review import Reply
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_matching import Lookup
+from schemas.outcomes import AdmittedAmounts
 
 _MOST = 2_000
 """Answers that are kept; then all are forgotten."""
@@ -20,6 +21,9 @@ _LONGEST = 16 * 1024
 """Bytes of a pod's parts that are remembered."""
 _UNREAD = frozenset({"uid", "object", "oldObject", "options", "userInfo"})
 """Parts of a request that no answer to a new pod depends on, or that are looked at one by one."""
+
+_OF_PODS = ("resources", "overhead", "priorityClassName", "activeDeadlineSeconds", "affinity")
+"""Parts of a pod's spec, besides its containers, by which it is judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class RememberedReply:
-    """A reply, what it rests on, and what it sets in words."""
+    """A reply, what it rests on, and what it sets, in words and in amounts."""
 
     questions: tuple[Question, ...]
     reply: Reply
     changes: str
+    admitted: AdmittedAmounts | None = None
 
     def holds(self, lookup: Lookup) -> bool:
         """Whether all look-ups have the same results as then."""
@@ -73,9 +78,12 @@ def key_of(review: bytes | Mapping[str, Any]) -> bytes | None:
         pod = request["object"]
         if request["resource"]["resource"] != "pods" or not isinstance(request["uid"], str):
             return None
-        containers = [(each.get("name"), each.get("resources")) for each in pod["spec"]["containers"]]
+        spec = pod["spec"]
+        containers = [(each.get("name"), each.get("resources")) for each in spec["containers"]]
+        init = [(each.get("name"), each.get("resources"), each.get("restartPolicy")) for each in spec.get("initContainers") or ()]
+        whole = [spec.get(name) for name in _OF_PODS]
         about = {name: part for name, part in request.items() if name not in _UNREAD}
-        key = orjson.dumps((about, pod.get("metadata"), containers, pod.get("status")))
+        key = orjson.dumps((about, pod.get("metadata"), containers, init, whole, pod.get("status")))
     except (KeyError, TypeError, AttributeError):
         return None
     return key if len(key) <= _LONGEST else None

@@ -1,12 +1,22 @@
 """Turns SIGTERM and Ctrl-C into one exception, `Stop`, which is raised once so that every `with` and `finally` runs undisturbed.
 
-While a command cleans up, further signals are ignored; every clean-up is bounded in time.
+While a command cleans up, further signals are ignored; every clean-up is bounded in time. A signal that comes while a finalizer
+or a call-back of the garbage collector runs is lost there, because Python only reports what these raise; so it is sent again.
 """
 
+import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
+from typing import Final
+
+AGAIN: Final = 0.05
+"""Seconds until a signal is sent again that a finalizer swallowed: by then the finalizer has ended or is caught once more."""
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop(BaseException):
@@ -15,16 +25,30 @@ class Stop(BaseException):
     def __init__(self, number: signal.Signals) -> None:
         """`number` is the signal."""
         super().__init__(number.name)
+        self.number = number
         self.code = 128 + number
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
     """While this block runs, a signal raises Stop."""
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before, report = {number: signal.signal(number, _stop) for number in _SIGNALS}, sys.unraisablehook
+
+    def swallowed(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, Stop):
+            report(lost)
+            return
+        for number in _SIGNALS:
+            signal.signal(number, _stop)
+        again = threading.Timer(AGAIN, os.kill, (os.getpid(), lost.exc_value.number))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = swallowed
     try:
         yield
     finally:
+        sys.unraisablehook = report
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -51,6 +75,6 @@ class until_stopped:  # noqa: N801  # it reads as the function that it stands fo
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise Stop(signal.Signals(number))

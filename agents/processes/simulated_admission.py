@@ -1,7 +1,7 @@
 """The webhook's answers for the pods of a simulated cluster, in its own process: the same reviews, without HTTPS in between.
 
 A simulated pod knows its Deployment, so there are no look-ups of owners. It only has requests and limits, so only these parts of
-a patch are applied, and annotations are dropped.
+a patch are applied; of the annotations it keeps admission's note.
 """
 
 import base64
@@ -9,7 +9,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from schemas import admission_notes
 from schemas.names import Amounts
+from schemas.well_known_labels import ADMISSION_NOTE
 from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.quantities import read_amounts
 from streams.simulated import kube_json
@@ -47,12 +49,14 @@ def review(pod: Pod) -> dict[str, Any]:
 
 def _patch(pod: Pod, ops: list[dict[str, Any]]) -> Patch:
     found: dict[str, dict[str, dict[str, str]]] = {"requests": {}, "limits": {}}
-    names = [container.name for container in pod.containers]
+    names, note = [container.name for container in pod.containers], None
     for op in ops:
         match op["path"].split("/")[1:]:
             case ["spec", "containers", index, "resources", kind, resource]:
                 found[kind].setdefault(names[int(index)], {})[resource] = op["value"]
+            case ["metadata", "annotations", name] if name == ADMISSION_NOTE.replace("/", "~1"):
+                note = admission_notes.read(op["value"])
     read: dict[str, dict[str, Amounts]] = {
         kind: {name: read_amounts(quantities) for name, quantities in each.items()} for kind, each in found.items()
     }
-    return Patch(read["requests"], read["limits"])
+    return Patch(read["requests"], read["limits"], note)

@@ -15,6 +15,8 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.simulated_admission import SimulatedAdmission
+from agents.processes.simulated_constraints import SimulatedConstraints
+from agents.processes.simulated_node_facts import SimulatedNodeFacts
 from agents.processes.simulated_node_groups import open_node_groups
 from agents.processes.simulated_replicas import open_replicas
 from streams.clients.cluster_port import AdmissionHook, admit_unchanged
@@ -57,12 +59,16 @@ def open_shop(settings: ShopSettings, log: Log, topics: Topics, *, another: Call
     if another is not None:
         threading.Thread(target=view.follow, args=(threading.Event(),), name="admission-view", daemon=True).start()
 
+    admission = Admission(view, outcomes)
+
     def after() -> None:
         if another is None:
             view.catch_up()
+        admission.settle()
         outcomes.flush()
 
-    shop = _shop(settings, log, topics, admit=SimulatedAdmission(Admission(view, outcomes).answer), after=after)
+    shop = _shop(settings, log, topics, admit=SimulatedAdmission(admission.answer), after=after)
+    shop = _joined(shop, SimulatedConstraints(shop.cluster, context()).publish, lambda: None)
     if any(each.scaling is not None for each in settings.deployments):
         replicas = open_replicas(shop.cluster, context)
         shop = _joined(shop, replicas.publish, replicas.act)
@@ -103,7 +109,10 @@ def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionH
         deployments=settings.deployments,
         groups=settings.groups,
         admit=admit,
+        rules=settings.rules,
     )
     client = SimulatedClient(cluster)
-    source = SimulatedClusterPoller(client, LogContext.of(log, topics, client.cluster))
-    return Shop(cluster, client, source.scrape, after, lambda: source.dropped)
+    context = LogContext.of(log, topics, client.cluster)
+    source = SimulatedClusterPoller(client, context)
+    shop = Shop(cluster, client, source.scrape, after, lambda: source.dropped)
+    return _joined(shop, SimulatedNodeFacts(cluster, context).publish, lambda: None)

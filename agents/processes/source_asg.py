@@ -25,7 +25,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.settings.aws_settings import AwsSettings
-from agents.telemetry import DependencyStatus, SourceMetrics
+from agents.telemetry import DependencyStatus, NodeGroupMetrics
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
@@ -53,7 +53,7 @@ def run(settings: Settings) -> None:
         return [] if turns.stands_by else aws.reasons()
 
     with until_stopped(), telemetry_for(NAME, settings, reasons) as telemetry, fitting_log(settings) as log, turns.taken():
-        metrics = SourceMetrics(telemetry.registry, topics, NAME)
+        metrics = NodeGroupMetrics(telemetry.registry, topics, NAME)
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         source = AsgSource(client, context, chosen, node_template)
         note(f"asking {client.address} for the node groups of cluster '{context.cluster}'")
@@ -75,15 +75,26 @@ def selection(ours: AwsSettings) -> GroupSelection:
     if not ours.groups and not ours.discovery:
         raise BadInput("no node group is chosen: set aws.groups (min:max:name) or aws.discovery (asg:tag=KEY,KEY=VALUE)")
     try:
-        explicit = {spec.name: GroupBounds(spec.name, spec.least, spec.most) for spec in map(group_specs.explicit, ours.groups)}
+        explicit = [GroupBounds(spec.name, spec.least, spec.most) for spec in map(group_specs.explicit, ours.groups)]
     except group_specs.SpecError as error:
         raise BadInput(f"aws.groups: {error}; a group is written min:max:name, as 1:10:web") from error
+    _once_each(explicit)
     try:
         tags = group_specs.discovery(ours.discovery)
     except group_specs.SpecError as error:
         raise BadInput(f"aws.discovery: {error}") from error
     prices = InstancePrices() if ours.prices is None else instance_prices.read(Path(ours.prices))
-    return GroupSelection(tuple(explicit.values()), tags, prices, ours.interruption_queue)
+    return GroupSelection(tuple(explicit), tags, prices, ours.interruption_queue)
+
+
+def _once_each(explicit: Sequence[GroupBounds]) -> None:
+    """Raises BadInput for a group that is named twice, because only one pair of bounds can count."""
+    entries: dict[str, list[str]] = {}
+    for group in explicit:
+        entries.setdefault(group.name, []).append(f"'{group.least}:{group.most}:{group.name}'")
+    for name, named in entries.items():
+        if len(named) > 1:
+            raise BadInput(f"aws.groups: {' and '.join(named)} are entries for one group, '{name}': leave one of them")
 
 
 def node_template(group: AutoScalingGroup, launch: LaunchDetails, sizes: Mapping[str, InstanceSize]) -> NodeTemplateSeen:

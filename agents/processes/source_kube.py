@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 
-from agents.logic.nodes.expanders import Expander
+from agents.logic.nodes.growth.expanders import Expander
 from agents.processes import dependency_probes
 from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.output import note

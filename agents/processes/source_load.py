@@ -34,7 +34,7 @@ class LoadWishesOfObjects:
 
     def series(self) -> Sequence[LoadWish]:
         """Every series that some query gives, each once."""
-        return [LoadWish(each.workload, each.series, each.asked, each.scraped) for each in self._wanted.series()]
+        return [LoadWish(each.workload, each.series, each.asked, each.scraped, each.by_tenant) for each in self._wanted.series()]
 
 
 def run(settings: Settings) -> None:
@@ -48,7 +48,13 @@ def run(settings: Settings) -> None:
         context = LogContext.of(telemetry.observe(log, metrics), topics, settings.cluster.name)
         labels = matchers(settings.prometheus.labels)
         wanted = WantedLoads(context.cluster, topics.partition_of, settings.replicas.most_metrics, labels)
-        options = LoadOptions(Seconds(ours.interval_seconds), Seconds(ours.history_seconds), ours.histories, ours.concurrency)
+        options = LoadOptions(
+            Seconds(ours.interval_seconds),
+            Seconds(ours.history_seconds),
+            ours.histories,
+            ours.concurrency,
+            ours.tenant_queries,
+        )
         source = LoadSource(LoadQueries(server), context, LoadWishesOfObjects(wanted), options)
         note(f"asking {server.url} for the loads of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
         try:

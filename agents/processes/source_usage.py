@@ -22,6 +22,7 @@ from streams.clients.kube.api import Api
 from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus
 from streams.errors import BadInput, EdgeError, LogUnavailable
 from streams.log_context import LogContext
+from streams.sources.usage import promql
 from streams.sources.usage.history.history_source import HistoryPeriod, HistoryProgress, HistorySource, MetricsStore
 from streams.sources.usage.history.past_workloads import PodLabelQuery
 from streams.sources.usage.metrics_api_usage import MetricsApiUsage
@@ -58,6 +59,8 @@ def usage(settings: Settings) -> None:
         context = LogContext.of(telemetry.observe(log, log_metrics), topics, settings.cluster.name)
         source = UsageSource(asked, context, options)
         note(f"asking {where} for usage of cluster '{context.cluster}' every {ours.interval_seconds:g} s")
+        if ours.reads == "prometheus":
+            warn_of_clusters(metrics_store(settings), event_time(settings))
         while True:
             begun, wait = time.monotonic(), _STANDBY
             if turns.at_work():
@@ -144,15 +147,15 @@ def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: De
 
 
 def history_period(settings: Settings, until: datetime | None = None) -> HistoryPeriod:
-    """The period that the settings name, up to `until` or else to now."""
+    """The period that the settings name, up to `until` or else to now. Raises BadInput for a time without an offset from UTC."""
+    if until is not None and until.tzinfo is None:
+        raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
     ours, end = settings.history, (until or event_time(settings)).replace(microsecond=0)
     return HistoryPeriod(end, Seconds(ours.length_seconds), Seconds(ours.resolution_seconds))
 
 
 def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
     """Publish what the Prometheus server remembers of the time before `until`, and end."""
-    if until is not None and until.tzinfo is None:
-        raise BadInput(f"--until '{until.isoformat()}' has no offset from UTC; say {until.isoformat()}+00:00 if it is UTC")
     topics, store, period = log_factory.topics(settings), metrics_store(settings), history_period(settings, until)
     with until_stopped(), telemetry_for("history", settings) as telemetry, log_factory.log(settings) as log:
         require_fitting(log, settings)
@@ -161,6 +164,7 @@ def history(settings: Settings, *, until: datetime | None, force: bool) -> None:
         source = HistorySource(store, context, period)
         begin = source.begin(force=force)
         note(f"asking {store.server.url} what cluster '{context.cluster}' used from {begin:%Y-%m-%d %H:%M} UTC on")
+        warn_of_clusters(store, period.end)
         progress = HistoryProgress(begin)
         for progress in source.publish(begin):
             note(f"{progress.rows} samples of {len(progress.containers)} containers, up to {progress.at:%Y-%m-%d %H:%M} UTC")
@@ -172,6 +176,16 @@ def metrics_store(settings: Settings) -> MetricsStore:
     ours = settings.prometheus
     labels = PodLabelQuery(ours.pod_labels, ours.pod_labels_prefix, ours.pod_labels_namespace, ours.pod_labels_pod, ours.labels)
     return MetricsStore(prometheus(ours), metric_names(settings), labels)
+
+
+def warn_of_clusters(store: MetricsStore, at: datetime) -> None:
+    """Say it where the server has several clusters and nothing chooses one of them."""
+    try:
+        warning = promql.several_clusters(store.server.query(store.names.clusters(), at))
+    except EdgeError:
+        return  # whoever reads usage next says so
+    if warning is not None:
+        note(warning)
 
 
 def _ended(progress: HistoryProgress) -> str:

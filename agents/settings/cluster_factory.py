@@ -9,9 +9,10 @@ The connection itself never retries, because the caller decides what happens aft
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agents.settings.all_settings import ClusterSettings
+from streams import yaml_reader
 from streams.errors import BadInput
 from streams.url_redaction import without_password
 
@@ -92,13 +93,11 @@ def context_name(cluster: ClusterSettings) -> str | None:
 
 def contexts(cluster: ClusterSettings) -> list[str]:
     """The names of all contexts of the kubeconfig files, each once, in their order. Raises BadInput without a kubeconfig."""
-    from yaml import YAMLError, safe_load
-
     files = [Path(file) for file in (_files(cluster) or "").split(os.pathsep) if file]
     try:
-        trees = [safe_load(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+        trees: list[Any] = [_kubeconfig(file) for file in files if file.is_file()]
         found = [str(each["name"]) for tree in trees for each in tree.get("contexts") or ()]
-    except (YAMLError, KeyError, TypeError, AttributeError, OSError, UnicodeDecodeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"kubeconfig '{_files(cluster)}' cannot be read: {error}") from error
     if not found:
         raise BadInput(f"kubeconfig '{_files(cluster) or '~/.kube/config'}' has no contexts: is it there?")
@@ -125,6 +124,9 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
     named = f"cluster.kubeconfig '{files}'" if cluster.kubeconfig is not None else f"the kubeconfig '{files}'"
     if not any(Path(file).is_file() for file in files.split(os.pathsep) if file):
         raise BadInput(f"{named} is no file")
+    for file in files.split(os.pathsep):
+        if file and Path(file).is_file():
+            _kubeconfig(Path(file))  # the client reads it without bounds
     try:
         load_kube_config(  # type: ignore[no-untyped-call]  # the official client types none of its config
             files, context=cluster.context or _current_context(files), client_configuration=configuration, persist_config=False
@@ -136,20 +138,20 @@ def _from_file(configuration: "Configuration", cluster: ClusterSettings, files: 
 
 def _readable_context(files: str) -> str:
     """The current context for people, also where the files cannot be read, which is said elsewhere."""
-    from yaml import YAMLError
-
     try:
         return _current_context(files) or "(current)"
-    except (YAMLError, OSError, UnicodeDecodeError):
+    except BadInput:
         return "(current)"
 
 
 def _current_context(files: str) -> str | None:
     """The current context of several files, which is the first's that names one; the client itself would take the last's."""
-    from yaml import safe_load
-
     for file in files.split(os.pathsep):
-        tree = safe_load(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else None
+        tree = _kubeconfig(Path(file)) if file and Path(file).is_file() else None
         if isinstance(tree, dict) and tree.get("current-context"):
             return str(tree["current-context"])
     return None
+
+
+def _kubeconfig(file: Path) -> object:
+    return yaml_reader.read_file(file, f"the kubeconfig '{file}'")

@@ -1,9 +1,9 @@
 """Where settings come from: defaults < YAML file < environment < flags, each value with its origin.
 
-`ullage.yaml` in the current folder is read when it is there, or the file that `--config` names. `ULLAGE_LOG__BROKERS` sets
-`log.brokers`; `ULLAGE_LOG__BROKERS_FILE` reads it from a file, and such a value is never shown. A list is written `shop,web`
-everywhere; in the file it may also be a YAML list. A name that is not a setting and a value that makes no sense are BadInput: the
-sentence names the setting, the value and the place it came from.
+`ullage.yaml` in the current folder is read when it is there, or the file that `--config` or ULLAGE_CONFIG names.
+`ULLAGE_LOG__BROKERS` sets `log.brokers`; `ULLAGE_LOG__BROKERS_FILE` reads it from a file, and such a value is never shown.
+A list is written `shop,web` everywhere; in the file it may also be a YAML list. A name that is not a setting and a value that
+makes no sense are BadInput: the sentence names the setting, the value and the place it came from.
 """
 
 import difflib
@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import get_args
 
-import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from agents.settings import setting_bounds, setting_texts
 from agents.settings.all_settings import Settings
+from streams import yaml_reader
 from streams.errors import BadInput
 from streams.url_redaction import without_password
 
@@ -26,8 +26,15 @@ FILE = Path("ullage.yaml")
 DEFAULT = "default"
 _PREFIX = "ULLAGE_"
 _FROM_FILE = "_FILE"
-_NO_SETTINGS = {"ULLAGE_PARENT", "ULLAGE_CACHE", "ULLAGE_SHARED", "ULLAGE_WHOLE_TRACES", "ULLAGE_REQUIRE_CONTROLPLANE"}
-"""Variables of ours that are no settings: for child processes, the cache of downloads, and the tests."""
+_NO_SETTINGS = {
+    "ULLAGE_CONFIG",
+    "ULLAGE_PARENT",
+    "ULLAGE_CACHE",
+    "ULLAGE_SHARED",
+    "ULLAGE_WHOLE_TRACES",
+    "ULLAGE_REQUIRE_CONTROLPLANE",
+}
+"""Variables of ours that are no settings: for `--config`, child processes, the cache of downloads, and the tests."""
 _HIDDEN = "(hidden)"
 MOST_SECRET = 1 << 16
 """Bytes of a file that holds the value of one setting."""
@@ -131,12 +138,7 @@ def _from_yaml(file: Path | None) -> _Layer:
         return
     if not path.exists():
         raise BadInput(f"the settings file '{file}' does not exist")
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"the settings file '{path}' cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"the settings file '{path}' cannot be read as YAML: {' '.join(str(error).split())}") from None
+    tree = yaml_reader.read_file(path, f"the settings file '{path}'")
     if not isinstance(tree, Mapping):
         if tree is None:
             return

@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from agents.logic.vertical.policy_code import EvidenceColumns, Recommend, RecommendedColumns
 from schemas.units import Bytes, Seconds
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _STATM = Path("/proc/self/statm")
 _LOOK = Seconds(1.0)
 
@@ -43,12 +45,12 @@ class PolicyLimits:
             signal.setitimer(signal.ITIMER_PROF, 0)
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
-    def limited(self, recommend: Recommend) -> Recommend:
+    def limited(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """The same function, each call held to these limits."""
 
-        def call(usage: EvidenceColumns) -> RecommendedColumns:
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             with self.held():
-                return recommend(usage)
+                return function(*args, **kwargs)
 
         return call
 
@@ -63,15 +65,15 @@ class PolicyWatch:
         self._watcher: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def watched(self, reference: str, recommend: Recommend) -> Recommend:
+    def watched(self, reference: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """The same function, each call looked after."""
 
-        def call(usage: EvidenceColumns) -> RecommendedColumns:
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             self._begin()
             thread, clock = threading.get_ident(), _thread_clock()
             self._calls[thread] = (reference, clock, clock())
             try:
-                return recommend(usage)
+                return function(*args, **kwargs)
             finally:
                 del self._calls[thread]
 

@@ -70,6 +70,7 @@ _REACHING: Mapping[str, str] = {
     **dict.fromkeys(("seterrcall", "set_printoptions", "frompyfunc"), _INNARDS),
     **dict.fromkeys(("format", "format_map"), "attributes that a text names; an f-string shows which"),
     **dict.fromkeys(("flags", "setflags"), "arrays that others read, to write into them"),
+    **dict.fromkeys(("data", "array_repr", "array_str", "array2string"), "an address that differs between processes"),
 }
 """Attributes that nothing may be asked for in a policy."""
 _CALLED: Mapping[str, str] = {"samples": _CHANCE, "ndarray": "whatever was in memory before"}
@@ -78,6 +79,8 @@ _FRAMES = ("gi_", "cr_", "ag_", "tb_")
 """How attributes begin that lead from a generator or an error to the frames of its callers."""
 _MOMENTS = re.compile(r"now|today|[<>=|]?(M8|datetime64)(\[[^\]]*\])?")
 """Texts of which numpy makes the present moment, and the types that do so."""
+_ADDRESS = "a text of an object may show its address, which differs between processes; only the sentence of an error may be one"
+_BUILTIN = "'usage.builtin' is what others read; make arrays of your own, as with numpy.where"
 _IN_ORDER = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map"})
 _NO_ORDER = "the order of a set differs between processes; sorted(...) has one"
 _SHOWN = frozenset({"__name__", "__doc__", "__future__", "__annotations__", "__init__", "__post_init__", "__len__"})
@@ -171,7 +174,45 @@ def impurities(tree: ast.Module) -> list[Impurity]:
         for sentence in _reached(node, modules)
     }
     kept = {Impurity(line, sentence) for line, sentence in policy_statefulness.kept(tree)}
-    return sorted(found | reached | kept)
+    raised = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Raise) for part in ast.walk(node)}
+    texts = {Impurity(_line(node), _ADDRESS) for node in ast.walk(tree) if id(node) not in raised and _is_text_of(node)}
+    written = {Impurity(_line(node), _BUILTIN) for node in ast.walk(tree) if _writes_builtin(node)}
+    return sorted(found | reached | kept | texts | written)
+
+
+def _is_text_of(node: ast.AST) -> bool:
+    """Whether a text is made of any object; the sentence of an error may be."""
+    match node:
+        case ast.Call(func=ast.Name(id="str" | "repr" | "format" | "object")) | ast.FormattedValue():
+            return True
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
+            return True
+    return False
+
+
+def _writes_builtin(node: ast.AST) -> bool:
+    """Whether a statement or a call writes into an array of `usage.builtin`, as far as the syntax shows."""
+    match node:
+        case ast.Assign(targets=targets):
+            return any(map(_is_of_builtin, targets))
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.For(target=target):
+            return _is_of_builtin(target)
+        case ast.Call(func=ast.Attribute(value=value, attr="fill" | "sort" | "partition" | "put" | "resize" | "itemset")):
+            return _is_of_builtin(value)
+        case ast.keyword(arg="out", value=value):
+            return _is_of_builtin(value)
+    return False
+
+
+def _is_of_builtin(node: ast.expr) -> bool:
+    """`usage.builtin.cpu[0]` and its like, alone or in a tuple."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return any(map(_is_of_builtin, node.elts))
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
+        if isinstance(node, ast.Attribute) and node.attr == "builtin":
+            return True
+        node = node.value
+    return False
 
 
 def _line(node: ast.AST) -> int:
@@ -219,40 +260,6 @@ def _member_faults(module: str, name: str, said: str) -> Iterator[str]:
 def is_open(name: str) -> bool:
     """Whether a policy may reach a module, or something below it."""
     return name in _PARTS_OF_NUMPY or any(each == name or each.startswith(f"{name}.") for each in ALLOWED_MODULES)
-
-
-def signature_faults(tree: ast.Module) -> list[Impurity]:
-    """What is wrong with the declaration of `recommend`; empty if it is the one that is asked for."""
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "recommend"]
-    wanted = "def recommend(usage: EvidenceColumns) -> RecommendedColumns"
-    if len(functions) != 1:
-        return [Impurity(1, f"there must be one function at the top level: {wanted}")]
-    [function] = functions
-    one = function.args
-    plain = not (one.vararg or one.kwarg or one.kwonlyargs or one.posonlyargs or one.defaults or function.decorator_list)
-    types = [_name(arg.annotation) for arg in one.args], _name(function.returns)
-    if not plain or types != (["EvidenceColumns"], "RecommendedColumns"):
-        return [Impurity(function.lineno, f"it must be declared as {wanted}, without defaults and decorators")]
-    return [
-        Impurity(node.lineno, f"'{node.name}' has an argument or an answer without a type")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and not _is_typed(node)
-    ]
-
-
-def _is_typed(function: ast.FunctionDef) -> bool:
-    args = [arg for arg in (*function.args.args, *function.args.kwonlyargs) if arg.arg not in ("self", "cls")]
-    return function.returns is not None and all(arg.annotation is not None for arg in args)
-
-
-def _name(annotation: ast.expr | None) -> str:
-    """The last part of a dotted or quoted name."""
-    match annotation:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case ast.Constant(value=str() as text):
-            return text.rpartition(".")[2]
-    return ""
 
 
 def _refused(node: ast.AST) -> Iterator[str]:

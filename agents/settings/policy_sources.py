@@ -11,24 +11,40 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
+from inspect import signature
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from agents.logic.vertical.policy_code import CodePolicy, Recommend
-from agents.logic.vertical.vertical_settings import BUILT_IN, VerticalSettings
-from agents.settings import policy_limits, policy_purity
-from agents.settings.policy_limits import PolicyLimits, PolicyWatch
+from agents.logic.adaptive import adaptive_policy
+from agents.logic.vertical.policy_code import (
+    STATE_KINDS,
+    CodePolicy,
+    EvidenceColumns,
+    PolicyState,
+    Recommend,
+    RecommendedColumns,
+    StateColumn,
+)
+from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN, VerticalSettings
+from agents.settings import policy_limits, policy_purity, policy_signatures
+from agents.settings.policy_limits import PolicyLimits
 from agents.settings.policy_purity import Impurity
 from streams.errors import BadInput
 
 ENTRY_POINTS = "ullage.policies"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _LONGEST = 1 << 20
+_WIDEST = 1024
+"""Numbers of one column of a policy's state."""
+_MOST_STATE = 8192
+"""Bytes of a policy's state, for each container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +68,7 @@ class PolicySource:
             return [Impurity(error.lineno or 1, f"this is no Python: {error.msg}")]
         except ValueError as error:
             return [Impurity(1, f"this is no Python: {error}")]
-        return [*policy_purity.impurities(tree), *policy_purity.signature_faults(tree)]
+        return [*policy_purity.impurities(tree), *policy_signatures.signature_faults(tree)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,8 @@ class ResolvedPolicies:
         """The policy of this reference; None for the built-in estimator. Raises BadInput."""
         if reference in ("", BUILT_IN):
             return None
+        if reference == ADAPTIVE:
+            return adaptive_policy.POLICY
         if reference not in self.found:
             raise BadInput(
                 f"the rules in the log name the policy '{reference}', and this process has {', '.join(self.found) or 'none'}: "
@@ -79,7 +97,7 @@ def resolved(settings: VerticalSettings) -> ResolvedPolicies:
     found: dict[str, CodePolicy] = {}
     references = []
     for text in (settings.policy, settings.shadow_policy):
-        if text in ("", BUILT_IN):
+        if text in ("", BUILT_IN, ADAPTIVE):
             references.append(text)
             continue
         policy = load(read(text))
@@ -95,11 +113,12 @@ def read(text: str) -> PolicySource:
     name, file = (Path(text).stem, Path(text)) if text.endswith(".py") else (text, _file_of(text))
     check_name(name, text)
     try:
-        content = file.read_bytes()
+        with file.open("rb") as opened:
+            content = opened.read(_LONGEST + 1)
     except OSError as error:
         raise BadInput(f"the policy file '{file}' cannot be read: {error.strerror}") from error
     if len(content) > _LONGEST:
-        raise BadInput(f"the policy file '{file}' has {len(content)} bytes; a policy has at most {_LONGEST}")
+        raise BadInput(f"the policy file '{file}' has more than {_LONGEST} bytes; a policy has at most so many")
     try:
         return PolicySource(name, file, content.decode())
     except UnicodeDecodeError as error:
@@ -145,18 +164,67 @@ def load(source: PolicySource) -> CodePolicy:
     try:
         with limits.held() if isinstance(limits, PolicyLimits) else nullcontext():
             exec(_compiled(source), namespace)  # noqa: S102  # a policy is code; it is as trusted as this program
-        recommend: Recommend = namespace["recommend"]
+        made = CodePolicy(
+            source.reference,
+            _with_state(namespace["recommend"]),
+            namespace.get("observe"),
+            namespace.get("explain"),
+            _columns(namespace.get("STATE", ())),
+            _version(namespace.get("VERSION", 1)),
+        )
     except MemoryError:
         raise
     except Exception as error:
         raise BadInput(f"the policy '{source.where}' cannot be loaded: {type(error).__name__}: {error}") from error
-    match limits:
-        case PolicyLimits():
-            return CodePolicy(source.reference, limits.limited(recommend), strict=True)
-        case PolicyWatch():
-            return CodePolicy(source.reference, limits.watched(source.reference, recommend))
-        case None:
-            return CodePolicy(source.reference, recommend)
+    if limits is None:
+        return made
+    limited = limits.limited if isinstance(limits, PolicyLimits) else partial(limits.watched, source.reference)
+    return replace(
+        made,
+        recommend=limited(made.recommend),
+        observe=made.observe and limited(made.observe),
+        explain=made.explain and limited(made.explain),
+        strict=isinstance(limits, PolicyLimits),
+    )
+
+
+def _with_state(recommend: Callable[..., RecommendedColumns]) -> Recommend:
+    """The function of a policy; one that asks for no state gets none."""
+    if len(signature(recommend).parameters) > 1:
+        return recommend
+
+    def call(usage: EvidenceColumns, _state: PolicyState) -> RecommendedColumns:
+        return recommend(usage)
+
+    return call
+
+
+def _columns(declared: object) -> tuple[StateColumn, ...]:
+    """The columns of a policy's state. Raises ValueError."""
+    columns = declared if isinstance(declared, tuple) else ()
+    if not isinstance(declared, tuple) or not all(isinstance(column, StateColumn) for column in columns):
+        raise ValueError("STATE must be a tuple of StateColumn")
+    names = [column.name for column in columns]
+    for column in columns:
+        if not _COLUMN.fullmatch(column.name):
+            raise ValueError(f"the column '{column.name}' of STATE must be named by letters, digits and '_', at most 63")
+        if names.count(column.name) > 1:
+            raise ValueError(f"STATE has two columns '{column.name}'")
+        if column.kind not in STATE_KINDS:
+            raise ValueError(
+                f"the column '{column.name}' of STATE is of {column.kind}; a number of numpy is expected, as float64"
+            )
+        if not 0 <= column.width <= _WIDEST:
+            raise ValueError(f"the column '{column.name}' of STATE has a width of {column.width}; 0 to {_WIDEST} are possible")
+    if sum(column.bytes for column in columns) > _MOST_STATE:
+        raise ValueError(f"STATE takes more than {_MOST_STATE} bytes a container")
+    return columns
+
+
+def _version(declared: object) -> int:
+    if not isinstance(declared, int) or not 0 < declared < _WIDEST:
+        raise ValueError(f"VERSION is {declared!r}; a whole number from 1 to {_WIDEST - 1} is expected")
+    return declared
 
 
 def _compiled(source: PolicySource) -> CodeType:

@@ -94,6 +94,11 @@ class LoadSourceSettings(SettingsGroup):
     """Histories that are read in one round, at most; the other new loads have their turn in the next ones."""
     concurrency: Annotated[int, Field(ge=1, le=100)] = 10
     """Questions at one time; upstream's prometheus-query-concurrency."""
+    tenant_queries: bool = True
+    """Whether PromQL that tenants write is asked: queries in annotations and TimeSeriesPredictions, names of metrics in EHPAs.
+
+    If not, there are queries for CPU and memory and those of `cluster.adapter_rules`; others are refused in the object's status.
+    """
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Seconds that the answer to one query may take."""
     most_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 28)] = 4 << 20

@@ -10,6 +10,7 @@ from agents.telemetry.dependency_health import DependencyMonitor, DependencyStat
 from agents.telemetry.health_server import HealthServer
 from agents.telemetry.liveness import Liveness
 from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
+from agents.telemetry.node_metrics import NodeGroupMetrics
 from agents.telemetry.observed_log import ObservedLog
 from agents.telemetry.readiness import Readiness
 from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
@@ -24,6 +25,7 @@ __all__ = [
     "HealthServer",
     "Liveness",
     "MetricsApiMetrics",
+    "NodeGroupMetrics",
     "ObservedLog",
     "Readiness",
     "SourceMetrics",

@@ -21,11 +21,19 @@ class ClockMetrics:
         self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
         self._age = AgeGauge("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)
         self._failures = Counter("ullage_clock_failures", "Appends that the log did not take", registry=registry)
+        self._number: int | None = None
+        self._without = set(self._inputs)
+        """The ticked topics that the log does not yet have the tick `_number` of."""
         self._age.happened()
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count a tick. One append is one tick, in every partition of every ticked topic; or a probe, which goes elsewhere."""
-        if any(record.topic in self._inputs for record in records):
+        """Count a tick once every ticked topic has it, which takes several appends. A probe goes elsewhere."""
+        ticks = {record.topic: tick_number(record) for record in records if record.topic in self._inputs}
+        for topic, number in ticks.items():
+            if number != self._number:
+                self._number, self._without = number, set(self._inputs)
+            self._without.discard(topic)
+        if ticks and not self._without:
             self._ticks.inc()
             self._age.happened()
 

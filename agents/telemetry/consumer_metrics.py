@@ -1,12 +1,14 @@
 """The consumers' metrics, observed through their log: every outcome, and every dead letter.
 
-What the VPA's updater counts with equal meaning is counted under its names, too, without the labels that name single VPAs.
+What the VPA's updater and the Cluster Autoscaler count with equal meaning is counted under their names, too, without the labels
+that name single VPAs and kinds of GPUs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from agents.telemetry.node_metrics import NodeCounts
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result, StatusWritten
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
@@ -20,11 +22,16 @@ class ConsumerMetrics:
     def __init__(self, registry: CollectorRegistry, topics: Topics) -> None:
         """One for each process."""
         self._codec = Codec(topics)
+        self._limited = Gauge("ullage_vpas_memory_limited", "VPAs whose containers get no more memory", registry=registry)
         self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
         self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
         self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
-        self._updates = UpdateCounts(registry)
+        self._updates, self._nodes = UpdateCounts(registry), NodeCounts(registry, topics)
         self._failures = Counter("ullage_consumer_failures", "Appends the log did not take", registry=registry)
+
+    def watch_memory_limited(self, count: Callable[[], int]) -> None:
+        """Show how many VPAs have a target that is OOM-killed in a loop and gets no more memory."""
+        self._limited.set_function(count)
 
     def appended(self, records: Sequence[NewRecord]) -> None:
         """Count outcomes by action and result, and dead letters."""
@@ -35,7 +42,8 @@ class ConsumerMetrics:
                 self._count(self._codec.decode(_as_record(record)))
 
     def read(self, records: Sequence[Record]) -> None:
-        """Ignore what consumers read."""
+        """Remember plans of nodes, for what their outcomes count."""
+        self._nodes.read(records)
 
     def failed(self, _error: LogUnavailable) -> None:
         """Count a failed append. The outcome stays in the consumer until the log accepts it."""
@@ -45,6 +53,7 @@ class ConsumerMetrics:
         if isinstance(event, ActionFinished):
             self._outcomes.labels(event.action.value, event.result.value).inc()
             self._updates.finished(event)
+            self._nodes.finished(event)
         elif isinstance(event, StatusWritten):
             self._outcomes.labels("status", event.result.value).inc()
         elif isinstance(event, ObjectWritten):

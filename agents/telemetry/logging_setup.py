@@ -1,11 +1,13 @@
-"""Logging: JSON lines on stderr, or coloured lines when stderr is a terminal. The topics are the real log, so lines are rare.
+"""Logging: JSON lines on stderr, or for people when it is a terminal. The topics are the real log, so lines are rare.
 
-There is one line when a process starts (with its settings) and one when it ends, one for each decision carried out, and one for
-each failure. Warnings and errors of libraries (Faust, the Kafka clients) go the same way. Every line names the component.
+Lines for people are coloured unless NO_COLOR is set. There is one line when a process starts (with its settings) and one when it
+ends, one for each decision carried out, and one for each failure. Warnings and errors of libraries (Faust, the Kafka clients) go
+the same way. Every line names the component.
 """
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -80,7 +82,12 @@ def failed(log: FilteringBoundLogger, *, doing: str, error: BaseException) -> No
 
 def _renderers(colours: bool) -> list[Processor]:
     if colours:
-        return [structlog.processors.format_exc_info, _without_passwords, _visible, structlog.dev.ConsoleRenderer()]
+        return [
+            structlog.processors.format_exc_info,
+            _without_passwords,
+            _visible,
+            structlog.dev.ConsoleRenderer(colors=not os.environ.get("NO_COLOR")),
+        ]
     return [structlog.processors.format_exc_info, _without_passwords, structlog.processors.JSONRenderer(_json)]
 
 

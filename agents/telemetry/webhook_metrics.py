@@ -37,9 +37,17 @@ class WebhookMetrics:
         self._age = Gauge("ullage_webhook_view_age_seconds", "Real time since the log gave anything new", registry=registry)
         self._dropped = Gauge("ullage_webhook_outcomes_dropped", "Outcomes over the bound", registry=registry)
         self._waiting = Gauge("ullage_webhook_outcomes_waiting", "Outcomes not in the log yet", registry=registry)
+        self._paused = Gauge("ullage_webhook_workloads_left_alone", "Workloads whose patched pods do not come", registry=registry)
 
-    def look_at(self, age: Callable[[], float], waiting: Callable[[], float], dropped: Callable[[], float]) -> None:
+    def look_at(
+        self,
+        age: Callable[[], float],
+        waiting: Callable[[], float],
+        dropped: Callable[[], float],
+        paused: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         """Read these whenever somebody scrapes."""
+        self._paused.set_function(paused)
         self._age.set_function(age)
         self._waiting.set_function(waiting)
         self._dropped.set_function(dropped)

@@ -4,22 +4,67 @@ The worker reports what happened; the same calls update `readiness`.
 """
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.engine.turn_aligner import Wait
 from agents.partition_task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
 from agents.telemetry.readiness import Readiness, StagePartition
+from schemas.catalogue import CATALOGUE
+from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
+from schemas.decisions.recommendations import MemoryLeakFound
 from schemas.units import Bytes, Seconds
+from streams import typed_json
 from streams.codec import event_codec
+from streams.log.log_port import NewRecord
 
 LAG_BOUND = Seconds(10.0)
+_REFUSED, _REFUSED_KIND = "/refuse-", "update-refused"
 _TASK = ("stage", "partition")
+_HALTED, _LEAK = CATALOGUE.of(NodeScalingHalted).wire, CATALOGUE.of(MemoryLeakFound).wire
+_SCALE_REFUSED = CATALOGUE.of(ScaleRefused).wire
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+class _ScaleRefusal(msgspec.Struct):
+    """The code of a refusal to scale nodes."""
+
+    code: str
+
+
+class _Halt(msgspec.Struct):
+    """The labels of a decision that a group is out; an empty code says that it is back."""
+
+    cluster: str
+    group: str
+    code: str
+
+
+class _LeakFound(msgspec.Struct):
+    """What is counted of a decision about a memory leak; its end and what was said before are not."""
+
+    class Workload(msgspec.Struct):
+        cluster: str
+
+    workload: Workload
+    over: bool = False
+    again: bool = False
+
+
+Form = TypeVar("Form", bound=msgspec.Struct)
+
+
+def _said(decisions: Iterable[NewRecord], kind: str, form: type[Form]) -> Iterator[Form]:
+    """What the decisions of a kind say, as far as it is counted."""
+    for record in decisions:
+        if event_codec.header(record, "ce_type") == kind:
+            yield typed_json.decode(record.value or b"{}", form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +94,7 @@ class WorkerMetrics:
         self._records = Counter("ullage_records", "Records folded into state", _TASK, registry=to)
         self._samples = Counter("ullage_samples", "Usage samples folded into state", _TASK, registry=to)
         self._decisions = Counter("ullage_decisions", "Decisions published", ("stage", "kind"), registry=to)
+        self._refusals = Counter("ullage_refusals", "Refusals published", ("stage", "guard"), registry=to)
         self._tick_age = AgeGauge("ullage_tick_age_seconds", "Real time since a tick came in", _TASK, to)
         self._turns: dict[StagePartition, _TurnSeries] = {}
         self._lags: dict[StagePartition, Gauge] = {}
@@ -76,6 +122,13 @@ class WorkerMetrics:
         self._waits = Gauge("ullage_turn_waits", "1 while a turn waits too long for this input", (*_TASK, "topic"), registry=to)
         self._waited: dict[tuple[str, str], set[str]] = {}
         self._states = Counter("ullage_lost_states", "States that were gone from the changelog", _TASK, registry=to)
+        self._halts = Counter(
+            "ullage_node_scaling_halts",
+            "Times that a group was said to be out, once in ten minutes; without group: the cluster",
+            ("cluster", "group"),
+            registry=to,
+        )
+        self._leaks = Counter("ullage_memory_leaks", "Times that a container was found to leak memory", ("cluster",), registry=to)
         self._gaps = Counter("ullage_gaps_filled", "Jumps in a topic that were read again", (*_TASK, "topic"), registry=to)
 
     def assigned(self, tasks: Iterable[StagePartition]) -> None:
@@ -142,9 +195,33 @@ class WorkerMetrics:
         if taken.dead:
             series.dead.inc(len(taken.dead))
         if taken.decisions:
-            kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in taken.decisions)
-            for kind, count in kinds.items():
-                self._decisions.labels(stage, kind).inc(count)
+            self._count_decisions(stage, taken.decisions)
+
+    def _count_decisions(self, stage: str, decisions: Sequence[NewRecord]) -> None:
+        kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in decisions)
+        for kind, count in kinds.items():
+            self._decisions.labels(stage, kind).inc(count)
+        if any(_REFUSED_KIND in kind for kind in kinds):
+            for decision in decisions:
+                if (guard := _guard(event_codec.header(decision, "ce_id") or "")) is not None:
+                    self._refusals.labels(stage, guard).inc()
+        if kinds.get(_SCALE_REFUSED):
+            for refusal in _said(decisions, _SCALE_REFUSED, _ScaleRefusal):
+                self._refusals.labels(stage, refusal.code).inc()
+        if kinds.get(_HALTED):
+            self._count_halts(decisions)
+        if kinds.get(_LEAK):
+            self._count_leaks(decisions)
+
+    def _count_halts(self, decisions: Iterable[NewRecord]) -> None:
+        for halt in _said(decisions, _HALTED, _Halt):
+            if halt.code:
+                self._halts.labels(halt.cluster, halt.group).inc()
+
+    def _count_leaks(self, decisions: Iterable[NewRecord]) -> None:
+        for leak in _said(decisions, _LEAK, _LeakFound):
+            if not leak.over and not leak.again:
+                self._leaks.labels(leak.workload.cluster).inc()
 
     def _series_of(self, stage: str, partition: int) -> _TurnSeries:
         labels = (stage, str(partition))
@@ -196,3 +273,9 @@ class WorkerMetrics:
         self._show_wait((stage, str(partition)), set())
         self._tick_age.forget(stage, str(partition))
         self._checkpoint_age.forget(stage, str(partition))
+
+
+def _guard(decision: str) -> str | None:
+    """The guard of a refusal, which is part of the decision's id; None for other decisions."""
+    _, found, rest = decision.partition(_REFUSED)
+    return rest.split("/", 1)[0] if found else None

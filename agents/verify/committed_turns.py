@@ -5,13 +5,16 @@ one that a running worker still has in flight does not count as missing. A log w
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
-from agents.newest_checkpoint import newest_checkpoint
+from agents.newest_checkpoint import newest_checkpoint, objection
 from agents.verify import workers_at_work
+from streams.codec.event_codec import tick_number
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.topics import changelog_topic
@@ -31,6 +34,10 @@ class CommittedTurn:
     positions: Mapping[str, int]
     inputs: InputDigests | None
     at_work: bool = False
+    earlier: tuple[CheckpointMark, ...] = ()
+    """The marks before this one that the changelog still has: by their digests a damaged input is found between two of them."""
+    refused: tuple[str, ...] = ()
+    """A sentence for each newer mark that the inputs contradict. It was written when they were as its worker had read them."""
 
 
 def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict[tuple[str, int], CommittedTurn]:
@@ -40,13 +47,57 @@ def committed(context: LogContext, worker: str, stages: Sequence[Stage]) -> dict
     for stage in stages:
         topic = changelog_topic(worker, stage.name)
         for partition in range(context.log.partitions(topic) if has_topic(context.log, topic) else 0):
-            newest = newest_checkpoint(context, stage, partition, worker, keep=_short).found
-            if newest is not None:
-                mark = newest.mark
-                found[stage.name, partition] = CommittedTurn(
-                    mark.turn, mark.positions, mark.inputs, (stage.name, partition) in live
-                )
+            part = stage.name, partition
+            contents = newest_checkpoint(context, stage, partition, worker, keep=_short)
+            state, marks = contents.found, _marks(context, topic, partition)
+            says = tuple(_damage(context, stage, partition, marks, each) for each in contents.refused)
+            if state is not None:
+                mark = state.mark
+                before = tuple(each for each in marks if each.turn < mark.turn)
+                found[part] = CommittedTurn(mark.turn, mark.positions, mark.inputs, part in live, before, says)
+            elif says:
+                found[part] = CommittedTurn(-1, {}, None, part in live, (), says)
     return found
+
+
+def _marks(context: LogContext, topic: str, partition: int) -> list[CheckpointMark]:
+    """Every mark that the changelog still has, by turn. Compaction leaves the last two of a family."""
+    found: dict[int, CheckpointMark] = {}
+    position = context.log.begin(topic, partition)
+    while records := context.log.poll({(topic, partition): position}):
+        position = records[-1].offset + 1
+        for record in records:
+            if record.key is not None and record.value is not None and checkpoint_selection.is_mark(record.key):
+                with suppress(ValueError):
+                    mark = CheckpointMark.decode(record.value)
+                    found[mark.turn] = mark
+    return [found[turn] for turn in sorted(found)]
+
+
+def _damage(
+    context: LogContext, stage: Stage, partition: int, marks: Sequence[CheckpointMark], refused: tuple[CheckpointMark, str]
+) -> str:
+    """Between which two marks the inputs stop being those that were read."""
+    newest, why = refused
+    good = {each.turn: not objection(context, stage, partition, each) for each in marks}
+    first = next((each for each in marks if not good[each.turn]), newest)
+    last = max((each for each in marks if each.turn < first.turn), key=lambda each: each.turn, default=None)
+    begins = {} if last is None else last.positions
+    stretch = ", ".join(
+        f"'{context.topics.wire(name)}' from offset {begins.get(name, 0)} to {end}"
+        for name, end in first.positions.items()
+        if name in stage.reads and not _is_there(context, name, partition, first, end)
+    )
+    return f"the mark of turn {newest.turn} is refused: {why}. Damaged is {stretch or 'an input before it'}"
+
+
+def _is_there(context: LogContext, name: str, partition: int, mark: CheckpointMark, end: int) -> bool:
+    """Whether an input alone does not contradict a mark."""
+    wire = context.topics.wire(name)
+    if not has_topic(context.log, wire) or end > context.log.end(wire, partition):
+        return False
+    records = context.log.poll({(wire, partition): end - 1}, limit=1)
+    return not records or records[0].offset != end - 1 or tick_number(records[0]) == mark.turn
 
 
 def _short(key: bytes, value: bytes | None) -> bytes | None:

@@ -9,6 +9,7 @@ removed records of an input, its digest proves nothing any more, which is report
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.input_digest import InputDigests
 from agents.partition_task import Task
 from agents.verify.committed_turns import CommittedTurn
@@ -26,16 +27,40 @@ class InputComparison:
     equal: int = 0
     wrong: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
+    proven: dict[str, int] = field(default_factory=dict)
+    """By topic (wire name), the offset up to which it is as the worker read it, from its beginning on."""
+    _equal_upto: dict[str, int] = field(default_factory=dict)
+    _wrong_by: dict[str, int] = field(default_factory=dict)
+    """By input, where the first mark stands that it does not agree with."""
     _done: bool = False
+    _earlier: dict[int, list[CheckpointMark]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Look earlier marks up by their turn."""
+        for earlier in self.mark.earlier:
+            self._earlier.setdefault(earlier.turn, []).append(earlier)
 
     def after_turn(self, task: Task) -> None:
         """Compare a task that has just taken a turn."""
         since = None if self.mark.inputs is None else self.mark.inputs.since
         if task.turn == since:
             task.inputs = InputDigests.begin(task.stage.reads, since=task.turn)
+        for earlier in self._earlier.get(task.turn, ()):
+            self._narrow(task, earlier)
         if task.turn == self.mark.turn:
             self._done = True
             self._compare(task)
+
+    def _narrow(self, task: Task, earlier: CheckpointMark) -> None:
+        """Compare with an earlier mark, so that a damage is found between two marks."""
+        if earlier.inputs is None or earlier.inputs.since != task.inputs.since:
+            return
+        for name in task.stage.reads:
+            upto = earlier.positions.get(name, 0)
+            if earlier.inputs.chains.get(name) != task.inputs.chains[name] or upto != task.positions[name]:
+                self._wrong_by.setdefault(name, upto)
+            elif name not in self._wrong_by:
+                self._equal_upto[name] = upto
 
     def finish(self, task: Task, start: int) -> None:
         """Everything was replayed; `start` is the turn after which that began."""
@@ -53,10 +78,13 @@ class InputComparison:
             upto = self.mark.positions.get(name, 0)
             if marked.chains.get(name) == task.inputs.chains[name] and upto == task.positions[name]:
                 self.equal += 1
+                if marked.since < 0:
+                    self.proven[wire] = upto
             elif self._compacted(wire, task.partition, upto):
                 self.unproven.append(f"compaction took records of {place}, so its digest proves nothing")
             else:
-                self.wrong.append(f"{place} before offset {upto} is not what the worker had read by turn {self.mark.turn}")
+                stretch = f"{place} from offset {self._equal_upto.get(name, 0)} to {self._wrong_by.get(name, upto)}"
+                self.wrong.append(f"{stretch} is not what the worker had read by turn {self.mark.turn}")
 
     def _compacted(self, wire: str, partition: int, upto: int) -> bool:
         """Whether a topic that is compacted lacks records before this offset."""

@@ -11,28 +11,19 @@ from agents.partition_task import TurnResult
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms
 
-_BEFORE_RULES = 1
-"""The version of every program that decided before its rules stood in the log; a worker since then puts them there first."""
-
 
 @dataclass(slots=True)
 class ForeignRules:
-    """The first turn of each partition of one stage that another program decided, and its rules, if they are in the log.
-
-    `ruled`: the log has rules of this stage; a log without any is older than such rules.
-    """
+    """The first turn of each partition of one stage that another program decided, and that program's rules."""
 
     stage: Stage
-    ruled: bool = True
-    since: dict[int, tuple[int, StageRulesChanged | None]] = field(default_factory=dict)
+    since: dict[int, tuple[int, StageRulesChanged]] = field(default_factory=dict)
 
     def observe(self, partition: int, taken: TurnResult) -> bool:
         """Examine a replayed turn; True if it cannot be compared."""
         rules = None if taken.rules is None else taken.rules.rules
         if rules is not None and rules.program != self.stage.program:
             self.since.setdefault(partition, (taken.turn, rules))
-        elif not self.ruled and self.stage.program > _BEFORE_RULES:
-            self.since.setdefault(partition, (taken.turn, None))
         return partition in self.since
 
     def covers(self, partition: int, turn: int | None) -> bool:
@@ -43,7 +34,5 @@ class ForeignRules:
         """What is not compared, and why."""
         turn, rules = self.since[partition]
         since = f"from turn {turn} ({from_ms(turn):%Y-%m-%d %H:%M:%S}) on"
-        decided = "a program of before rules stood in the log decided"
-        if rules is not None:
-            decided = f"version {rules.program} of the program's rules decided ({rules.version})"
+        decided = f"version {rules.program} of the program's rules decided ({rules.version})"
         return f"{self.stage.name}, partition {partition}: {since} {decided}, and this program has version {self.stage.program}"

@@ -17,7 +17,6 @@ unknown. In an output that was compacted beyond its lag, decisions seem to be mi
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.engine.turn_aligner import Aligner
 from agents.partition_task import Task, TurnResult, feed_input
@@ -35,6 +34,7 @@ from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 
+_NO_MARK = CommittedTurn(-1, {}, None)
 DEAD_LETTERS = "dead-letters"
 
 
@@ -52,14 +52,13 @@ def verify(
     they had read, and whether they are at work (see `committed_turns`). A partition without a worker at work must be published
     to the end of its ticks. `again` gives the same of a stage as it is by then, for a log that goes on.
     """
-    report, ruled = VerificationReport(), rules_in_log.in_log(context)
+    report = VerificationReport()
     for stage in stages:
         lacking = _lacking(context, stage)
         if lacking and not any(name == stage.name and mark.turn >= 0 for (name, _), mark in (committed or {}).items()):
             report.absent.append(f"{stage.name}: the log has no topic '{lacking[0]}'; it is older than this stage")
             continue
-        foreign = ForeignRules(stage, stage.name in ruled)
-        _StageVerification(context, stage, report, starts or {}, committed or {}, again, foreign).run()
+        _StageVerification(context, stage, report, starts or {}, committed or {}, again, ForeignRules(stage)).run()
     return report
 
 
@@ -108,6 +107,9 @@ class _StageVerification:
         there = [first, *(name for name in more if has_topic(self.context.log, self.context.topics.wire(name)))]
         self.published = published_records.read(self.context, (*there, DEAD_LETTERS))
         reachable = [p for p in range(self.context.topics.partitions) if self._reachable(p)]
+        for p in range(self.context.topics.partitions):
+            for says in self.committed.get((self.stage.name, p), _NO_MARK).refused:
+                self._add(DiscrepancyKind.MARK, p, says)
         self.unpublished = {p: [] for p in reachable}
         marks = {p: mark for p in reachable if (mark := self.committed.get((self.stage.name, p))) is not None}
         self.inputs = {p: InputComparison(self.context, mark) for p, mark in marks.items()}
@@ -235,12 +237,18 @@ class _StageVerification:
         return f"'{record.id}' of turn {record.turn} is not in '{record.topic}' partition {record.partition}, {gap}"
 
     def _settle_inputs(self, task: Task) -> None:
+        for name, position in task.positions.items():
+            place = self.context.topics.wire(name), task.partition
+            self.report.read[place] = max(position, self.report.read.get(place, 0))
         start = self.starts.get((self.stage.name, task.partition))
         compared = self.inputs.get(task.partition)
         if compared is None:
             return
         compared.finish(task, -1 if start is None else start.turn)
         self.report.digested += compared.equal
+        for wire, upto in compared.proven.items():
+            place = wire, task.partition
+            self.report.proven[place] = max(upto, self.report.proven.get(place, 0))
         self.report.undigested += [f"{self.stage.name}, partition {task.partition}: {says}" for says in compared.unproven]
         for says in compared.wrong:
             self._add(DiscrepancyKind.INPUTS, task.partition, says)
@@ -258,8 +266,10 @@ class _StageVerification:
             self._add(DiscrepancyKind.DIFFERENT, partition, f"{where} came late and with another {', '.join(differing)}")
 
     def _differs(self, partition: int, where: str, entry: PublishedRecord, record: NewRecord, fields: Sequence[str] = ()) -> None:
-        (there,) = self.context.log.poll({(record.topic, entry.place.partition): entry.place.offset}, limit=1)
-        if fields:
+        there = next(iter(self.context.log.poll({(record.topic, entry.place.partition): entry.place.offset}, limit=1)), None)
+        if there is None or there.offset != entry.place.offset:
+            says = "retention took it before it could be looked at"
+        elif fields:
             says = record_comparison.field_difference(there, record, fields, self.context.codec)
         else:
             says = record_comparison.first_difference(there, record)

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from schemas.times import from_ms
 
+_PLACES = 3
 SHOWN = 100
 """Discrepancies whose text is kept; the rest is only counted."""
 
@@ -20,6 +21,7 @@ class DiscrepancyKind(StrEnum):
     DIFFERENT = "different"
     EXTRA = "extra"
     INPUTS = "other inputs"
+    MARK = "refused mark"
     TWO_CONTENTS = "two contents under one id"
     UNREACHABLE = "cannot be verified"
 
@@ -49,6 +51,10 @@ class VerificationReport:
     waiting: int = 0
     forgotten: int = 0
     digested: int = 0
+    read: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By topic (wire name) and partition, the offset up to which inputs were read."""
+    proven: dict[tuple[str, int], int] = field(default_factory=dict)
+    """... and up to which they are, by digest, what a worker had read."""
     undigested: list[str] = field(default_factory=list)
     """A sentence for each input that cannot be compared with what the worker read."""
     foreign: list[str] = field(default_factory=list)
@@ -102,9 +108,26 @@ def report_lines(report: VerificationReport) -> Iterator[str]:
         yield f"{discrepancy.kind}: {discrepancy.stage}, partition {discrepancy.partition}: {discrepancy.says}"
     for kind, count in report.counts.items():
         yield f"{kind}: {count} in all"
+    yield from _proofs(report)
     upto = " up to the workers' marks" if report.waiting else ""
     compared = " that was compared" if report.foreign else ""
     yield f"every decision{compared}{upto} is as published" if report.ok else "NOT as published"
+
+
+def _proofs(report: VerificationReport) -> Iterator[str]:
+    """What the verdict rests on, and what it says nothing of."""
+    left = {place: (report.proven.get(place, 0), end) for place, end in report.read.items() if report.proven.get(place, 0) < end}
+    inputs = len(report.read.keys() & report.proven.keys())
+    yield f"proven: {report.decisions} decisions, recomputed from what the log has; {inputs} inputs, by digests of what was read"
+    if not left:
+        return
+    records = sum(end - begin for begin, end in left.values())
+    places = [f"'{wire}' partition {p} from offset {begin}" for (wire, p), (begin, _) in sorted(left.items())]
+    more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+    yield (
+        f"not proven: {records} records of inputs that no digest covers, of which a change shows only if it changes a decision: "
+        f"{', '.join(places[:_PLACES])}{more}"
+    )
 
 
 def _parts(parts: Sequence[Part]) -> str:

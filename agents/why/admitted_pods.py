@@ -1,14 +1,14 @@
 """Which admission gave a pod its requests.
 
 A pod of a ReplicaSet has only a name prefix when the webhook sees it; the API server then adds five characters of an alphabet of
-its own. So an outcome of admission has the prefix and `%`, and the one nearest to the pod's creation is the pod's own.
+its own. So an offer of admission has the prefix and `%`. The outcome that says that the pod was seen has its full name.
 """
 
 import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from schemas.outcomes import Action, ActionFinished
+from schemas.outcomes import Action, ActionFinished, Result
 
 _ADDED = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}")
 """What the API server adds to the beginning of a name (apimachinery's rand.String)."""
@@ -36,7 +36,9 @@ def is_admission_of(outcome: ActionFinished, asked: str) -> bool:
 
 
 def nearest(admissions: Iterable[ActionFinished], created: datetime | None) -> ActionFinished | None:
-    """The admission nearest to the pod's creation; the newest one if that is unknown."""
+    """What was seen of the pod itself; else the offer nearest to its creation, or the newest one if that is unknown."""
+    admissions = list(admissions)
+    admissions = [each for each in admissions if each.result is Result.DONE and not each.subject.name.endswith("%")] or admissions
     if created is None:
         return max(admissions, key=lambda each: each.at, default=None)
     return min(admissions, key=lambda each: abs(each.at - created), default=None)

@@ -6,12 +6,19 @@ Only a scrape's rows of the workload in question count. Numbers are shortened fo
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 
-from agents.why import node_texts, scaling_texts
+from agents.why import leak_texts, node_texts, scaling_texts
 from schemas import times
+from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, OomSource, RequestsRecommended
+from schemas.decisions.recommendations import (
+    ContainerRecommendation,
+    LastOomKill,
+    MemoryLeakFound,
+    OomSource,
+    RequestsRecommended,
+)
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -20,7 +27,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.names import Amounts
-from schemas.outcomes import ActionFinished, ObjectWritten, StatusWritten
+from schemas.outcomes import ActionFinished, AdmittedAmounts, ObjectWritten, StatusWritten
 from schemas.policies.control import ControlChanged
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.reverts import RevertEnded, RevertRequested
@@ -29,10 +36,12 @@ from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemov
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 
 Numbers = dict[str, object]
+_MANY_CORES = 100.0
 _RECOMMENDED_AMOUNTS = ("lower", "target", "upper", "uncapped")
 
 _WHAT: Mapping[type, str] = {
     RequestsRecommended: "requests recommended",
+    MemoryLeakFound: "memory leak found, or over",
     ResizePlanned: "resize planned",
     EvictionPlanned: "eviction planned",
     UpdateRefused: "update refused",
@@ -65,6 +74,7 @@ _CARRIED_OUT = (
     ResizePlanned,
     EvictionPlanned,
     ScaleUpPlanned,
+    SizeCorrectionPlanned,
     NodeRemovalPlanned,
     SoftTaintPlanned,
     ReplicasPlanned,
@@ -94,7 +104,8 @@ def numbers(event: Event, workload: str | None) -> Numbers:
     """The numbers of an event that count for `workload`."""
     if isinstance(event, MetricsScraped):
         return _scrape(event, workload)
-    return _numbers(event)
+    author = getattr(event, "by", None)
+    return _numbers(event) if author is None else {**_numbers(event), "by": str(author)}
 
 
 def because(event: Event) -> Mapping[str, object]:
@@ -111,6 +122,7 @@ def because(event: Event) -> Mapping[str, object]:
         "pods": event.pods,
         "last_oom": _last_oom(event.last_oom),
         "oom_source": _oom_source(event.oom_source),
+        **({"leaks": {leak.container: leak_texts.at_length(leak) for leak in event.leaks}} if event.leaks else {}),
     }
 
 
@@ -161,6 +173,11 @@ def _(event: RequestsRecommended) -> Numbers:
     other = event.other_recommender
     served = {"served by": f"'{other}', another recommender: nobody acts on this"} if other else {}
     return {"workload": event.workload.key, **served, "target": targets}
+
+
+@_numbers.register
+def _(event: MemoryLeakFound) -> Numbers:
+    return {"workload": event.workload.key, event.leak.container: leak_texts.found(event)}
 
 
 @_numbers.register
@@ -285,8 +302,21 @@ def _(event: ActionFinished) -> Numbers:
         "result": str(event.result),
         **detail,
         "subject": str(event.subject),
+        **({} if event.admitted is None else _admitted(event.admitted)),
         "reason": event.reason,
     }
+
+
+def _admitted(admitted: AdmittedAmounts) -> Numbers:
+    """What the webhook sets in a new pod; a resize and an eviction have theirs in the decision."""
+    changes = {
+        kind: {each.name: f"{_amounts(before)} to {_amounts(after)}" for each, before, after in amounts if before != after}
+        for kind, amounts in (
+            ("requests", [(each, each.requests_before, each.requests) for each in admitted.containers]),
+            ("limits", [(each, each.limits_before, each.limits) for each in admitted.containers]),
+        )
+    }
+    return {kind: texts for kind, texts in changes.items() if texts}
 
 
 @_numbers.register
@@ -319,11 +349,15 @@ def _amounts(amounts: Amounts) -> str:
 
 
 def amount(*, cpu: float | None = None, memory: float | None = None) -> str:
-    """One amount with its unit: millicores, MiB or GiB."""
+    """One amount with its unit: millicores or, where there are many, cores; MiB, GiB or TiB; `?` for a bound that none is yet."""
     if cpu is not None:
-        return f"{cpu * 1000:.0f}m"
+        if cpu * 1000 == AMOUNT_LIMIT:  # an upper bound of which nothing is known yet
+            return "?"
+        return f"{cpu * 1000:.0f}m" if abs(cpu) < _MANY_CORES else f"{cpu:,.1f} cores"
     if memory is None:
         return "not set"
+    if memory == AMOUNT_LIMIT:
+        return "?"
     return node_texts.bytes_text(memory)
 
 

@@ -9,19 +9,30 @@ checks headers or raw bytes first, and only decodes matching records.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
 from agents.stage_topics import all_decision_topics
-from agents.why import admitted_pods, event_descriptions, node_decisions, undecided_subjects
+from agents.why import (
+    admitted_pods,
+    emptied_nodes,
+    event_descriptions,
+    node_decisions,
+    undecided_subjects,
+    workload_past,
+)
+from agents.why.explained_record import ExplainedRecord, Explanation
 from agents.why.undecided_subjects import names_of
+from schemas.catalogue import Event
 from schemas.decisions.forecasts import LoadForecast
+from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import CitedRules, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.pods import PodChanged
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId, OutcomeId
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, StatusWritten
@@ -43,47 +54,14 @@ _PLACE = re.compile(r"[^/:]+:\d+:\d+")
 _WORKLOAD = 2
 """Slashes that only the name of a workload has: NAMESPACE/KIND/NAME, or with the cluster before it."""
 _SCALING = (ReplicasPlanned, ReplicasRefused, LoadForecast)
+_OfPod = ResizePlanned | EvictionPlanned | UpdateRefused | ContainerOOMKilled
 _CLOCKS_APART = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedRecord:
-    """One record of the explanation: its numbers and, of a decision, its `because`.
-
-    `gone` is a sentence when the record cannot be shown; `more` counts the causes that are left out.
-    """
-
-    what: str
-    at: datetime | None
-    place: Place
-    numbers: Mapping[str, object] = field(default_factory=dict)
-    causes: tuple["ExplainedRecord", ...] = ()
-    more: int = 0
-    gone: str = ""
-    because: Mapping[str, object] = field(default_factory=dict)
-    exact: Mapping[str, object] = field(default_factory=dict)
-    """Amounts with every digit, and the bounds of a recommendation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What was asked, the decision with all it rests on, and the outcomes that answer it.
-
-    `awaits_outcome` says whether a consumer is to carry the decision out.
-    """
-
-    asked: str
-    decision: ExplainedRecord
-    outcomes: tuple[ExplainedRecord, ...]
-    awaits_outcome: bool = False
-    scaling: tuple[ExplainedRecord, ...] = ()
-    """Of a workload: the newest decision about its replicas, and the forecasts of its load."""
 
 
 def explain(context: LogContext, asked: str) -> Explanation:
     """Explain a decision by its id, an outcome's id, or the newest about a pod (`namespace/name`, its name, or its uid) or a VPA.
 
-    Or the newest about a node or a node group, or about a pod that waits for a node.
+    Or the newest about a node, a node group, or a pod that waits for a node.
     Or the newest recommendation of a workload (`namespace/name`, its kind between them or not), or the record at a place
     (`topic:partition:offset`).
 
@@ -96,7 +74,10 @@ def explain(context: LogContext, asked: str) -> Explanation:
             f"the log has none of Ullage's topics ('{context.topics.wire('policies')}' and others): make them with "
             "`ullage topics apply`, or name another log with log.brokers or --log"
         )
-    return _Search(context.log, context.codec, context.topics).explain(asked)
+    search = _Search(context.log, context.codec, context.topics)
+    found = search.explain(asked)
+    event = search.event_at(found.decision.place)
+    return replace(found, harm=tuple(workload_past.harms(context, asked, event, search.mentioning)))
 
 
 @dataclass(slots=True)
@@ -111,12 +92,12 @@ class _Search:
         found = self._by_id(asked) or self._by_outcome(asked)
         if found is None and asked.count("/") >= _WORKLOAD:
             return self._workload(asked)
-        found = found or node_decisions.about_waiting_pod(asked, self._mentioning, self.codec.decode_or_none)
+        found = found or node_decisions.about_waiting_pod(asked, self.mentioning, self.codec.decode_or_none)
         found = found or self._by_pod(asked)
         if found is None and (admitted := self._by_admission(asked)) is not None:
             return admitted
-        found = found or self._by_vpa(asked)
-        found = found or node_decisions.about_node(asked, self._mentioning, self.codec.decode_or_none)
+        found = found or self._newest_of_pod(asked, "oom-events", (ContainerOOMKilled,)) or self._by_vpa(asked)
+        found = found or node_decisions.about_node(asked, self.mentioning, self.codec.decode_or_none)
         if found is None:
             return self._workload(asked)
         return self._answer(asked, found)
@@ -129,7 +110,7 @@ class _Search:
             return Explanation(asked, scaling[0], (), scaling=scaling[1:])
         if found is None:
             lost = self._lost(("recommendations",))
-            known = undecided_subjects.sentence(asked, self._mentioning, self.codec.decode_or_none, lost=lost)
+            known = undecided_subjects.sentence(asked, self.mentioning, self.codec.decode_or_none, lost=lost)
             nothing = f"no decision in the log has the id, pod, VPA, node, node group or workload '{asked}'"
             lost = self._lost(_decision_topics())
             raise BadInput(known or (f"{nothing}; {lost}" if lost else nothing))
@@ -139,7 +120,7 @@ class _Search:
         """The newest decision about the replicas of a workload, then the newest forecast of each object that is about it."""
         name, newest = _name_in_json(asked), dict[str, tuple[datetime, Record]]()
         for topic in ("replica-plans", "load-forecasts"):
-            for record in self._mentioning(name, topic):
+            for record in self.mentioning(name, topic):
                 event = self.codec.decode_or_none(record)
                 if not isinstance(event, _SCALING) or asked not in names_of(event.workload):
                     continue
@@ -156,6 +137,11 @@ class _Search:
             return Explanation(asked, explained, ())
         outcomes = tuple(self._outcomes(event_codec.header(found, "ce_id") or ""))
         return Explanation(asked, explained, outcomes, awaits_outcome=event_descriptions.awaits_outcome(event))
+
+    def event_at(self, place: Place) -> Event | None:
+        """The event at a place; None if it is gone or cannot be read."""
+        record, _ = self._fetch(place)
+        return None if record is None else self.codec.decode_or_none(record)
 
     def _at_place(self, asked: str) -> Explanation:
         """The record at a place; the topic may be named in short."""
@@ -174,7 +160,7 @@ class _Search:
     def _by_workload(self, asked: str) -> Record | None:
         """The newest recommendation of a workload. Raises BadInput if several workloads are called so."""
         newest: dict[str, tuple[datetime, Record]] = {}
-        for record in self._mentioning(_name_in_json(asked), "recommendations"):
+        for record in self.mentioning(_name_in_json(asked), "recommendations"):
             event = self.codec.decode_or_none(record)
             if not isinstance(event, RequestsRecommended) or asked not in names_of(event.workload):
                 continue
@@ -206,10 +192,13 @@ class _Search:
 
     def _by_pod(self, asked: str) -> Record | None:
         """The pod's update with the newest turn; the last one in the log if there are several."""
+        return self._newest_of_pod(asked, "pod-updates", (ResizePlanned, EvictionPlanned, UpdateRefused))
+
+    def _newest_of_pod(self, asked: str, topic: str, kinds: tuple[type[_OfPod], ...]) -> Record | None:
         newest: tuple[datetime, Record] | None = None
-        for record in self._mentioning(_name_in_json(asked), "pod-updates"):
+        for record in self.mentioning(_name_in_json(asked), topic):
             event = self.codec.decode_or_none(record)
-            if not isinstance(event, ResizePlanned | EvictionPlanned | UpdateRefused):
+            if not isinstance(event, kinds):
                 continue
             pod = event.pod
             about = asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")
@@ -221,7 +210,7 @@ class _Search:
         """The recommendation that a pod was created with, and the outcome about this pod among its many outcomes."""
         events = {
             event.id: (event, record.place)
-            for record in self._mentioning(admitted_pods.beginning(asked), "outcomes")
+            for record in self.mentioning(admitted_pods.beginning(asked), "outcomes")
             if isinstance(event := self.codec.decode_or_none(record), ActionFinished)
             and admitted_pods.is_admission_of(event, asked)
         }
@@ -240,7 +229,7 @@ class _Search:
     def _created(self, asked: str) -> datetime | None:
         """When a pod was created, by what a source published of it."""
         namespace, _, name = asked.rpartition("/")
-        for record in self._mentioning(name, "pod-changes-by-cluster"):
+        for record in self.mentioning(name, "pod-changes-by-cluster"):
             event = self.codec.decode_or_none(record)
             if isinstance(event, PodChanged) and event.pod.name == name and namespace in ("", event.pod.namespace):
                 return event.created
@@ -249,7 +238,7 @@ class _Search:
     def _by_vpa(self, asked: str) -> Record | None:
         """The newest decision about the conditions of the VPA `NAMESPACE/NAME`; in an old log, what its status showed last."""
         newest: tuple[datetime, Record] | None = None
-        for record in self._mentioning(_name_in_json(asked), "vpa-conditions"):
+        for record in self.mentioning(_name_in_json(asked), "vpa-conditions"):
             event = self.codec.decode_or_none(record)
             about = isinstance(event, VpaConditionsDecided) and asked == f"{event.namespace}/{event.name}"
             if event is not None and about and (newest is None or event.at >= newest[0]):
@@ -259,7 +248,7 @@ class _Search:
     def _by_status(self, asked: str) -> Record | None:
         """The decision that the last write of a VPA's status names."""
         decision = ""
-        for record in self._mentioning(asked.rpartition("/")[2], "outcomes"):
+        for record in self.mentioning(asked.rpartition("/")[2], "outcomes"):
             event = self.codec.decode_or_none(record)
             if isinstance(event, StatusWritten) and asked == f"{event.namespace}/{event.name}":
                 decision = event.decision
@@ -269,7 +258,7 @@ class _Search:
         """The consumers' outcomes, each id once. Outcomes have the log's time, so none is much older than its decision."""
         seen = set()
         turn = _turn(decision)
-        for record in self._mentioning(decision, "outcomes", since=None if turn is None else turn - _CLOCKS_APART):
+        for record in self.mentioning(decision, "outcomes", since=None if turn is None else turn - _CLOCKS_APART):
             event = self.codec.decode_or_none(record)
             if not isinstance(event, ActionFinished | StatusWritten):
                 continue
@@ -289,6 +278,8 @@ class _Search:
             return ExplainedRecord("record", None, place, gone=f"cannot be read: {error}")
         workload = event_descriptions.workload_of(event) if isinstance(event, RequestsRecommended) else workload
         shown = _latest_of_each_topic(causes) if depth > 0 else ()
+        if depth > 0 and isinstance(event, NodeRemovalPlanned):
+            shown += tuple(emptied_nodes.places(event, self.mentioning, self.codec.decode_or_none, self._by_id))
         shown_causes = tuple(self._explained(cause, workload, depth - 1) for cause in shown)
         return ExplainedRecord(
             what=event_descriptions.what(event),
@@ -296,7 +287,7 @@ class _Search:
             place=place,
             numbers=event_descriptions.numbers(event, workload),
             causes=shown_causes,
-            more=len(causes) - len(shown),
+            more=max(len(causes) - len(shown), 0),
             because={**event_descriptions.because(event), **self._rules(event)},
             exact=event_descriptions.exact_amounts(event, workload),
         )
@@ -304,7 +295,7 @@ class _Search:
     def _rules(self, event: object) -> Mapping[str, object]:
         """The settings that a decision was made by, from the record that it cites.
 
-        Where that record is gone, another one of the same version has the same settings: policies keep the newest of each stage.
+        Where that record is gone, another one of the same version has the same settings: the newest of each stage is kept.
         """
         cited = getattr(event, "rules", None)
         if not isinstance(cited, CitedRules):
@@ -312,7 +303,7 @@ class _Search:
         record, gone = self._fetch(cited.place)
         found = None if record is None else self.codec.decode_or_none(record)
         if not isinstance(found, StageRulesChanged):
-            same = map(self.codec.decode_or_none, self._mentioning(cited.version, "policies"))
+            same = map(self.codec.decode_or_none, self.mentioning(cited.version, "rules"))
             found = next((e for e in same if isinstance(e, StageRulesChanged) and e.version == cited.version), None)
         settings = {"settings": found.settings} if isinstance(found, StageRulesChanged) else {}
         return {**settings, "rules": f"version {cited.version}, at {cited.place}" + (f", which {gone}" if gone else "")}
@@ -332,7 +323,7 @@ class _Search:
             return None, "is no longer kept: compaction took it"
         return records[0], ""
 
-    def _mentioning(self, text: str, name: str, *, since: datetime | None = None) -> Iterator[Record]:
+    def mentioning(self, text: str, name: str, *, since: datetime | None = None) -> Iterator[Record]:
         """The records of a topic whose value contains this text. Names and ids of Kubernetes stand in JSON as they are."""
         wanted, wire = text.encode(), self.topics.wire(name)
         found = reverse_log_reader.forwards(self.log, wire, since, containing=wanted)

@@ -1,9 +1,12 @@
 """An explanation as plain text, a line for each record: the decision, what it rests on as a tree, and its outcomes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from agents.why import because_texts, event_descriptions
-from agents.why.explanation import ExplainedRecord, Explanation
+from agents.why import because_texts, event_descriptions, harm
+from agents.why.explained_record import ExplainedRecord, Explanation
+from agents.why.harm import Harm
+
+_MOST_HARM = 3
 
 
 def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
@@ -18,6 +21,20 @@ def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
         yield f"then: {_line(outcome)}"
     for shown in explanation.scaling:
         yield from _lines(shown, "", "", full=full)
+    yield from _harm(explanation.harm)
+
+
+def _harm(harms: Sequence[Harm]) -> Iterator[str]:
+    """What ended, the newest in full, and how many of the others were whose."""
+    if not harms:
+        return
+    shares = ", ".join(f"{count} {verdict.value}" for verdict, count in harm.counts(harms).items() if count)
+    yield f"what ended here: {len(harms)} in all, {shares}"
+    for each in harms[-_MOST_HARM:]:
+        yield f"{each.at:%Y-%m-%d %H:%M:%S}  {each.what}: {each.verdict.value}"
+        yield f"   · {each.because}"
+        yield f"   · before: {each.before}"
+        yield f"   · since: {'; '.join(each.since)}"
 
 
 def _lines(shown: ExplainedRecord, head: str, indent: str, *, full: bool) -> Iterator[str]:

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
@@ -17,6 +24,7 @@ from schemas.facts.node_groups import (
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 
 Numbers = dict[str, object]
@@ -28,8 +36,11 @@ def amounts(found: Mapping[str, Any]) -> Numbers:
 
 
 def bytes_text(number: float) -> str:
-    """MiB or GiB."""
-    return f"{number / (1 << 20):.1f} MiB" if number < 1 << 30 else f"{number / (1 << 30):.2f} GiB"
+    """MiB, GiB or TiB."""
+    size = abs(number)
+    if size < 1 << 30:
+        return f"{number / (1 << 20):.1f} MiB"
+    return f"{number / (1 << 30):.2f} GiB" if size < 1 << 40 else f"{number / (1 << 40):,.2f} TiB"
 
 
 _UNITS: Mapping[str, Callable[[float], str]] = {"cpu": "{:.0f}m".format, "memory": bytes_text, "ephemeral-storage": bytes_text}
@@ -99,6 +110,11 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     PodPlacementRemoved: lambda event: {"pod": event.pod.name},
     PodDisruptionBudgetChanged: lambda event: {"budget": f"{event.namespace}/{event.name}", "allowed": event.allowed},
     PodDisruptionBudgetRemoved: lambda event: {"budget": f"{event.namespace}/{event.name}"},
+    ResourceQuotaChanged: lambda event: {
+        "quota": f"{event.namespace}/{event.name}",
+        "in use": {name: f"{event.used.get(name, '?')} of {most}" for name, most in event.hard.items()},
+    },
+    ResourceQuotaRemoved: lambda event: {"quota": f"{event.namespace}/{event.name}"},
     ReplicaControllerChanged: lambda event: {
         "controller": f"{event.kind}/{event.name}",
         "replicas": event.replicas,
@@ -117,6 +133,8 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     InstanceInterruptionNoticed: lambda event: {"instance": event.instance, "notice": str(event.kind)},
     ScaleUpPlanned: _growth,
     NodeRemovalPlanned: _removal,
+    SizeCorrectionPlanned: lambda event: {"group": event.group, "nodes": f"{event.before} to {event.after}"},
+    NodeScalingHalted: lambda event: {"about": str(event.subject), "code": event.code or "over", "reason": event.reason},
     SoftTaintPlanned: lambda event: {"node": event.node, "soft taint": "set" if event.tainted else "taken off"},
     ScaleRefused: _refused,
 }
@@ -130,6 +148,8 @@ WHAT: Mapping[type, str] = {
     PodPlacementRemoved: "pod gone",
     PodDisruptionBudgetChanged: "disruption budget changed",
     PodDisruptionBudgetRemoved: "disruption budget removed",
+    ResourceQuotaChanged: "quota changed",
+    ResourceQuotaRemoved: "quota removed",
     ReplicaControllerChanged: "controller changed",
     ReplicaControllerRemoved: "controller removed",
     NamespaceLabelsChanged: "labels of a namespace changed",
@@ -144,6 +164,8 @@ WHAT: Mapping[type, str] = {
     InstanceInterruptionNoticed: "end of an instance announced",
     ScaleUpPlanned: "scale-up planned",
     NodeRemovalPlanned: "removal of a node planned",
+    SizeCorrectionPlanned: "fewer nodes to be wanted by a group",
+    NodeScalingHalted: "group out, or back",
     SoftTaintPlanned: "soft taint of a node planned",
     ScaleRefused: "scaling refused",
 }

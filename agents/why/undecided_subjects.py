@@ -104,7 +104,7 @@ def _recommender(mentioning: Mentioning, decode: Decode) -> str:
     """The name under which the workers serve VPAs, by the rules in the log."""
     rules = [
         event
-        for record in mentioning(RECOMMENDER, "policies")
+        for record in mentioning(RECOMMENDER, "rules")
         if isinstance(event := decode(record), StageRulesChanged) and event.stage == RECOMMENDER
     ]
     newest = max(rules, key=lambda event: event.at, default=None)

@@ -4,18 +4,26 @@
 """
 
 from schemas.decisions.forecasts import LoadForecast
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import RequestsRecommended
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
 ShadowDecision = ShadowRecommended | ShadowCompared
-NodeUpdate = ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned | ScaleRefused
+NodeUpdate = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned | ScaleRefused | NodeScalingHalted
 Decision = (
     RequestsRecommended
+    | MemoryLeakFound
     | ResizePlanned
     | EvictionPlanned
     | UpdateRefused

@@ -1,7 +1,8 @@
 """The decisions about nodes: let a group grow, remove one node, taint one that may go soon, or do nothing, and why.
 
-A group grows to a number of nodes, and it shrinks by one named instance at a time: no decision lowers a group's size as such,
-because the cloud would then choose the victim. A plan may be carried out until `void_after`.
+A group grows to a number of nodes, and it shrinks by one named instance at a time, because the cloud would choose the victim
+where a size is lowered as such. That is done only down to the instances that there are, to give up those that the cloud does not
+deliver. A plan may be carried out until `void_after`.
 """
 
 from dataclasses import dataclass
@@ -44,6 +45,33 @@ class ScaleUpPlanned:
     pods: int
     examples: tuple[str, ...]
     expander: str
+    because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The group."""
+        return Subject.of_node_group(self.cluster, self.group)
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class SizeCorrectionPlanned:
+    """Let a group want `after` nodes instead of `before`, because its cloud did not deliver the others.
+
+    `after` is what the log knows to exist. Whoever carries it out looks again, and lowers no size below what is there then.
+    """
+
+    id: str
+    at: datetime
+    expires: datetime
+    cluster: str
+    group: str
+    before: int
+    after: int
     because: Because
 
     @property
@@ -128,3 +156,26 @@ class ScaleRefused:
     reason: str
     count: int
     because: Because
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScalingHalted:
+    """A group is out: it does not do what it is asked for. An empty `group` is the whole cluster.
+
+    It is said again every ten minutes while that lasts. An empty `code` says that it is over.
+    """
+
+    id: str
+    at: datetime
+    cluster: str
+    group: str
+    code: str
+    reason: str
+    because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The group, or the cluster."""
+        if self.group:
+            return Subject.of_node_group(self.cluster, self.group)
+        return Subject.of_object(self.cluster, "Cluster", "", self.cluster)

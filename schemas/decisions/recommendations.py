@@ -62,6 +62,46 @@ class CitedRules:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryLeak:
+    """A container whose memory only rises: the lowest use of each hour is above that of the hour before, for hours.
+
+    `pod` is the one that rises fastest. `memory`: its lowest use in the last whole hour, in bytes; `rate`: bytes an hour since
+    `since`; `limit`: None where it has none, and then nobody knows when it is full. `full`: when it reaches the limit at that
+    rate. `target`: what was recommended when the leak was found; `most`: what is recommended at most now because of it.
+    """
+
+    container: str
+    pod: PodName
+    since: datetime
+    memory: Bytes
+    rate: Bytes
+    limit: Bytes | None
+    full: datetime | None
+    target: Bytes
+    most: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLeakFound:
+    """The recommender found that a container leaks memory, or, if `over`, that it was not seen to rise for a day.
+
+    `again`: it said so before, and says so each hour while that lasts.
+    """
+
+    id: str
+    at: datetime
+    workload: Workload
+    leak: MemoryLeak
+    over: bool = False
+    again: bool = False
+
+    @property
+    def subject(self) -> Subject:
+        """The workload."""
+        return Subject.of_workload(self.workload)
+
+
+@dataclass(frozen=True, slots=True)
 class RequestsRecommended:
     """The recommender concluded what a workload's containers should request. The newest turn wins.
 
@@ -81,6 +121,8 @@ class RequestsRecommended:
     rules: CitedRules | None = None
     other_recommender: str = ""
     """The recommender that the workload's VPA names where that is not ours: nobody acts on this decision then."""
+    leaks: tuple[MemoryLeak, ...] = ()
+    """The containers that leak memory, and so get no more than a bound of growth a day allows."""
 
     @property
     def subject(self) -> Subject:

@@ -9,11 +9,12 @@ from schemas.decisions.recommendations import Because, ContainerRecommendation
 
 
 class ConditionType(StrEnum):
-    """The conditions that a recommender keeps; upstream's names."""
+    """The conditions that a recommender keeps, by upstream's names, and one of ours: why a loop of OOM kills goes on."""
 
     PROVIDED = "RecommendationProvided"
     NO_PODS = "NoPodsMatched"
     UNSUPPORTED = "ConfigUnsupported"
+    MEMORY_LIMITED = "MemoryLimited"
 
 
 class ConditionStatus(StrEnum):

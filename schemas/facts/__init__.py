@@ -17,6 +17,7 @@ from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemo
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -45,6 +46,8 @@ UpdateFact = (
     | ReplicaControllerRemoved
     | PodDisruptionBudgetChanged
     | PodDisruptionBudgetRemoved
+    | ResourceQuotaChanged
+    | ResourceQuotaRemoved
     | WebhookLeaseSeen
 )
 LoadFact = LoadScraped | LoadHistoryRead | LoadQueryFailed

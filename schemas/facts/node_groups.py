@@ -30,6 +30,9 @@ class NodeGroupSeen:
     `no_template` says in a sentence why nobody knows how its nodes look. `options` are the group's own scaling options as tags
     spell them, by name. `price` is that of one node for an hour. `launch_version` is what a new instance would be started from.
     `suspended` are the processes of the group that somebody stopped. `provision` is how long a node of it may take to join.
+    `unscalable` says in a sentence why its sizes are no numbers of nodes. `lifetime`: when its cloud replaces an instance by
+    itself. `rebalances`: its cloud also replaces one by itself that it recommends to replace.
+    `refreshing`: it is replacing all of them now.
     """
 
     at: datetime
@@ -48,6 +51,10 @@ class NodeGroupSeen:
     launch_version: str = ""
     suspended: tuple[str, ...] = ()
     provision: Seconds | None = None
+    unscalable: str = ""
+    lifetime: Seconds | None = None
+    rebalances: bool = False
+    refreshing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,31 @@ class ResizeState(StrEnum):
     UNKNOWN = "Unknown"
 
 
+OOM_KILLED = "OOMKilled"
+"""The reason by which Kubernetes says that a container was killed for lack of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRun:
+    """One run of a container that is over: when it started and ended, and why. `started` is None where nobody says."""
+
+    ended: datetime
+    started: datetime | None = None
+    reason: str = ""
+
+    @property
+    def killed_for_memory(self) -> bool:
+        """Whether it ended by an OOM kill."""
+        return self.reason == OOM_KILLED
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerSeen:
     """One container of a pod, as its spec and status stand.
 
     `restarts_on`: the resources whose change in place restarts it (`resizePolicy` of the pod). `sidecar`: it is an init container
-    with restart policy Always, which runs beside the containers.
+    with restart policy Always, which runs beside the containers. `last_run`: its last run that is over, None before the first
+    end. A container that waits to be started again shows the run that has just ended.
     """
 
     name: str
@@ -47,6 +66,12 @@ class ContainerSeen:
     ready: bool = False
     restarts_on: tuple[str, ...] = ()
     sidecar: bool = False
+    last_run: ContainerRun | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether its last run ended by an OOM kill, and it does not serve again: it waits for its restart, or is not ready."""
+        return not self.ready and self.last_run is not None and self.last_run.killed_for_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +84,23 @@ class BoostedContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class AmountsBefore:
+    """The amounts that a container had before admission changed them, which are its owner's."""
+
+    name: str
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionNote:
+    """What admission noted on a pod whose amounts it changed: the offer that the pod follows, and the amounts before."""
+
+    offer: str
+    before: tuple[AmountsBefore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PodChanged:
     """A pod was created or its spec or status changed. Key: the workload; a copy is keyed by cluster.
 
@@ -67,7 +109,8 @@ class PodChanged:
     containers that admission saw, as it noted them; None when it noted nothing. `boosted`: the containers with a startup boost;
     `ready_since`: since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted,
     and may run on for its grace period. `requests`: those of the pod itself (in its spec), which count instead of its
-    containers'; empty where there are none.
+    containers'; empty where there are none. `limits`: likewise of the pod itself. `admitted`: the note of admission; None on a
+    pod that it did not change.
     """
 
     at: datetime
@@ -89,6 +132,8 @@ class PodChanged:
     ready_since: datetime | None = None
     leaving: bool = False
     requests: Amounts = Amounts()
+    admitted: AdmissionNote | None = None
+    limits: Amounts = Amounts()
 
     @property
     def running_together(self) -> tuple[ContainerSeen, ...]:

@@ -112,7 +112,8 @@ class PodShapeSeen:
 
     Requests are whole amounts, CPU in thousandths of a core. Labels that differ from pod to pod of a set (its index, its own
     name) are left out, and so is the node that a DaemonSet's pod is meant for, which stands with the pod. `local` names volumes
-    that live on the node; `grace` is the pod's termination grace period; `annotations` are those that node scaling obeys.
+    that live on the node; `grace` is the pod's termination grace period; `annotations` are those that node scaling obeys;
+    `unread` names what the scheduler reads of such a pod and nobody here understands.
     """
 
     at: datetime
@@ -135,14 +136,20 @@ class PodShapeSeen:
     priority: int | None = None
     grace: Seconds | None = None
     local: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    containers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The requests of the containers that run together, sidecars among them, by name; empty where the pod requests as a whole."""
+    starting: Mapping[str, int] = field(default_factory=dict)
+    """What the pod asks for at least, whatever these containers request: for its init containers, and its overhead."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlacementChanged:
     """A pod that is not finished appeared, or moved, or changed its shape.
 
-    `unschedulable` is the scheduler's reason why it waits; `deleted` is when its deletion was asked for; `pinned` is the only
-    node that it may run on, as a DaemonSet's pod says; `nominated` is the node where the scheduler makes room for it.
+    `unschedulable` is the scheduler's reason why it waits, and `message` is its sentence; `deleted` is when its deletion was
+    asked for; `pinned` is the only node that it may run on, as a DaemonSet's pod says; `nominated` is the node where the
+    scheduler makes room for it.
     """
 
     at: datetime
@@ -156,6 +163,7 @@ class PodPlacementChanged:
     deleted: datetime | None = None
     pinned: str = ""
     nominated: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

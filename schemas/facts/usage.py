@@ -51,3 +51,5 @@ class ContainerOOMKilled:
     memory_limit: Bytes | None
     memory_used: Bytes | None = None
     """The use that an eviction for lack of memory reports; it counts instead of the request."""
+    started: datetime | None = None
+    """When the run began that the kill ended; None where nobody says."""

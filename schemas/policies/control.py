@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.policies.authors import Author
 from schemas.units import Fraction
 
 
@@ -29,6 +30,8 @@ class ControlChanged:
     reason: str = ""
     budget: Fraction = Fraction(0.1)
     """Share of a cluster's and of a workload's pods that may be away or being changed at one time."""
+    by: Author | None = None
+    """Who set it; None for what no person wrote."""
 
     @property
     def pause(self) -> str | None:

@@ -74,8 +74,13 @@ class EhpaChanged:
         return tuple(dict.fromkeys(found)) if self.metrics else (UtilizationMetric("cpu"),)
 
     @property
+    def claims(self) -> str:
+        """The key of the workload that it would scale; empty for one that nobody can carry out, which keeps no other from it."""
+        return "" if self.unsupported else self.target
+
+    @property
     def rank(self) -> tuple[float, str]:
-        """If several EHPAs have the same target, the one with the lowest rank scales it: the oldest, then by name."""
+        """If several EHPAs claim a workload, the one with the lowest rank scales it: the oldest, then by name."""
         return self.created.timestamp(), self.name
 
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from schemas.names import Amounts, Workload
+from schemas.policies.authors import Author
 
 
 @dataclass(frozen=True, slots=True)
 class RevertRequested:
     """The pods of a workload get these requests and limits back, by container, and no recommendation until the revert ends.
 
-    The amounts are those that the first pod changed after `since` had before. The same guards hold as for any other change.
+    The amounts are what the owner had asked for before the changes after `since`. The same guards hold as for any other change.
     """
 
     at: datetime
@@ -20,6 +21,7 @@ class RevertRequested:
     requests: Mapping[str, Amounts]
     limits: Mapping[str, Amounts] = field(default_factory=dict)
     reason: str = ""
+    by: Author | None = None
 
     @property
     def key(self) -> str:
@@ -33,6 +35,7 @@ class RevertEnded:
 
     at: datetime
     workload: Workload
+    by: Author | None = None
 
     @property
     def key(self) -> str:

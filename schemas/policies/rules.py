@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 
+from schemas.policies.authors import Author
+
 RuleValue = bool | int | float | str | None
 """What one setting of a stage can be."""
 
@@ -24,6 +26,8 @@ class StageRulesChanged:
     program: int
     settings: Mapping[str, RuleValue]
     version: str
+    by: Author | None = None
+    """Who applied them; for a log without rules, whose settings the first worker had."""
 
     @property
     def key(self) -> str:

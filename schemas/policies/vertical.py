@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from schemas.names import Amounts
+from schemas.policies.authors import Author
 from schemas.policies.guard_overrides import NO_OVERRIDES, GuardOverrides
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
@@ -66,6 +67,12 @@ class Tuning:
     memory_half_life: Seconds | None = None
     minimum: Amounts = Amounts()
     """The least for this container, instead of its share of the pod's minimum."""
+    leak_growth: float | None = None
+    """The share of its target by which a leaking container's memory may grow a day."""
+    risk_cpu: Fraction | None = None
+    """The share of time in which it may use more CPU than it requests, where `adaptive` decides."""
+    risk_oom: float | None = None
+    """The OOM kills that may come, as a share of those under the built-in estimator, where `adaptive` decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,8 @@ class ContainerPolicy:
     memory_windows: int | None = None
     boost: StartupBoost | None = None
     tuning: Tuning = Tuning()
+    policy: str | None = None
+    """What decides its requests: `adaptive` or `built-in`; None leaves that to the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,7 @@ class VerticalPolicyChanged:
     containers: tuple[ContainerPolicy, ...] = ()
     guards: GuardOverrides = NO_OVERRIDES
     patch_new_pods: bool = True
+    by: Author | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +123,4 @@ class VerticalPolicyRemoved:
 
     at: datetime
     target: str
+    by: Author | None = None

@@ -1,7 +1,8 @@
 """Annotations by which a VPA object tunes what is recommended for its containers, because the API has no fields for that.
 
 They read `ullage/<container>.<name>: "<number>"`. The container may be `*`, and the name is that of a field of Tuning,
-`minimum_cpu` (cores) or `minimum_memory` (bytes). Two concern whole pods: `ullage/patch-new-pods: "false"` leaves new pods as in
+`minimum_cpu` (cores) or `minimum_memory` (bytes). `ullage/<container>.policy: "adaptive"` (or "built-in") says what decides its
+requests. Two concern whole pods: `ullage/patch-new-pods: "false"` leaves new pods as in
 their template, and `ullage/pod-warm-up: "600"` leaves pods alone for so many seconds after their start. Annotations with other
 prefixes are not ours.
 """
@@ -14,13 +15,21 @@ from schemas.policies.vertical import Tuning
 from schemas.units import Seconds
 
 MOST_MARGIN = 100.0
+MOST_LEAK_GROWTH = 100.0
 LEAST_HALF_LIFE = 1.0
 """Seconds. With less, weights grow beyond all numbers within a day, and what was folded by them is lost."""
+RISK_CPU = (0.001, 0.2)
+"""The least and the most share of time that a container may be short of CPU."""
+RISK_OOM = (0.1, 10.0)
+"""The least and the most OOM kills, as a share of upstream's."""
+POLICIES = ("adaptive", "built-in")
+"""What may decide the requests of a container."""
 
 _PREFIX = "ullage/"
 _READ = (_PREFIX, "vpa-post-processor.kubernetes.io/")
 """Prefixes of all annotations that anything reads; the second is upstream's, for CPU in whole cores."""
 _PATCHES, _WARM_UP = f"{_PREFIX}patch-new-pods", f"{_PREFIX}pod-warm-up"
+_POLICY = "policy"
 _NAMES = (*(f.name for f in fields(Tuning) if f.name != "minimum"), "minimum_cpu", "minimum_memory")
 
 
@@ -32,6 +41,12 @@ def numbers(annotations: Mapping[str, str], container: str) -> dict[str, float]:
         if text is not None:
             found[name] = _number(f"{_PREFIX}{container}.{name}", text)
     return found
+
+
+def policy_of(annotations: Mapping[str, str], container: str) -> str | None:
+    """What decides the requests of one container, by annotations; None if they do not say."""
+    own, every = (annotations.get(f"{_PREFIX}{name}.{_POLICY}") for name in (container, "*"))
+    return own or every
 
 
 def patches_new_pods(annotations: Mapping[str, str]) -> bool:
@@ -62,8 +77,10 @@ def _fault_of(name: str, text: str) -> str | None:
     if name == _PATCHES:
         return None if text in ("true", "false") else f"the annotation '{name}' is '{text}', neither 'true' nor 'false'"
     setting = name.rpartition(".")[2]
+    if setting == _POLICY:
+        return None if text in POLICIES else f"the annotation '{name}' is '{text}', none of {', '.join(POLICIES)}"
     if setting not in _NAMES and name != _WARM_UP:
-        return f"the annotation '{name}' sets '{setting}', which is none of {', '.join(_NAMES)}"
+        return f"the annotation '{name}' sets '{setting}', which is none of {', '.join((*_NAMES, _POLICY))}"
     try:
         number = _number(name, text)
     except ValueError as error:
@@ -71,7 +88,15 @@ def _fault_of(name: str, text: str) -> str | None:
     bounds = (
         ("percentile" in setting and number > 1.0, "a percentile is at most 1"),
         ("half_life" in setting and number < LEAST_HALF_LIFE, f"a half life is at least {LEAST_HALF_LIFE:g} s"),
+        *(
+            (setting == risk and not least <= number <= most, f"it lies from {least:g} to {most:g}")
+            for risk, (least, most) in (("risk_cpu", RISK_CPU), ("risk_oom", RISK_OOM))
+        ),
         (setting == "margin" and number > MOST_MARGIN, f"a margin is at most {MOST_MARGIN:g}"),
+        (
+            setting == "leak_growth" and number > MOST_LEAK_GROWTH,
+            f"growth a day is at most {MOST_LEAK_GROWTH:g} times the target",
+        ),
     )
     return next((f"the annotation '{name}' is '{text}'; {bound}" for broken, bound in bounds if broken), None)
 

@@ -13,18 +13,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from schemas.facts.pods import BoostedContainer, ContainerSeen, PodPhase, ResizeState
+from schemas.facts.pods import AdmissionNote, BoostedContainer, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class OOMKill:
-    """How a container last ended, when that was an OOM kill. `restarts` is the restart count of its successor."""
+    """How a container last ended, when that was an OOM kill. `restarts` is the restart count of its successor.
+
+    `started`: when the run began that it ended; None where nobody says.
+    """
 
     container: str
     restarts: int
     at: datetime
+    started: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class Pod:
     """The object's version, by which a change finds out that the pod is no longer as it was read; empty when there is none."""
     requests: Amounts = Amounts()
     """The pod's own requests, which count instead of its containers'; empty where there are none."""
+    admitted: AdmissionNote | None = None
+    """The note of admission; None on a pod whose amounts it did not change."""
+    limits: Amounts = Amounts()
+    """The pod's own limits; empty where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +91,11 @@ class PodUsage:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """New requests and limits, by container, for a pod that is about to be created. An empty patch leaves it as it is."""
+    """New requests and limits, by container, and a note, for a pod about to be created. An empty patch leaves it as it is."""
 
     requests: Mapping[str, Amounts] = field(default_factory=dict)
     limits: Mapping[str, Amounts] = field(default_factory=dict)
+    note: AdmissionNote | None = None
 
 
 AdmissionHook = Callable[[Pod], Patch]

@@ -4,16 +4,18 @@ Ten thousand workloads in under a second leave no time to build unused objects. 
 reads records of other versions.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from schemas import event_bounds
 from schemas.bounds import MOST_ENTRIES, MOST_NUMBER, MOST_TEXT
-from schemas.decisions.recommendations import RequestsRecommended
-from schemas.facts.pods import PodChanged
+from schemas.decisions.recommendations import Because, MemoryLeak, RequestsRecommended
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores
 from streams import typed_json
@@ -26,6 +28,11 @@ _WHOLE_IN_BOUNDS = Meta(ge=-int(MOST_NUMBER), le=int(MOST_NUMBER))
 _Count = Annotated[int, _WHOLE_IN_BOUNDS]
 _Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
+_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+ReachedAmounts = tuple[tuple[float, float], ...]
+"""A share of the time, and an amount that was reached in it or in more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +43,19 @@ class RecommendedAmounts:
     lower: Amounts
     target: Amounts
     upper: Amounts
+    uncapped: Amounts = Amounts()
+    """The target before policies, settings and nodes capped it."""
+    reached_cpu: ReachedAmounts = ()
+    reached_memory: ReachedAmounts = ()
+    """Of memory, shares of its daily peaks; empty where the recommendation does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecommendedRequests:
-    """What is recommended for a workload. `oom_at`, `oom_container`: its last OOM kill, None and empty if there was none."""
+    """What is recommended for a workload. `oom_at`, `oom_container`: its last OOM kill, None and empty if there was none.
+
+    `because` has the node that its pods were cut down to, and the policy, at least.
+    """
 
     workload: Workload
     containers: tuple[RecommendedAmounts, ...]
@@ -48,14 +63,21 @@ class RecommendedRequests:
     oom_at: datetime | None = None
     oom_container: str = ""
     other_recommender: str = ""
+    because: Because = field(default_factory=dict)
+    leaks: tuple[MemoryLeak, ...] = ()
 
     @classmethod
     def of(cls, event: RequestsRecommended) -> "RecommendedRequests":
         """The same of a whole event."""
-        containers = tuple(RecommendedAmounts(each.container, each.lower, each.target, each.upper) for each in event.containers)
+        containers = tuple(
+            RecommendedAmounts(
+                each.container, each.lower, each.target, each.upper, each.uncapped, *_reached(event.because, each.container)
+            )
+            for each in event.containers
+        )
         oom = event.last_oom
         at, container = (None, "") if oom is None else (oom.at, oom.container)
-        return cls(event.workload, containers, event.pods, at, container, event.other_recommender)
+        return cls(event.workload, containers, event.pods, at, container, event.other_recommender, event.because, event.leaks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,15 @@ class RequestedAmounts:
     name: str
     requests: Amounts
     limits: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainers:
+    """The containers of one pod. `is_there`: it has not ended and is not being deleted."""
+
+    uid: str
+    containers: tuple[RequestedAmounts, ...]
+    is_there: bool = True
 
 
 class _Amounts(msgspec.Struct, frozen=True):
@@ -80,6 +111,7 @@ class _Recommended(msgspec.Struct):
     lower: _Amounts
     target: _Amounts
     upper: _Amounts
+    uncapped: _Amounts = _NONE
 
 
 class _Kill(msgspec.Struct):
@@ -94,12 +126,25 @@ class _Workload(msgspec.Struct):
     name: _Text
 
 
+class _Because(msgspec.Struct, frozen=True):
+    """What a table shows of it; nobody is bound to one form, so it is checked where it is shown."""
+
+    node: object = None
+    policy: object = None
+    containers: object = None
+
+
+_UNSAID = _Because()
+
+
 class _Recommendation(msgspec.Struct):
     workload: _Workload
     containers: Annotated[list[_Recommended], Meta(max_length=MOST_ENTRIES)]
     pods: _Count | None = None
     last_oom: _Kill | None = None
     other_recommender: _Text = ""
+    because: _Because = _UNSAID
+    leaks: Annotated[tuple[MemoryLeak, ...], Meta(max_length=MOST_ENTRIES)] = ()
 
 
 class _Container(msgspec.Struct):
@@ -108,8 +153,15 @@ class _Container(msgspec.Struct):
     limits: _Amounts = _NONE
 
 
+class _PodName(msgspec.Struct):
+    uid: _Text
+
+
 class _Pod(msgspec.Struct):
-    containers: Annotated[list[_Container], Meta(max_length=MOST_ENTRIES)]
+    pod: _PodName
+    containers: Annotated[list[_Container], Meta(max_length=MOST_ENTRIES)] = []
+    phase: _Text = ""
+    leaving: bool = False
 
 
 class ContainerRequestsReader:
@@ -128,37 +180,73 @@ class ContainerRequestsReader:
             found = self._recommendations.decode(record.value or b"")
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        kill = found.last_oom
+        kill, because = found.last_oom, found.because
         if kill is not None and not (kill.at.tzinfo is not None and _FIRST_YEAR <= kill.at.year <= _LAST_YEAR):
             return None
-        name = found.workload
+        name, reasons = found.workload, {"containers": because.containers}
         return RecommendedRequests(
             Workload(name.cluster, name.namespace, name.kind, name.name),
             tuple(
-                RecommendedAmounts(c.container, _amounts(c.lower), _amounts(c.target), _amounts(c.upper))
+                RecommendedAmounts(
+                    c.container,
+                    _amounts(c.lower),
+                    _amounts(c.target),
+                    _amounts(c.upper),
+                    _amounts(c.uncapped),
+                    *_reached(reasons, c.container),
+                )
                 for c in found.containers
             ),
             found.pods,
             None if kill is None else kill.at,
             "" if kill is None else kill.container,
             found.other_recommender,
+            {"node": because.node, "policy": because.policy},
+            tuple(leak for leak in found.leaks if event_bounds.fault(leak) is None),
         )
 
-    def pod(self, record: Record) -> tuple[RequestedAmounts, ...] | None:
-        """The containers of the pod in a PodChanged record; None if it cannot be read."""
+    def pod(self, record: Record) -> PodContainers | None:
+        """The pod of a record about one, which has no containers if it says that the pod is gone; None if it cannot be read."""
         try:
             if self._codec.older_version(record):
                 event = self._codec.decode_or_none(record)
-                return containers_of(event) if isinstance(event, PodChanged) else None
+                return _pod_of(event) if isinstance(event, PodChanged | PodDeleted) else None
             found = self._pods.decode(record.value or b"")
         except (BadRecord, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        return tuple(RequestedAmounts(each.name, _amounts(each.requests), _amounts(each.limits)) for each in found.containers)
+        containers = tuple(
+            RequestedAmounts(each.name, _amounts(each.requests), _amounts(each.limits)) for each in found.containers
+        )
+        return PodContainers(found.pod.uid, containers, found.phase not in _ENDED and not found.leaving)
 
 
 def containers_of(pod: PodChanged) -> tuple[RequestedAmounts, ...]:
     """The same of a whole event."""
     return tuple(RequestedAmounts(each.name, each.requests, each.limits) for each in pod.containers)
+
+
+def _pod_of(event: PodChanged | PodDeleted) -> PodContainers:
+    if isinstance(event, PodDeleted):
+        return PodContainers(event.pod.uid, ())
+    return PodContainers(event.pod.uid, containers_of(event), event.phase not in _ENDED and not event.leaving)
+
+
+def _reached(because: Because, container: str) -> tuple[ReachedAmounts, ReachedAmounts]:
+    """What `because` says of CPU and memory. Its numbers are for people; a table shows those that it can read."""
+    about = _mapping(_mapping(because.get("containers")).get(container))
+    cpu, memory = (_pairs(_mapping(_mapping(about.get(resource)).get("reached"))) for resource in ("cpu", "memory"))
+    return cpu, memory
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _pairs(reached: Mapping[str, object]) -> ReachedAmounts:
+    try:
+        return tuple((float(share), float(amount)) for share, amount in reached.items() if isinstance(amount, int | float))
+    except (ValueError, OverflowError):
+        return ()
 
 
 def _amounts(found: _Amounts) -> Amounts:

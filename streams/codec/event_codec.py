@@ -22,6 +22,7 @@ from schemas import event_bounds
 from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
+from schemas.version_lifts import EventBody
 from streams import typed_json
 from streams.codec import dead_letters
 from streams.codec.headers import cause_bytes, causes, header, is_implausible, latest_tick, tick, tick_number
@@ -166,7 +167,7 @@ class Codec:
         try:
             body = orjson.loads(value)
             for old in range(version, kind.version):
-                body = self._catalogue.lifts[kind.name, old](body)
+                body = self._catalogue.lifts.get((kind.name, old), _only_new_fields)(body)
             return orjson.dumps(body)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BadRecord(f"version {version} of {kind.name} cannot be lifted to {kind.version}: {error!r}") from error
@@ -230,6 +231,11 @@ def _to_plain(value: object) -> object:
     if numpy is not None and isinstance(value, numpy.ndarray):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} has no place in an event")
+
+
+def _only_new_fields(body: EventBody) -> EventBody:
+    """The lift of a version that says no more than its defaults do."""
+    return body
 
 
 def _id(kind: Kind, event: Event, value: bytes, partition: int) -> str:

@@ -31,7 +31,7 @@ def tick(topic: str, partition: int, number: int) -> NewRecord:
     return NewRecord(topic, partition, TICK, b'{"at":%d}' % number)
 
 
-def tick_number(record: Record) -> int | None:
+def tick_number(record: Record | NewRecord) -> int | None:
     """The number of a tick; None for any other record, and for a malformed tick."""
     if record.key != TICK or record.value is None:
         return None

@@ -1,8 +1,8 @@
 """Copies a stretch of a log into an incident file, and an incident file into a log.
 
-A stretch begins at a moment. What was in force then is older, so of policies and control everything before that moment is copied
-too, except ticks. A file or a log in memory takes the records at the places they had. Kafka assigns places of its own; where
-these differ, the places that records name as their cause are changed accordingly.
+A stretch begins at a moment. What was in force then is older, so of the topics of rules, policies and control everything before
+that moment is copied too, except ticks. A file or a log in memory takes the records at the places they had. Kafka assigns places
+of its own; where these differ, the places that records name as their cause are changed accordingly.
 """
 
 from array import array
@@ -16,6 +16,7 @@ from schemas.names import Place, cluster_of
 from schemas.times import rfc3339
 from streams.codec.event_codec import causes, tick_number
 from streams.codec.headers import cause_bytes
+from streams.compacted_copy import COPIES
 from streams.errors import BadInput, BadRecord
 from streams.incidents import incident_file
 from streams.incidents.incident_file import IncidentFile
@@ -28,7 +29,7 @@ from streams.log_range import RecordImporter, event_time_ms, offset_at, read_ran
 from streams.topics import KeySpace
 
 _AT_ONCE = 1_000
-_IN_FORCE = ("policies", "control", "policies-latest", "control-latest")
+_IN_FORCE = tuple(name for pair in COPIES.items() for name in pair)
 """Topics (short names) of which a stretch needs what is older than its beginning."""
 
 

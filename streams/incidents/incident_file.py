@@ -21,6 +21,7 @@ from streams.incidents import incident_manifest
 from streams.incidents.incident_manifest import KEY, IncidentManifest, PartitionManifest, PartitionTally
 from streams.log import file_format
 from streams.log.log_port import Record, TopicAndPartition
+from streams.log.record_format import MOST_HEADERS
 
 SUFFIX = ".parquet"
 _COLUMNS: Mapping[str, str] = {
@@ -34,7 +35,15 @@ _COLUMNS: Mapping[str, str] = {
     "value_bytes": "BLOB",
     "headers": "VARCHAR",
 }
-_ROWS_AT_ONCE = 5_000
+_LENGTHS = {"VARCHAR": "strlen", "BLOB": "octet_length"}
+"""What gives the bytes of a value, without making a copy of it."""
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 5_000, 64 << 20
+_MOST_OF_ROW = 32 << 20
+"""Bytes of a row: a record has 8 MiB at most, and a third more where its bytes are written as text."""
+_MOST_HEADERS = 4 << 20
+"""Bytes of a row's headers as JSON."""
+_MOST_UNPACKED, _MOST_RATIO = 1 << 30, 1_000
+"""Bytes of all rows together: so many, or so many for each byte of the file, of which a log needs about thirty."""
 _MEMORY = "512MB"
 
 
@@ -97,6 +106,7 @@ class IncidentFile:
         self._quoted = "'" + str(path).replace("'", "''") + "'"
         try:
             self.manifest = self._read_manifest()
+            self._check_size()
         except duckdb.Error as error:
             self.close()
             why = str(error).splitlines()[0]
@@ -129,6 +139,21 @@ class IncidentFile:
                 f"the column '{other[0]}' of the incident file '{self.path}' is {columns[other[0]]}, not {_COLUMNS[other[0]]}"
             )
         return incident_manifest.decode(bytes(found[0][0]), str(self.path))
+
+    def _check_size(self) -> None:
+        """Refuse what would become too much, before anything is made of it: a dictionary holds gigabytes in some kilobytes."""
+        lengths = " + ".join(f'coalesce({_LENGTHS[kind]}("{name}"), 0)' for name, kind in _COLUMNS.items() if kind in _LENGTHS)
+        sums = f"coalesce(sum({lengths}), 0), coalesce(max({lengths}), 0), coalesce(max(strlen(headers)), 0)"
+        total, largest, headers = self._db.execute(f"select {sums} from read_parquet({self._quoted})").fetchall()[0]  # noqa: S608  # as above
+        most = max(_MOST_UNPACKED, _MOST_RATIO * self.path.stat().st_size)
+        for size, bound, what in (
+            (largest, _MOST_OF_ROW, "a row of"),
+            (headers, _MOST_HEADERS, "headers of"),
+            (total, most, "rows of together"),
+        ):
+            if size > bound:
+                raise BadInput(f"the incident file '{self.path}' has {what} {int(size)} bytes; {bound} are the most")
+        self._at_once = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // max(1, int(largest))))
 
     def check(self) -> IncidentFaults:
         """Read every row and compare with the manifest."""
@@ -174,7 +199,7 @@ class IncidentFile:
         columns = ", ".join(f'"{name}"' for name in _COLUMNS)
         try:
             rows = self._db.execute(f"select {columns} from read_parquet({self._quoted}, file_row_number = true){order}")  # noqa: S608  # as above
-            while batch := rows.fetchmany(_ROWS_AT_ONCE):
+            while batch := rows.fetchmany(self._at_once):
                 for row in batch:
                     yield f"{row[0]}:{row[1]}", _record(row)
         except duckdb.Error as error:
@@ -278,6 +303,8 @@ def _record(row: tuple[Any, ...]) -> Record | None:
         return None
     try:
         pairs = file_format.unpack_headers(orjson.loads(headers or "[]"))
+        if len(pairs) > MOST_HEADERS:
+            return None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return Record(topic, partition, offset, _data(key, key_bytes), _data(value, value_bytes), pairs, ms)

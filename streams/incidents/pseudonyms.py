@@ -32,7 +32,7 @@ WITHHELD = "(withheld)"
 _LETTERS = 12
 _LEAST_KEY = 16
 _KEPT_FIELDS = frozenset(
-    {"why", "guard", "stage", "kind", "api_version", "version", "type", "resource_version", "operator", "effect", "protocol"}
+    {"why", "guard", "stage", "kind", "api_version", "type", "resource_version", "operator", "effect", "protocol"}
     | {"code", "timezone", "object_kind", "restart_policy", "qos", "instance_type", "instance_types", "controlled_resources"}
 )
 """Fields whose values are terms of Kubernetes' API or of ours, whatever they are."""
@@ -78,6 +78,7 @@ _PLAIN = re.compile(
     r"|([\w.-]+\.)?(kubernetes\.io|k8s\.io|karpenter\.sh|crane\.io)/[\w.*-]+"  # a key of the API's own annotations
 )
 _IDS = frozenset(("id", "decision", "recommendation", "ce_id"))
+_CITED_RULES = {"version", "place"}
 _KEPT_HEADERS = frozenset(("content-type", "ce_specversion", "ce_type", "ce_time", "cause"))
 
 
@@ -150,6 +151,10 @@ class Pseudonyms:
             renamed = {self._text(name): self._any(each, "", ours=ours) for name, each in value.items()}
             return dict(sorted(renamed.items()))
         known = _field_names()
+        if isinstance(version := value.get("version"), str) and ("program" in value or value.keys() == _CITED_RULES):
+            ours_alone = {"version": version}  # a digest of rules; of a policy it is what its owner wrote
+            value = {name: each for name, each in value.items() if name != "version"}
+            return {**self._object(value, field, ours=ours), **ours_alone}
         return {name if ours or name in known else self._text(name): self._any(e, name, ours=ours) for name, e in value.items()}
 
     def _string(self, text: str, field: str) -> str:

@@ -29,6 +29,7 @@ READ_AT_ONCE = 4 << 20
 POLL_BYTES = 32 << 20
 """One poll stops after about this much, so that ten thousand big records do not fill the memory."""
 LOOK_AGAIN = 0.02
+_LONGEST_REASON = 500
 
 Span = tuple[int, int]
 """Where a line stands in the file: its first byte and its length."""
@@ -163,7 +164,8 @@ class FileLog:
             record = file_format.decode(line)
         except ValueError as error:
             where = line[:60].decode(errors="replace").rstrip()
-            raise BadInput(f"the line at byte {at} of the log file '{self.path}' ('{where}…') cannot be read: {error}") from error
+            why = str(error)[:_LONGEST_REASON]
+            raise BadInput(f"the line at byte {at} of the log file '{self.path}' ('{where}…') cannot be read: {why}") from error
         if not isinstance(record, Record):
             raise BadInput(f"the line at byte {at} of the log file '{self.path}' is no record any more")
         return record
@@ -232,6 +234,11 @@ class FileLog:
             indexed = self._read_to
             self._index_lines(rest, rest.rfind(b"\n") + 1)
             rest = rest[self._read_to - indexed :]
+            if len(rest) > file_format.MOST_LINE:
+                most = file_format.MOST_LINE
+                raise BadInput(
+                    f"line {self._line + 1} of the log file '{self.path}' has more than {most} bytes, which are the most"
+                )
         if self._line == 0:
             raise BadInput(f"'{self.path}' is not a log file: it is empty")
 
@@ -262,16 +269,27 @@ class FileLog:
         try:
             found = file_format.decode(line)
         except ValueError as error:
-            raise BadInput(f"line {self._line} of the log file '{self.path}' cannot be read: {error}") from error
+            why = str(error)[:_LONGEST_REASON]
+            raise BadInput(f"line {self._line} of the log file '{self.path}' cannot be read: {why}") from error
         if isinstance(found, Record):
             self._index.check_offsets([found.place])
             partition = self._index.at(found.topic, found.partition)
             partition.add(found.offset, (self._read_to, len(line)))
             self._partitions[f"{found.topic}:{found.partition}".encode()] = partition
             return
+        self._check_count(found)
         self._index.create(found.topic, len(found.begin))
         for index, begin in zip(self._index.topics[found.topic], found.begin, strict=True):
             index.truncate(begin)
+
+    def _check_count(self, line: file_format.TopicLine) -> None:
+        """Each partition takes memory that its line does not show."""
+        topics = self._index.topics
+        if line.topic not in topics and sum(map(len, topics.values())) + len(line.begin) > file_format.MOST_PARTITIONS:
+            most = file_format.MOST_PARTITIONS
+            raise BadInput(
+                f"line {self._line} of the log file '{self.path}' makes more than {most} partitions, which are the most"
+            )
 
     def close(self) -> None:
         """Let go of the file."""

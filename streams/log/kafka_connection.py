@@ -39,6 +39,11 @@ class KafkaConnection:
         """Whether TLS or authentication is configured."""
         return self.security_protocol != "PLAINTEXT"
 
+    @property
+    def logs_in(self) -> bool:
+        """Whether the brokers learn who we are: by a password, a token or a certificate."""
+        return self.security_protocol.startswith("SASL") or (self.security_protocol == "SSL" and self.ssl_certfile is not None)
+
     def ssl_context(self) -> ssl.SSLContext | None:
         """How to check the brokers' certificates and show ours; None without TLS. Raises BadInput for unusable files."""
         if not self.security_protocol.endswith("SSL"):

@@ -6,20 +6,25 @@ time should open a log of its own. It creates no topics.
 """
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     InvalidRecordError,
     KafkaConnectionError,
     KafkaError,
+    LeaderNotAvailableError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
+    NotCoordinatorError,
+    NotLeaderForPartitionError,
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -34,6 +39,7 @@ from streams.log.kafka_reader import KafkaReader
 from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
 from streams.log.range_reader import OffsetRanges, RangeReader
 
+Answer = TypeVar("Answer")
 DELIVERY_MS = 30_000
 """How long one append may take, broker restarts included."""
 QUESTION_SECONDS = 5.0
@@ -44,6 +50,16 @@ OVERHEAD = 64 << 10
 """Room for headers and framing in a request around the largest record."""
 ALONE = 512 << 10
 """Bytes from which a record is sent alone. Kafka takes twice as much even of a topic that nobody has configured."""
+NOT_YET = (
+    NodeNotReadyError,
+    KafkaConnectionError,
+    CoordinatorNotAvailableError,
+    CoordinatorLoadInProgressError,
+    NotCoordinatorError,
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+)
+"""What Kafka or its client answers to a question while a broker starts."""
 NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
 """What Kafka answers to a record that it will never take: too large, or without a key where the topic is compacted."""
 
@@ -66,7 +82,8 @@ class KafkaLog:
         for record in batch:
             require_key_or_value(record)
             self._check(record.topic, record.partition)
-        with translated_errors(self.where, f"appending {len(batch)} records", right="Write", topics={r.topic for r in batch}):
+        doing = f"appending {len(batch)} records (a part of them may be in the log; a repeat does no harm)"
+        with translated_errors(self.where, doing, right="Write", topics={r.topic for r in batch}):
             try:
                 return self._send(batch)
             except KafkaError:
@@ -144,7 +161,8 @@ class KafkaLog:
         for topic, partition in ranges:
             self._check(topic, partition)
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in ranges}):
-            yield from self._range_readers.setdefault(key, RangeReader(self.where, key)).read(ranges, containing)
+            reader = self._range_readers.setdefault(key, RangeReader(self.where, self._offsets, key))
+            yield from reader.read(ranges, containing)
 
     def bounds(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, int]]:
         """The first kept offset of each partition, and the one after its last record; asked at once."""
@@ -159,7 +177,7 @@ class KafkaLog:
     def held_by(self, group: str) -> Collection[tuple[str, int]] | None:
         """The partitions that the members of a consumer group hold now; None during a rebalance."""
         with translated_errors(self.where, f"asking who is in group '{group}'"):
-            found = self._open_admin().describe_groups([group])[group]
+            found = self._again(lambda: self._open_admin().describe_groups([group]))[group]
         members = found["members"]
         if any(not member["member_assignment"] for member in members):
             return None
@@ -181,13 +199,21 @@ class KafkaLog:
             return self._offsets([tp], which)[tp]
 
     def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
-        """Retry while there is no connection, because the client does not notice at once that a broker is back."""
+        answer = self._again(lambda: self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which)))
+        return {tp: found.offset for tp, found in answer.items()}
+
+    @staticmethod
+    def _again(ask: Callable[[], Answer]) -> Answer:
+        """Ask again for a while where a broker that has just started cannot answer yet.
+
+        The client does not notice at once that a broker is back; and the first question about a group makes Kafka create the
+        topic of its groups.
+        """
         until = monotonic() + QUESTION_SECONDS
         while True:
             try:
-                answer = self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which))
-                return {tp: found.offset for tp, found in answer.items()}
-            except (NodeNotReadyError, KafkaConnectionError):
+                return ask()
+            except NOT_YET:
                 if monotonic() > until:
                     raise
                 sleep(0.1)

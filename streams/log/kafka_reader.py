@@ -12,7 +12,7 @@ import kafka.consumer.fetcher
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kafka.errors import KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 
 from streams.log import record_batches
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
@@ -22,13 +22,18 @@ record_batches.guard(kafka.consumer.fetcher)
 
 Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
 
+LOG_CHANGED = (OffsetOutOfRangeError, LogTruncationError)
+"""What the client raises at a position that the log does not have any more: retention, another leader or a new topic took it."""
 PATIENCE = 30.0
+LONGEST_FETCH_MS = 100
+"""How long the broker may hold a fetch back that has no data, at most. It answers one request of a connection after the other, so
+the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either."""
 SLICE_MS = 250
 """How long to wait for data before asking whether there should be some."""
 
 
 class KafkaReader:
-    """One consumer behind a lock. `_at` is the consumer's position in each partition, where it is known."""
+    """One consumer behind a lock. `_at` is where it stands or stood last in each partition, where the log had that position."""
 
     def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
         """`offsets` uses a connection of its own: on the consumer's own it would queue behind a fetch that waits for data."""
@@ -66,8 +71,11 @@ class KafkaReader:
         """Assign, and seek where the position differs. Returns the partitions that end before the wanted position."""
         wanted = {TopicPartition(*tp): position for tp, position in positions.items()}
         if set(wanted) != consumer.assignment():
+            kept = consumer.assignment() & set(wanted)
             consumer.assign(list(wanted))
-            self._at = {tp: at for tp, at in self._at.items() if tp in wanted}
+            for tp, position in wanted.items():  # where it has read before, it need not ask where the partition begins and ends
+                if tp not in kept and self._at.get(tp) == position:
+                    consumer.seek(tp, position)
         moved = {tp: position for tp, position in wanted.items() if self._at.get(tp) != position}
         return self._seek(consumer, moved) if moved else set()
 
@@ -85,9 +93,10 @@ class KafkaReader:
         return ahead
 
     def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
+        consumer._fetcher.config["fetch_max_wait_ms"] = min(timeout_ms, LONGEST_FETCH_MS)  # noqa: SLF001  # see there
         try:
             found = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
-        except OffsetOutOfRangeError:  # retention deleted it since the seek: ask again where the log begins
+        except LOG_CHANGED:  # since the seek: ask again where the log begins and ends
             self._at.clear()
             return []
         for tp, records in found.items():
@@ -98,7 +107,11 @@ class KafkaReader:
         """Whether Kafka holds a record that it has not delivered yet. A gap at the end of a partition does not count."""
         there = [tp for tp in consumer.assignment() if tp not in ahead]
         ends = self._offsets(there, OffsetSpec.LATEST) if there else {}
-        return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
+        try:
+            return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
+        except LOG_CHANGED:
+            self._at.clear()
+            return True
 
     def close(self) -> None:
         """Close the connection."""
@@ -126,7 +139,6 @@ _CONSUMER: Mapping[str, object] = {
     "allow_auto_create_topics": False,
     "max_partition_fetch_bytes": MAX_RECORD_BYTES,
     "retry_backoff_ms": _RETRY_MS,
-    "fetch_max_wait_ms": 100,  # a fetch that waits at the broker delays the one after a seek by as much
 }
 
 

@@ -1,18 +1,21 @@
 """Reads ranges of Kafka's partitions once, quickly, without the records of one key, for commands that look back from the end.
 
-All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere, it
-is an error, not an empty answer, if Kafka holds a record and does not deliver it.
+All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere,
+it is an error, not an empty answer, if Kafka holds a record and does not deliver it. What Kafka no longer holds, because
+retention or a truncation took it while the range was read, is left out.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 from kafka import TopicPartition
+from kafka.admin import OffsetSpec
 from kafka.errors import KafkaTimeoutError
 
-from streams.log.kafka_connection import KafkaConnection
-from streams.log.kafka_reader import PATIENCE, SLICE_MS, open_consumer
+from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
+from streams.log.kafka_reader import LOG_CHANGED, PATIENCE, SLICE_MS, Offsets, open_consumer
 from streams.log.log_port import Record
 from streams.log.record_batches import RecordsWithoutKey
 
@@ -23,8 +26,8 @@ OffsetRanges = Mapping[tuple[str, int], tuple[int, int]]
 class RangeReader:
     """One consumer, opened when first used, that leaves out the records of one key."""
 
-    def __init__(self, where: KafkaConnection, left_out: bytes) -> None:
-        self._where = where
+    def __init__(self, where: KafkaConnection, offsets: Offsets, left_out: bytes) -> None:
+        self._where, self._offsets = where, offsets
         self._left_out = left_out
         self._consumer: Any = None
 
@@ -34,17 +37,22 @@ class RangeReader:
         Most records without the bytes `containing` are left out.
         """
         consumer = self._open(containing)
-        ends = {TopicPartition(*place): end for place, (start, end) in ranges.items() if start < end}
+        starts = {TopicPartition(*place): start for place, (start, end) in ranges.items() if start < end}
+        ends = {tp: ranges[tp.topic, tp.partition][1] for tp in starts}
         consumer.assign(list(ends))
-        for place, (start, end) in ranges.items():
-            if start < end:
-                consumer.seek(TopicPartition(*place), start)
+        for tp, start in starts.items():
+            consumer.seek(tp, start)
         until = monotonic() + PATIENCE
         while ends:
-            found = consumer.poll(timeout_ms=SLICE_MS)
+            found: Mapping[TopicPartition, list[Record]] = {}
+            with self._changes_passed_over(consumer, starts, ends):
+                found = consumer.poll(timeout_ms=SLICE_MS)
             for tp, records in found.items():
+                starts[tp] = records[-1].offset + 1
                 yield from (record for record in records if record.offset < ends[tp])
-            done = [tp for tp, end in ends.items() if consumer.position(tp) >= end]
+            done: list[TopicPartition] = []
+            with self._changes_passed_over(consumer, starts, ends):
+                done = [tp for tp, end in ends.items() if consumer.position(tp, timeout_ms=REQUEST_MS) >= end]
             for tp in done:
                 del ends[tp]
             if done:
@@ -53,6 +61,19 @@ class RangeReader:
                 until = monotonic() + PATIENCE
             elif monotonic() > until:
                 raise KafkaTimeoutError(f"nothing came for {PATIENCE:.0f} s, though there is more in {sorted(ends)}")
+
+    @contextmanager
+    def _changes_passed_over(
+        self, consumer: Any, starts: Mapping[TopicPartition, int], ends: dict[TopicPartition, int]
+    ) -> Iterator[None]:
+        """If the log changed under our positions, go on with what it has now."""
+        try:
+            yield
+        except LOG_CHANGED:
+            begins, lasts = self._offsets(ends, OffsetSpec.EARLIEST), self._offsets(ends, OffsetSpec.LATEST)
+            for tp, end in ends.items():
+                ends[tp] = min(end, lasts[tp])
+                consumer.seek(tp, max(starts[tp], begins[tp]))
 
     def _open(self, containing: bytes) -> Any:
         if self._consumer is None:

@@ -19,7 +19,8 @@ from streams.log import record_format
 from streams.log.log_port import Record
 from streams.log.record_format import BatchRecord
 
-_PLACE, _BEFORE = struct.Struct(">qi"), 12
+_PLACE, _BEFORE = struct.Struct(">qii"), 12
+"""A batch's first offset, length and leader epoch; and the bytes that its length does not count."""
 _SUMMED_FROM, _CODEC_AT, _LAST_AT, _COUNT_AT, _ZERO, _ONE = 21, 22, 23, 57, b"\0\0\0\0", b"\0\0\0\1"
 _ALIKE = ((8, 12), (16, 17), (_SUMMED_FROM, 27), (_COUNT_AT, record_format.HEAD.size))
 """Where batches of one size say their length, version, attributes, last offset and count."""
@@ -107,7 +108,7 @@ class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the 
         buffer, at, head_size = records.fetched, 0, record_format.HEAD.size
         alone, last = b"\0\0\0" + bytes([2 * len(self.left_out)]) + self.left_out, len(buffer) - head_size
         while at <= last:
-            base, size = _PLACE.unpack_from(buffer, at)
+            base, size, epoch = _PLACE.unpack_from(buffer, at)
             end = at + _BEFORE + size
             if end > len(buffer) or size <= 0:
                 break
@@ -123,14 +124,18 @@ class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the 
                 same = ((i, buffer[at + i : at + j]) for i, j in (*_ALIKE, beginning))
                 run = _alike(end - at, *same).match(buffer, at)
                 end = end if run is None else run.end()
-                self.next_fetch_offset = _PLACE.unpack_from(buffer, end - _BEFORE - size)[0] + 1
+                # A position is an offset with the epoch of the batch before it. If only the offset moves on, the client asks
+                # the broker whether an older epoch ever reached that far, and takes the answer for a truncated log.
+                base, _, self.leader_epoch = _PLACE.unpack_from(buffer, end - _BEFORE - size)
+                self.next_fetch_offset = base + 1
             else:
                 head = record_format.HEAD.unpack_from(buffer, at)
-                self.leader_epoch = head[2]
+                self.leader_epoch = epoch if head[3] == record_format.VERSION else self.leader_epoch
                 for record in self._of_batch(tp, buffer[at:end], head):
                     self.next_fetch_offset = record.offset + 1
                     yield record
                 self.next_fetch_offset = base + (head[6] if head[3] == record_format.VERSION else 0) + 1
+            self.bytes_read += end - at  # the client turns to another partition after one that gave something
             at = end
         self.drain()
 

@@ -5,13 +5,17 @@ do that at the same moment, one may undo the other. Nothing is validated here; t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from schemas import times
+from schemas.catalogue import CATALOGUE
 from schemas.names import Place
 from schemas.policies import Policy, control
+from schemas.policies.authors import Author
 from schemas.policies.control import ControlChanged
+from schemas.policies.reverts import RevertEnded, RevertRequested
+from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
 from streams import compacted_copy, newest_ticks, reverse_log_reader
 from streams.codec.event_codec import Codec, tick_number
@@ -19,8 +23,11 @@ from streams.compacted_copy import CompactedState
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.log_range import event_time_ms
+from streams.topics import RULES
 
 SOURCE = "/ullage/source/operator"
+_Command = ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved | RevertRequested | RevertEnded | StageRulesChanged
+"""What people command by, and so what says who did."""
 
 
 def policy_records(policies: Sequence[Policy], codec: Codec, *, source: str = SOURCE) -> list[NewRecord]:
@@ -36,7 +43,8 @@ def policy_records(policies: Sequence[Policy], codec: Codec, *, source: str = SO
 def _topic_and_key(policy: Policy) -> tuple[str, str]:
     if isinstance(policy, ControlChanged):
         return ("control", policy.cluster)
-    return ("policies", policy.target if isinstance(policy, VerticalPolicyChanged | VerticalPolicyRemoved) else policy.key)
+    topic = RULES if RULES in CATALOGUE.of(type(policy)).topics else "policies"
+    return (topic, policy.target if isinstance(policy, VerticalPolicyChanged | VerticalPolicyRemoved) else policy.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +60,17 @@ class OperatorLog:
     """Reads and publishes policies and control in one log."""
 
     context: LogContext
+    author: Author | None = None
+    """Signs whatever is published."""
 
     def publish(self, *policies: Policy) -> Sequence[Place | None]:
         """Append them to every partition, as one of several operators. Raises LogUnavailable, and BadInput without our topics."""
-        records = policy_records(policies, self.context.codec)
+        records = policy_records([self._signed(policy) for policy in policies], self.context.codec)
         permits = any(isinstance(each, ControlChanged) and control.objection(each, each.cluster) is None for each in policies)
         return compacted_copy.append_settled(self.context.log, self.context.topics, records, permits=permits)
+
+    def _signed(self, policy: Policy) -> Policy:
+        return replace(policy, by=self.author) if self.author is not None and isinstance(policy, _Command) else policy
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""
@@ -92,7 +105,7 @@ class OperatorLog:
     def policies(self) -> dict[str, VerticalPolicyChanged]:
         """The vertical policies in force, by target."""
         in_force: dict[str, VerticalPolicyChanged] = {}
-        for record in self._present("policies", 0):
+        for record in self._present(RULES, 0):
             event = self.context.codec.decode_or_none(record)
             if isinstance(event, VerticalPolicyChanged):
                 in_force[event.target] = event

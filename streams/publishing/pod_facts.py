@@ -37,6 +37,8 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         ready_since=pod.ready_since,
         leaving=pod.leaving,
         requests=pod.requests,
+        admitted=pod.admitted,
+        limits=pod.limits,
     )
 
 
@@ -50,4 +52,5 @@ def oom_killed(pod: Pod, kill: OOMKill, killed: ContainerSeen) -> ContainerOOMKi
         restarts=kill.restarts,
         memory_request=killed.requests.memory,
         memory_limit=killed.limits.memory,
+        started=kill.started,
     )

@@ -18,6 +18,7 @@ from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
@@ -35,6 +36,8 @@ _UpdateConstraint = (
     | ReplicaControllerRemoved
     | PodDisruptionBudgetChanged
     | PodDisruptionBudgetRemoved
+    | ResourceQuotaChanged
+    | ResourceQuotaRemoved
 )
 MOST = 200_000
 """Records of one partition to read back."""
@@ -62,6 +65,7 @@ class PublishedState:
     hpa_policies: dict[str, HpaTargetChanged] = field(default_factory=dict)
     """HPAs as published among the policies, for stages that read no facts about pods."""
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
+    quotas: dict[str, ResourceQuotaChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
 
     def record_pod(self, fact: PodChanged) -> None:
@@ -91,6 +95,7 @@ class PublishedState:
             self.forget_pod(uid)
         self.hpas = {name: hpa for name, hpa in self.hpas.items() if hpa.namespace in namespaces}
         self.hpa_policies = {name: hpa for name, hpa in self.hpa_policies.items() if hpa.namespace in namespaces}
+        self.quotas = {name: quota for name, quota in self.quotas.items() if quota.namespace in namespaces}
         self.controllers = {name: one for name, one in self.controllers.items() if one.namespace in namespaces}
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
         self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
@@ -161,6 +166,10 @@ def _apply_for_updates(state: PublishedState, event: _UpdateConstraint) -> None:
             state.budgets[f"{event.namespace}/{event.name}"] = event
         case PodDisruptionBudgetRemoved():
             state.budgets.pop(f"{event.namespace}/{event.name}", None)
+        case ResourceQuotaChanged():
+            state.quotas[f"{event.namespace}/{event.name}"] = event
+        case ResourceQuotaRemoved():
+            state.quotas.pop(f"{event.namespace}/{event.name}", None)
         case ReplicaControllerChanged():
             state.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
         case ReplicaControllerRemoved():
@@ -209,7 +218,7 @@ def newest(log: Log, topic: str, partition: int, most: int | None) -> Iterator[R
     end = log.end(topic, partition)
     position = max(log.begin(topic, partition), 0 if most is None else end - most)
     while position < end:
-        records = log.poll({(topic, partition): position}, wait=5.0)
+        records = log.poll({(topic, partition): position})
         if not records:
             return
         yield from records

@@ -1,8 +1,9 @@
 """One HTTPS server on aiohttp, in a thread with an event loop of its own, for everything that this program serves.
 
 TLS 1.2 or newer. The certificate can be changed at any time: a new handshake gets the new one, and connections that exist go on.
-Bodies are bounded, and so is the time for an answer. When it stops, it answers pending requests, then hangs up. It has no paths
-of its own: it gets routes, or one handler for everything, which costs half as much a request. Nothing is logged for each request.
+What callers may cost is bounded: connections, heads, bodies and time. Nothing compressed is unpacked. When it stops, it answers
+pending requests, then hangs up. It has no paths of its own: it gets routes, or one handler for everything, which costs half as
+much a request. Nothing is logged for each request.
 """
 
 import asyncio
@@ -14,16 +15,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from schemas.units import Seconds
 from streams.errors import BadInput
+from streams.own_faults import OwnFaults
+from streams.serving.connection_limits import ConnectionLimits
+from streams.serving.guarded_connection import GuardedConnection
+from streams.serving.listener import Listener
 
-_BACKLOG = 1024
-"""Connections that the kernel holds until we take them: after a restart a whole control plane may come at once."""
 _START = 10.0
 """Seconds until a server that was started must listen."""
 _ACCEPTED = 0.25
@@ -37,7 +40,13 @@ class LateAnswer:
     make: Callable[[], web.Response]
 
 
+SERVED: Final[dict[str, Any]] = {"access_log": None, "auto_decompress": False, "read_bufsize": 1 << 16, "lingering_time": 1.0}
+"""How aiohttp serves: nothing is logged for each request, nothing unpacked, little read ahead, and no rest of a body awaited."""
 LATE_ANSWER = web.RequestKey("LATE_ANSWER", LateAnswer)
+CONNECTION = web.RequestKey("CONNECTION", GuardedConnection)
+"""The connection that a request came by."""
+MOST_FAULTS = 20
+"""Faults of our own in a row after which a server ends; requests come from outside, so it is more than for decisions."""
 
 AnyPath = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers every request, whatever its method and path. It bounds the body itself, and leaves it to us to write the response."""
@@ -119,16 +128,16 @@ class ServerLimits:
     linger: Seconds = Seconds(0.0)
     drain: Seconds = Seconds(3.0)
     """Seconds after that to answer pending requests."""
-    handshake: Seconds = Seconds(5.0)
+    connections: ConnectionLimits = ConnectionLimits()
 
 
 class HttpsServer:
-    """Serves `routes` while it is entered; `port` 0 takes a free one."""
+    """Serves `routes` while it is entered; `port` 0 takes a free one. Without a holder it speaks plain HTTP."""
 
     def __init__(
         self,
         routes: Sequence[web.RouteDef] | AnyPath,
-        holder: CertificateHolder,
+        holder: CertificateHolder | None,
         *,
         address: tuple[str, int] = ("127.0.0.1", 0),
         limits: ServerLimits | None = None,
@@ -139,6 +148,8 @@ class HttpsServer:
         self._fault: OSError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._listener: Listener | None = None
+        self.faults = OwnFaults("server", MOST_FAULTS)
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -178,60 +189,95 @@ class HttpsServer:
         runner = self._runner(self._routes)
         await runner.setup()
         try:
-            server = await self._listen(runner)
-            if server is None:
+            listener = await self._listen(runner)
+            if listener is None:
                 return
             await self._stop.wait()
             await asyncio.sleep(self._limits.linger)
-            server.close()
-            await asyncio.sleep(_ACCEPTED)
+            listener.close()
+            await asyncio.sleep(min(_ACCEPTED, self._limits.drain))
+            await runner.cleanup()
+            listener.end()
         finally:
             await runner.cleanup()
 
     def _runner(self, routes: Sequence[web.RouteDef] | AnyPath) -> web.BaseRunner:
-        drain = self._limits.drain
+        drain, how = self._limits.drain, SERVED
         if callable(routes):
-            return web.ServerRunner(web.Server(self._answering(routes), access_log=None), shutdown_timeout=drain)
-        app = web.Application(client_max_size=self._limits.body, middlewares=[_bounded(self._limits.deadline)])
-        app.on_response_prepare.append(self._end_connections)
+            return web.ServerRunner(web.Server(self._answering(routes), **how), shutdown_timeout=drain)
+        app = web.Application(client_max_size=self._limits.body, middlewares=[self._guarded])
         app.add_routes(routes)
-        return web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=drain)
+        return web.AppRunner(app, handle_signals=False, shutdown_timeout=drain, **how)
 
     def _answering(self, handler: AnyPath) -> AnyPath:
         async def answering(request: web.BaseRequest) -> web.StreamResponse:
-            response = await _in_time(request, handler(request), self._limits.deadline)
-            if self._stop is not None and self._stop.is_set():
-                response.force_close()
-            return response
+            return await self._answer(request, handler)
 
         return answering
 
-    async def _end_connections(self, _request: web.Request, response: web.StreamResponse) -> None:
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            response = await self._answer(request, handler)
+        except web.HTTPException as refused:
+            self._close_when_stopping(refused)
+            raise
+        except Exception as fault:  # noqa: BLE001  # handlers call everything that we have written
+            self.faults.happened(f"answering {request.method} {request.path[:200]}", fault)
+            return web.Response(status=500, text="a fault of Ullage's own, which its log has\n")
+        self.faults.none()
+        return response
+
+    async def _answer(self, request: Any, handler: Callable[[Any], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+        connection = None if self._listener is None else self._listener.connection_of(request.protocol)
+        if connection is None:
+            return await handler(request)
+        request[CONNECTION] = connection
+        connection.began(request.content)
+        try:
+            response = await _in_time(request, handler(request), self._limits.deadline)
+        finally:
+            connection.answered()
+        self._close_when_stopping(response)
+        return response
+
+    def _close_when_stopping(self, response: web.StreamResponse) -> None:
         """While we stop, the answer says that it is the last one on its connection."""
         if self._stop is not None and self._stop.is_set():
-            response.headers["Connection"] = "close"
             response.force_close()
 
-    async def _listen(self, runner: web.BaseRunner) -> asyncio.Server | None:
-        host, port = self._address
-        protocol = runner.server
-        if protocol is None:
-            raise RuntimeError("the runner was set up, so it has a server")
+    async def _listen(self, runner: web.BaseRunner) -> Listener | None:
+        context = None if self._holder is None else self._holder.front
+        self._listener = listening(runner, self._limits.connections, context)
         try:
-            server = await asyncio.get_running_loop().create_server(
-                protocol,
-                host,
-                port,
-                ssl=self._holder.front,
-                backlog=_BACKLOG,
-                ssl_handshake_timeout=self._limits.handshake,
-            )
+            await self._listener.listen(*self._address)
         except OSError as error:
             self._fault = error
             return None
-        self.port = server.sockets[0].getsockname()[1]
+        self.port = self._listener.port
         self._listening.set()
-        return server
+        return self._listener
+
+
+def listening(runner: web.BaseRunner, limits: ConnectionLimits | None = None, context: ssl.SSLContext | None = None) -> Listener:
+    """A listener, which does not listen yet, for what a runner that was set up serves."""
+    make = runner.server
+    if make is None:
+        raise RuntimeError("the runner was set up, so it has a server")
+    return Listener(make, limits or ConnectionLimits(), context)
+
+
+async def read_body(request: web.BaseRequest, most: int) -> bytes:
+    """The body, as far as it may be kept, and one byte more to show that it is too long. What is kept is in the budget of all."""
+    connection = request.get(CONNECTION)
+    pieces, size = list[bytes](), 0
+    async for piece in request.content.iter_any():
+        kept = piece[: max(0, most + 1 - size)]
+        if connection is not None and kept and not request.content.is_eof():
+            await connection.take(len(kept))
+        pieces.append(kept)
+        size += len(piece)
+    return b"".join(pieces)
 
 
 def _context() -> ssl.SSLContext:
@@ -239,14 +285,6 @@ def _context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _bounded(deadline: Seconds) -> Middleware:
-    @web.middleware
-    async def bounded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await _in_time(request, handler(request), deadline)
-
-    return bounded
 
 
 async def _in_time(request: web.BaseRequest, answer: Awaitable[web.StreamResponse], deadline: Seconds) -> web.StreamResponse:

@@ -20,6 +20,7 @@ from streams.simulated.cluster_spec import (
     amounts,
 )
 from streams.simulated.load_shapes import Shape, batch, bursty, diurnal, jvm, leak, rush
+from streams.simulated.pod_admission import PodAdmission
 
 GIB = 1 << 30
 
@@ -116,6 +117,7 @@ class ShopSettings:
     nodes: Sequence[SimulatedNode] = NODES
     deployments: Sequence[SimulatedDeployment] = DEPLOYMENTS
     groups: Sequence[SimulatedNodeGroup] = ()
+    rules: PodAdmission | None = None
 
 
 def with_groups(settings: ShopSettings) -> ShopSettings:

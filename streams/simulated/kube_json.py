@@ -7,8 +7,10 @@ cluster.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from schemas import admission_notes
 from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
+from schemas.well_known_labels import ADMISSION_NOTE
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
 from streams.simulated.api_errors import ApiRefusal
@@ -62,6 +64,7 @@ def metadata(pod: Pod) -> JsonMapping:
     """A pod's metadata."""
     replica_set = f"{pod.workload.name}-{pod.labels['pod-template-hash']}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set, "controller": True}
+    noted = {} if pod.admitted is None else {"annotations": {ADMISSION_NOTE: admission_notes.write(pod.admitted)}}
     return {
         "namespace": pod.pod.namespace,
         "name": pod.pod.name,
@@ -70,6 +73,7 @@ def metadata(pod: Pod) -> JsonMapping:
         "creationTimestamp": _time(pod.created),
         "labels": dict(pod.labels),
         "ownerReferences": [owner],
+        **noted,
     }
 
 
@@ -98,8 +102,10 @@ def _container_status(container: ContainerSeen, kill: OOMKill | None) -> JsonMap
     waiting = kill is not None and kill.restarts > container.restarts
     state: JsonMapping = {"waiting": {"reason": "CrashLoopBackOff"}} if waiting else {"running": {}}
     ended: JsonMapping = {}
-    if kill is not None:
-        ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": _time(kill.at)}}
+    if container.last_run is not None:
+        run = container.last_run
+        times = {"finishedAt": _time(run.ended)} | ({} if run.started is None else {"startedAt": _time(run.started)})
+        ended = {"terminated": {"reason": run.reason, "exitCode": 137, **times}}
     return {
         "name": container.name,
         "restartCount": container.restarts,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.facts.pods import PodPhase, ResizeState
+from schemas.facts.pods import AdmissionNote, PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Seconds
 from streams.clients.kube.quantities import millicores
@@ -21,14 +21,18 @@ STEP = 15
 WINDOW = 60
 """Seconds over which usage is averaged."""
 BACK_OFF_FIRST, BACK_OFF_MOST, CALM_AFTER = 10, 300, 600
-"""Restart delays double from the first to the most; after a calm run they begin again. Seconds, as the kubelet's."""
+"""Seconds. The first restart comes at once; then delays double from the first to the most, as the kubelet's. After a run that was
+longer than the last of these they begin again. Source: kubelet's doBackOff, client-go's flowcontrol.Backoff."""
 NANO = 1_000_000_000
 KIB = 1024
 
 
 @dataclass(slots=True)
 class SimulatedContainer:
-    """A container: the amounts in force, those of the spec, and its condition. Times are seconds since the epoch."""
+    """A container: the amounts in force, those of the spec, and its condition. Times are seconds since the epoch.
+
+    `killed`: when its last run that is over was killed; it had begun at `ran_from`. `delay`: before the next restart.
+    """
 
     name: str
     shape: Shape | None
@@ -39,9 +43,10 @@ class SimulatedContainer:
     asked_limits: Amounts
     started: int | None = None
     restart_at: int | None = None
-    delay: int = BACK_OFF_FIRST
+    delay: int = 0
     restarts: int = 0
     killed: int | None = None
+    ran_from: int = 0
     nanocores: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW // STEP))
     memory: int = 0
 
@@ -80,10 +85,11 @@ class SimulatedContainer:
         self.started, self.restart_at = now, None
 
     def _kill(self, now: int) -> None:
-        if self.started is not None and now - self.started >= CALM_AFTER:
-            self.delay = BACK_OFF_FIRST
+        self.ran_from = now if self.started is None else self.started
+        if now - self.ran_from > CALM_AFTER:
+            self.delay = 0
         self.killed, self.started, self.restart_at = now, None, now + self.delay
-        self.delay = min(BACK_OFF_MOST, 2 * self.delay)
+        self.delay = min(BACK_OFF_MOST, max(BACK_OFF_FIRST, 2 * self.delay))
         self.nanocores.clear()
         self.memory = 0
 
@@ -107,6 +113,7 @@ class SimulatedPod:
     resize_at: int = 0
     lasts: int | None = None
     ends: int | None = None
+    admitted: AdmissionNote | None = None
 
     @property
     def idle(self) -> bool:

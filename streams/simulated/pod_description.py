@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from schemas.facts.pods import ContainerSeen
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen
 from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
@@ -23,7 +23,7 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
         pod=pod.name,
         phase=pod.phase,
         created=pod.created,
-        containers=tuple(ContainerSeen(c.name, c.requests, c.limits, c.restarts, c.ready) for c in pod.containers),
+        containers=tuple(map(_container, pod.containers)),
         asked_requests={c.name: c.asked_requests for c in pod.containers},
         asked_limits={c.name: c.asked_limits for c in pod.containers},
         node=pod.node,
@@ -32,6 +32,7 @@ def _described(cluster: str, pod: SimulatedPod) -> Pod:
         controller=f"ReplicaSet/{pod.replica_set}",
         started=pod.started,
         ooms=tuple(kill for container in pod.containers for kill in _ooms(container)),
+        admitted=pod.admitted,
     )
 
 
@@ -42,8 +43,18 @@ def describe_usage(pod: SimulatedPod, *, at: datetime, window: Seconds) -> PodUs
     return PodUsage(pod.name.namespace, pod.name.name, at, window, containers)
 
 
+def _container(container: SimulatedContainer) -> ContainerSeen:
+    c, killed = container, container.killed
+    last_run = None if killed is None else ContainerRun(_time(killed), _time(c.ran_from), OOM_KILLED)
+    return ContainerSeen(c.name, c.requests, c.limits, c.restarts, c.ready, last_run=last_run)
+
+
 def _ooms(container: SimulatedContainer) -> list[OOMKill]:
     if container.killed is None:
         return []
     ahead = 0 if container.started is not None else 1
-    return [OOMKill(container.name, container.restarts + ahead, datetime.fromtimestamp(container.killed, tz=UTC))]
+    return [OOMKill(container.name, container.restarts + ahead, _time(container.killed), _time(container.ran_from))]
+
+
+def _time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)

@@ -2,7 +2,8 @@
 
 `AwsClient` takes it in place of the SDK's clients, so the real source and the real consumer run on it. Its time is the cluster's.
 It refuses what AWS refuses: sizes out of bounds, instances that no group has. A group in a shortage starts nothing and reports a
-failed activity each minute. It chooses no victims and replaces no instance by itself.
+failed activity each minute. A group that has more instances than it wants ends the oldest ones that are not protected, as AWS
+does. Nothing else changes a size, and nothing replaces an instance that works.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Cores
+from schemas.well_known_labels import INSTANCE_TYPE
 from streams.clients.aws.ec2_instances import InstanceSize
 from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.instance_size_table import read_table
@@ -101,6 +103,7 @@ class SimulatedAws:
         self._now = now
         left: list[str] = []
         for state in self._groups.values():
+            self._choose_victims(state)
             left += self._end(state, now)
             self._start(state, now)
             for one in state.instances.values():
@@ -112,6 +115,12 @@ class SimulatedAws:
         hours = len(state.instances) * seconds / _HOUR
         self.machine_hours.hours[state.spec.name] += hours
         self.machine_hours.price += hours * state.spec.price
+
+    def _choose_victims(self, state: _GroupState) -> None:
+        staying = [one for one in state.instances.values() if one.ordered_to_end is None]
+        bare = sorted((one for one in staying if not one.protected), key=lambda one: (one.launched, one.id))
+        for one in bare[: max(len(staying) - state.desired, 0)]:
+            one.ordered_to_end = self._now
 
     def _end(self, state: _GroupState, now: int) -> list[str]:
         over = [
@@ -219,6 +228,18 @@ class SimulatedAws:
         """DescribeScalingActivities."""
         return {"Activities": self._groups[asked["AutoScalingGroupName"]].activities}
 
+    def describe_instance_refreshes(self, **_asked: Any) -> Mapping[str, Any]:
+        """DescribeInstanceRefreshes: nobody refreshes."""
+        return {"InstanceRefreshes": []}
+
+    def describe_scheduled_actions(self, **_asked: Any) -> Mapping[str, Any]:
+        """DescribeScheduledActions: there are none."""
+        return {"ScheduledUpdateGroupActions": []}
+
+    def describe_policies(self, **_asked: Any) -> Mapping[str, Any]:
+        """DescribePolicies: there are none."""
+        return {"ScalingPolicies": []}
+
     def describe_instances(self, **asked: Any) -> Mapping[str, Any]:
         """DescribeInstances, by the filter `instance-id`."""
         wanted = asked["Filters"][0]["Values"]
@@ -240,7 +261,8 @@ class SimulatedAws:
         """SetDesiredCapacity."""
         state, wanted = self._group(asked["AutoScalingGroupName"], "raising"), int(asked["DesiredCapacity"])
         if not state.spec.least <= wanted <= state.spec.most:
-            said = f"ValidationError: New SetDesiredCapacity value {wanted} is above max value {state.spec.most}"
+            bound = f"above max value {state.spec.most}" if wanted > state.spec.most else f"below min value {state.spec.least}"
+            said = f"ValidationError: New SetDesiredCapacity value {wanted} is {bound} for the AutoScalingGroup."
             raise _refused("raising", state.spec.name, said, OutcomeDetail.AT_LIMIT)
         state.desired = wanted
         return {}
@@ -320,7 +342,7 @@ def _node_labels(group: SimulatedNodeGroup, size: InstanceSize) -> dict[str, str
     return {
         "kubernetes.io/arch": size.architecture,
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": group.instance_type,
+        INSTANCE_TYPE: group.instance_type,
         "topology.kubernetes.io/region": group.zone[:-1],
         "topology.kubernetes.io/zone": group.zone,
     }

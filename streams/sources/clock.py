@@ -16,7 +16,7 @@ from streams.codec.headers import LAST_TICK, MOST_TICK_AHEAD
 from streams.errors import BadInput, LogUnavailable, TryAgain
 from streams.log.log_port import Log, NewRecord
 from streams.sources.clock_skew import future_ticks, readable, refuse_skew
-from streams.topics import Topics
+from streams.topics import RULES, Topics
 
 
 def wall_ms() -> int:
@@ -92,6 +92,8 @@ class Clock:
     ) -> None:
         """`ticked` are the short names of all topics that some stage reads; `warn` receives why the clock cannot tick."""
         self._log, self._topics, self._ticked = log, topics, tuple(ticked)
+        # What is appended after a record of rules must not be in an earlier turn than the rules, so their ticks come last.
+        self._order = [names for names in ([n for n in ticked if n != RULES], [n for n in ticked if n == RULES]) if names]
         self._timing = timing or ClockTiming()
         self._now, self._sleep, self._warn = now, sleep, warn
         self._last = -1
@@ -130,7 +132,8 @@ class Clock:
         refuse_future(number, wall)
         if number <= self._last:
             return None
-        self._log.append(ticks(self._topics, self._ticked, number))
+        for names in self._order:
+            self._log.append(ticks(self._topics, names, number))
         self._last = number
         return number
 

@@ -16,12 +16,12 @@ from datetime import datetime
 
 import numpy as np
 
-from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.units import Seconds
-from streams.clients.cluster_port import ClusterClient, Pod, PodUsage
+from streams.clients.cluster_port import ClusterClient, OOMKill, Pod, PodUsage
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
@@ -65,7 +65,8 @@ class SimulatedClusterPoller:
         if self._published is None:
             self._published = read_pods(self._context)
         pods, usage = self._client.pods(), self._client.usage()
-        facts = [*self._changes(pods, at), *self._gone(pods, at, self._published), *self._kills(pods, self._published)]
+        kills = list(self._kills(pods, self._published))  # first, because they look at what was published last
+        facts = [*self._changes(pods, at), *self._gone(pods, at, self._published), *kills]
         self._outbox.publish(facts=facts, scrapes=[*self._report(at), *self._scrapes(pods, usage, at)])
         flushed = self._outbox.flush()
         if flushed and self._outbox.report_losses():
@@ -107,8 +108,13 @@ class SimulatedClusterPoller:
         for pod in pods:
             for kill in sorted(pod.ooms, key=lambda kill: kill.container):
                 if published.record_kill(pod.pod.uid, kill.container, kill.restarts):
-                    container = next(c for c in pod.containers if c.name == kill.container)
-                    yield self._workload_record("oom-events", oom_killed(pod, kill, container))
+                    yield self._workload_record("oom-events", oom_killed(pod, kill, self._killed(pod, kill)))
+
+    def _killed(self, pod: Pod, kill: OOMKill) -> ContainerSeen:
+        """The container as it was when the run began that was killed: what was seen before, if that is newer than the run."""
+        before = self._current.get(pod.pod.uid)
+        seen = before.containers if before is not None and kill.started is not None and kill.started <= before.at else ()
+        return next(each for each in (*seen, *pod.containers) if each.name == kill.container)
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
         """Usage that was published before is not a new sample: metrics servers measure less often than we poll."""

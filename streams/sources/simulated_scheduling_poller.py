@@ -15,7 +15,7 @@ from streams.clients.kube.scheduling_objects import DetailedNodeObject, Disrupti
 from streams.clients.kube.watched_objects import ControllerObject
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
-from streams.publishing.published_state import REPUBLISH_AFTER
+from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.scheduling_publisher import STORAGE, TOPIC, SchedulingPublisher
 from streams.sources.kube.watch.notifications import ObjectGone
@@ -42,7 +42,7 @@ class SimulatedSchedulingPoller:
     def poll(self, at: datetime) -> bool:
         """Look once and publish. False when the log is away and the facts wait; the first look needs it."""
         if not self._restored:
-            self._facts.restore(at)
+            self._facts.restore(PublishedState(), at)
         changes = self._look()
         for kind, found in changes.seen:
             self._see(kind, found, at)
@@ -51,7 +51,7 @@ class SimulatedSchedulingPoller:
         if not self._restored:
             self._restored, self._republished = True, at
             for kind in _KINDS:
-                self._facts.mark_synced(kind, controllers=True, at=at)
+                self._facts.synced(kind, controllers=True, at=at)
         self._publish_again(at)
         self._outbox.publish(facts=self._publisher.drain(), scrapes=())
         return self._outbox.flush()

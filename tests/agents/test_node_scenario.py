@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from agents.engine.turn import Recorded, Turn
+from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_stage import Scaler
 from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
@@ -29,7 +29,7 @@ CLUSTER = "real"
 
 
 class SmallCluster:
-    """One group of nodes of four cores, a ReplicaSet whose pods ask for one each, and the clock."""
+    """One group of nodes of four cores, a ReplicaSet whose pods ask for nearly one each, and the clock."""
 
     def __init__(self) -> None:
         self.scene = KubeScene(nodes=True)
@@ -61,7 +61,7 @@ class SmallCluster:
     # The objects
 
     def pod(self, name: str, node: str) -> ScheduledPodObject:
-        container = {"name": "app", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+        container = {"name": "app", "resources": {"requests": {"cpu": "950m", "memory": "1Gi"}}}
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         status = {"phase": "Running"} if node else {"phase": "Pending", "conditions": [waits]}
         spec = {"containers": [container], **({"nodeName": node} if node else {})}

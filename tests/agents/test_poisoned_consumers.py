@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import CATALOGUE
@@ -29,7 +28,7 @@ from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support import examples
+from tests.support import ehpa_manifests, examples
 from tests.support.asg_scene import CLUSTER, START, NodeScene, pod
 from tests.support.aws_double import AwsDouble, aws, aws_server
 from tests.support.metrics_api_scene import MetricsApiScene
@@ -91,7 +90,7 @@ class ReplicaSite:
         self.world.has("cart", 3)
         for ehpa in EVENTS:
             if isinstance(ehpa, EhpaChanged):
-                self.world.ehpas.held[ehpa.namespace, ehpa.name] = ehpa_objects.manifest_of(ehpa)
+                self.world.ehpas.held[ehpa.namespace, ehpa.name] = ehpa_manifests.manifest_of(ehpa)
         self.put(POISON.good(ControlChanged(examples.AT, "prod", Mode.APPLY), "control"))
         context = LogContext.of(self.log, NAMES, "prod")
         options = AutoscalerOptions(resync=0.0, preview=0.0, writers=1)

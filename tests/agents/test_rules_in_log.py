@@ -41,7 +41,7 @@ def new_log(partitions: int, log: MemoryLog | None = None) -> LogContext:
 def newest(context: LogContext, partition: int) -> dict[str, str]:
     """The version of each stage's rules that a task of this partition would decide by."""
     found = {}
-    for record in context.log.poll({(context.topics.wire("policies"), partition): 0}):
+    for record in context.log.poll({(context.topics.wire("rules"), partition): 0}):
         event = context.codec.decode(record)
         assert isinstance(event, StageRulesChanged)
         found[event.stage] = event.version
@@ -55,7 +55,7 @@ def program(version: int) -> list[Stage]:
 def test_the_first_worker_puts_its_rules_into_every_partition_and_the_next_agrees_without_a_record() -> None:
     context = new_log(3)
     assert [rules.stage for rules in rules_in_log.agree(context, stages(Settings()), AT)] == NAMES
-    wire = context.topics.wire("policies")
+    wire = context.topics.wire("rules")
     assert [context.log.end(wire, p) for p in range(3)] == [len(NAMES)] * 3
     assert rules_in_log.agree(context, stages(Settings()), when(START + 1)) == []
     assert [context.log.end(wire, p) for p in range(3)] == [len(NAMES)] * 3
@@ -96,17 +96,17 @@ def test_a_setting_that_the_log_does_not_name_has_its_default_there() -> None:
     older = replace(younger, rules={name: value for name, value in younger.rules.items() if name != "node_cap"})
     rules_in_log.agree(context, [older], AT)
     assert rules_in_log.agree(context, [younger], AT) == []
-    with pytest.raises(BadInput, match="node_cap is false in the log and true here"):
-        rules_in_log.agree(context, [replace(younger, rules={**younger.rules, "node_cap": True})], AT)
+    with pytest.raises(BadInput, match="node_cap is true in the log and false here"):
+        rules_in_log.agree(context, [replace(younger, rules={**younger.rules, "node_cap": False})], AT)
 
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_rules_are_found_however_far_back_they_stand_with_and_without_a_copy(copied: bool) -> None:
     context = new_log(1)
     if copied:
-        compacted_copy.complete(context.log, context.topics, "policies")
+        compacted_copy.complete(context.log, context.topics, "rules")
     rules_in_log.agree(context, stages(Settings()), AT)
-    wire = context.topics.wire("policies")
+    wire = context.topics.wire("rules")
     context.log.append(NewRecord(wire, 0, b"tick", b"1") for _ in range(compacted_copy.TAIL + 1))
     with pytest.raises(BadInput, match="margin is"):
         rules_in_log.agree(context, stages(MORE), AT)
@@ -116,10 +116,9 @@ CAP = LimitRangeChanged(AT, "demo", "web", "range", (Limit(LimitType.CONTAINER, 
 
 
 def policies(context: LogContext, partition: int, start: int) -> list[Event]:
-    """What a task of this partition reads of policies after `start`, without rules."""
+    """What a task of this partition reads of policies after `start`."""
     records = context.log.poll({(context.topics.wire("policies"), partition): start})
-    events = [context.codec.decode(record) for record in records]
-    return [event for event in events if not isinstance(event, StageRulesChanged)]
+    return [context.codec.decode(record) for record in records]
 
 
 def publish(context: LogContext, event: LimitRangeChanged | LimitRangeRemoved) -> None:
@@ -131,7 +130,8 @@ def publish(context: LogContext, event: LimitRangeChanged | LimitRangeRemoved) -
 def test_an_upgrade_puts_the_policies_in_force_behind_its_rules_for_states_that_lack_them(copied: bool) -> None:
     context = new_log(2)
     if copied:
-        compacted_copy.complete(context.log, context.topics, "policies")
+        for name in compacted_copy.COPIES:
+            compacted_copy.complete(context.log, context.topics, name)
     rules_in_log.agree(context, program(4), AT)
     publish(context, CAP)
     publish(context, replace(CAP, name="gone"))
@@ -207,7 +207,7 @@ def contested(after: int) -> LogContext:
     context = new_log(2, log)
     theirs = rules_in_log.rules_of(stages(MORE)[0], AT)
     assert theirs is not None
-    log.others = context.codec.encode_for_all(theirs, topic="policies", key=theirs.key, source="/other")
+    log.others = context.codec.encode_for_all(theirs, topic="rules", key=theirs.key, source="/other")
     return context
 
 

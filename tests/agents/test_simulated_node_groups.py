@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
+from agents.inspect import halted_scaling
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    RemovalReason,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+)
 from schemas.facts.node_groups import NodeGroupSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeTaint
 from schemas.facts.scheduled_pods import PodToleration
-from schemas.outcomes import ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Seconds
 from streams.simulated.cluster_spec import Shortage, SimulatedNodeGroup
 from tests.support.asg_scene import Killed, Mortal
@@ -29,7 +37,7 @@ def test_a_group_grows_for_waiting_pods_and_its_nodes_go_when_the_pods_have_gone
     for _ in range(10):
         fleet.cluster.submit(deployment("job", 0), lasts=600)
     fleet.run(minutes=1)
-    assert fleet.cloud.desired == {"pool": 3}  # four pods of a core to a node of four
+    assert fleet.cloud.desired == {"pool": 3}  # four pods and a kube-proxy to a node of four cores
     assert fleet.waiting == 10
     fleet.run(minutes=2)
     assert fleet.waiting == 0
@@ -82,6 +90,33 @@ def test_another_group_grows_within_seconds_when_the_cloud_has_no_machines() -> 
     assert second.at - first.at <= timedelta(seconds=20)
     fleet.run(minutes=3)
     assert fleet.waiting == 0
+
+
+def test_a_shortage_concerns_its_group_alone_and_is_given_up_until_it_is_over() -> None:
+    """Pods that only the one group takes wait for an hour: its size follows what exists, ends no machine, and never ratchets."""
+    begin = int(START.timestamp())
+    away = group("away", desired=1, labels={"kind": "away"}, shortages=(Shortage(begin, begin + 3600),))
+    other = SimulatedNodeGroup("other", "m5.xlarge", zone="eu-central-1b", desired=2)
+    bound = deployment("bound", 4, cpu=3.0, node_selector={"kind": "away"})
+    fleet = Fleet([away, other], [bound], QUICK)
+    wanted = set[int]()
+    fleet.run(minutes=25, until=lambda: wanted.add(fleet.cloud.desired["away"]) is not None)
+    assert fleet.cloud.running == {"away": 1, "other": 0}, "what nobody needs goes, whatever is the matter with the other group"
+    for _ in range(4):
+        fleet.cluster.submit(deployment("job", 0), lasts=600)
+    fleet.run(minutes=5)
+    assert fleet.cloud.running["other"] == 1
+    assert wanted == {1, 4}
+    assert {(one.before, one.after) for one in fleet.events(SizeCorrectionPlanned, "node-updates")} == {(4, 1)}
+    outcomes = [one for one in fleet.events(ActionFinished, "outcomes") if one.action is Action.CORRECT_SIZE]
+    assert {one.result for one in outcomes} == {Result.DONE}
+    said = [one for one in fleet.events(NodeScalingHalted, "node-updates") if one.group == "away"]
+    assert said[0].reason.startswith("it is left out, because its last growth failed with InsufficientInstanceCapacity")
+    [row] = halted_scaling.rows(fleet.context, START + timedelta(minutes=30))
+    assert (row.kind, row.name, row.state, row.warns) == ("node group", "away", "out", True)
+    fleet.run(minutes=75)
+    assert fleet.waiting == 0
+    assert fleet.cloud.running["away"] == 4
 
 
 def test_a_group_that_was_changed_by_hand_is_followed() -> None:

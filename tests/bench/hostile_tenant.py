@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from agents.engine.turn import Recorded, Turn
-from agents.logic.nodes.drain_rules import MOST_DISRUPTION_BUDGETS
+from agents.logic.nodes.removal.drain_rules import MOST_DISRUPTION_BUDGETS
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.catalogue import Event

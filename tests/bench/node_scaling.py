@@ -13,25 +13,27 @@ from collections.abc import Callable
 import numpy as np
 
 from agents.engine.turn import Recorded, Turn
-from agents.logic.nodes import node_estimator, pending_pods
+from agents.logic.nodes.autoscaler import decision_steps
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings, ScaleDownDelays
+from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.deletion_budgets import DeletionParallelism
-from agents.logic.nodes.drain_rules import SAFE_TO_EVICT, DisruptionBudgets, KnownControllers
-from agents.logic.nodes.expanders import ExpanderContext
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings, ScaleDownDelays
-from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
-from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
-from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
-from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
+from agents.logic.nodes.growth import node_estimator, pending_pods
+from agents.logic.nodes.growth.expanders import ExpanderContext
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.pending_pods import PendingSettings
+from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
+from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
+from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings
+from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_stage import Scaler
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
 from schemas.catalogue import Event
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
+from schemas.well_known_labels import SAFE_TO_EVICT
 from tests.support.cluster_events import START, when
 from tests.support.node_scene import CLUSTER, controller, group, instance, node, pod, shape, topic
 
@@ -63,15 +65,13 @@ def _world(nodes: list[NodeSeen], groups: list[GroupSeen], waiting: list[Schedul
 
 def scale_up(nodes: int) -> Callable[[], object]:
     """One decision for 50 pods for each of so many nodes, from nothing."""
-    settings = NodeAutoscalerSettings(
-        scale_up=ScaleUpSettings(limits=ClusterLimits(at_once=10_000), several=True, fast_path=True)
-    )
+    settings = NodeAutoscalerSettings(scale_up=ScaleUpSettings(limits=ClusterLimits(at_once=10_000), several=True))
     template = GroupTemplate(SchedulingNode("t", allocatable=SMALL, capacity=SMALL))
     world = _world([], [GroupSeen("a", 0, 10_000, 0, template)], _pods(50 * nodes, 200, 200))
     auto = NodeAutoscaler(settings, 0.0)
 
     def run() -> None:
-        [grown] = auto.step(world, ExpanderContext(), 100.0).grow
+        [grown] = decision_steps.decide(auto, world, ExpanderContext(), 100.0).grow
         assert grown.after == nodes
 
     return run
@@ -97,8 +97,52 @@ def scale_down(nodes: int) -> Callable[[], object]:
 
     def run() -> None:
         world = _world(seen, [GroupSeen("a", 0, nodes, nodes, template, options)], [])
-        found = auto.step(world, ExpanderContext(), 100.0).delete
+        found = decision_steps.decide(auto, world, ExpanderContext(), 100.0).delete
         assert len(found.empty) + len(found.drain) == nodes * 6 // 10
+
+    return run
+
+
+def scale_down_of_sizes(nodes: int, sizes: int = 300) -> Callable[[], object]:
+    """The same with pods of so many sizes, of which the nodes are 40 % full."""
+    options = GroupOptions(unneeded=-1.0)
+    down = ScaleDownSettings(parallelism=DeletionParallelism(nodes, nodes), default=options)
+    settings = NodeAutoscalerSettings(scale_down=down, delays=ScaleDownDelays(0.0, 0.0, 0.0), soft_taints=0)
+    random = np.random.default_rng(1)
+    natures = [
+        PodNature(PodShape(requests=(("cpu", 100 + number), ("memory", 120 + number))), annotations={SAFE_TO_EVICT: "true"})
+        for number in range(sizes)
+    ]
+    seen = []
+    for number in range(nodes):
+        kinds = np.sort(random.integers(0, sizes, 16)).tolist()
+        pods = [SchedulablePod(f"p{number}-{place}", natures[kind]) for place, kind in enumerate(kinds)]
+        seen.append(NodeSeen(SchedulingNode(f"n{number}", allocatable=SMALL, capacity=SMALL), "a", pods, created=-7200.0))
+    template = GroupTemplate(SchedulingNode("t", allocatable=SMALL, capacity=SMALL))
+    auto = NodeAutoscaler(settings, 0.0)
+
+    def run() -> None:
+        world = _world(seen, [GroupSeen("a", 0, nodes, nodes, template, options)], [])
+        found = decision_steps.decide(auto, world, ExpanderContext(), 100.0).delete
+        assert len(found.empty) + len(found.drain) >= nodes * 0.4
+
+    return run
+
+
+def scale_up_of_shapes(pods: int = 50_000, shapes: int = 5_000) -> Callable[[], object]:
+    """One decision for so many pods of so many shapes."""
+    settings = NodeAutoscalerSettings(scale_up=ScaleUpSettings(limits=ClusterLimits(at_once=10_000), several=True))
+    natures = [
+        PodNature(PodShape(labels=(("app", f"a{n}"),), requests=(("cpu", 100 + n % 300), ("memory", 120)))) for n in range(shapes)
+    ]
+    waiting = [SchedulablePod(f"p{number}", natures[number % shapes], "Pending") for number in range(pods)]
+    template = GroupTemplate(SchedulingNode("t", allocatable=SMALL, capacity=SMALL))
+    auto = NodeAutoscaler(settings, 0.0)
+    world = _world([], [GroupSeen("a", 0, 10_000, 0, template)], waiting)
+
+    def run() -> None:
+        [grown] = decision_steps.decide(auto, world, ExpanderContext(), 100.0).grow
+        assert grown.after > pods * 250 // SMALL["cpu"] * 0.9
 
     return run
 
@@ -215,6 +259,10 @@ def measure(put: Put) -> None:
         )
     for nodes, upstream in DOWNS:
         put(f"nodes: scale-down of {nodes:,} nodes", least(lambda n=nodes: scale_down(n)), "s", f"upstream {upstream}")
+    for nodes, goal in ((2000, "goal <= 1.5"), (5000, "goal <= 5")):
+        label = f"nodes: scale-down of {nodes:,} nodes with pods of 300 sizes"
+        put(label, least(lambda n=nodes: scale_down_of_sizes(n)), "s", goal)
+    put("nodes: scale-up for 50,000 pods of 5,000 shapes", least(scale_up_of_shapes), "s", "goal <= 1")
     put("nodes: estimate of 51,000 pods", least(estimate), "s", "upstream 3.7; goal <= 0.3")
     fits, none = "upstream 3.2; goal <= 0.3", "upstream 3.9; goal <= 0.4"
     put("nodes: 10,000 fitting pods on 5,000 nodes", least(lambda: filter_out(5000, 10_000, 100)), "s", fits)

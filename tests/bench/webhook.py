@@ -45,8 +45,8 @@ from streams.broker import Broker, BrokerSettings
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.controller_lookups import owner_lookups
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.owner_lookups import OwnerLookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
@@ -250,7 +250,7 @@ def serve(brokers: str) -> None:
     for work in (view.follow, outcomes.write):
         threading.Thread(target=work, args=(ended,), daemon=True).start()
     with ThreadPoolExecutor(8) as pool:
-        lookups = OwnerLookups(ReplicaSets(), pool, metrics, patience=Seconds(1.0))
+        lookups = owner_lookups(ReplicaSets(), pool, metrics, Seconds(1.0))
         endpoint = ReviewEndpoint(Admission(view, outcomes, metrics), lookups, metrics)
         with HttpsServer(endpoint.serve, holder) as server:
             about = {"cold": cold, "cpu": used, "records": count, "port": server.port, "authority": made.authorities.decode()}

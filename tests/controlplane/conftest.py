@@ -16,6 +16,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,15 @@ def started(request: pytest.FixtureRequest) -> Iterator[Plane]:
         plane.stop()
     if not request.session.testsfailed:
         plane.delete_folder()
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program Helm."""
+    program = build.helm()
+    if not program.is_file():
+        pytest.skip(f"there is no Helm at '{program}': python tests/controlplane/build.py helm builds it")
+    return program
 
 
 @pytest.fixture

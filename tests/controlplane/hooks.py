@@ -1,7 +1,7 @@
 """`ullage consumer webhook` as processes before a real API server, and a log in a file that a test writes.
 
 The plane has no Service network, so a small balancer on loopback stands where the Service would: it passes connections to the
-replicas that listen. `Hooks.start("one")` starts a replica, under its own role of deploy/rbac.
+replicas that listen. `Hooks.start("one")` starts a replica, under its own role of deploy/helm/ullage/rbac.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,7 @@ class Hooks:
         """A replica; ready and registered when this returns."""
         port, health = free_ports(2)
         told = {
-            "log.kind": "file",
-            "log.path": str(self.path),
-            "topics.partitions": "2",
-            "cluster.name": CLUSTER,
+            **self._told(),
             "cluster.kubeconfig": str(self.kubeconfig),
             "metrics.port": str(health),
             "webhook.host": "127.0.0.1",
@@ -126,8 +123,7 @@ class Hooks:
             "webhook.linger_seconds": "0.5",
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
-        command = [sys.executable, "-m", "agents", "consumer", "webhook"]
-        command += [part for key, value in told.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "agents", "consumer", "webhook", *_set(told)]
         with (self.folder / f"{name}.log").open("ab") as said:
             self.running[name] = subprocess.Popen(command, stdout=said, stderr=said), health
         if wait:
@@ -177,13 +173,47 @@ class Hooks:
 
     def ullage(self, *words: str) -> str:
         """What a command prints that reads this test's log."""
-        told = ("log.kind=file", f"log.path={self.path}", "topics.partitions=2", f"cluster.name={CLUSTER}")
-        command = [sys.executable, "-m", "agents", *words, *(part for each in told for part in ("--set", each))]
+        command = [sys.executable, "-m", "agents", *words, *_set(self._told())]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     def tick(self) -> None:
         now = int(datetime.now(UTC).timestamp() * 1000)
         self.log.append(tick(NAMES.wire("control"), p, now) for p in range(2))
+
+    @contextmanager
+    def ticking(self) -> Iterator[None]:
+        """A clock at work."""
+        stop = threading.Event()
+
+        def tick() -> None:
+            while not stop.wait(0.5):
+                self.tick()
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(5.0)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """`ullage source kube` on the same log."""
+        (port,) = free_ports(1)
+        told = {**self._told(), "cluster.kubeconfig": str(self.plane.kubeconfig), "metrics.port": str(port)}
+        command = [sys.executable, "-m", "agents", "source", "kube", *_set(told)]
+        with (self.folder / "source.log").open("ab") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=said)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(20.0)
+
+    def _told(self) -> dict[str, str]:
+        """The settings of whatever reads or writes this test's log."""
+        return {"log.kind": "file", "log.path": str(self.path), "topics.partitions": "2", "cluster.name": CLUSTER}
 
     def control(self, mode: Mode = Mode.APPLY, *, paused: bool = False) -> None:
         event = ControlChanged(datetime.now(UTC), CLUSTER, mode, paused=paused)
@@ -240,3 +270,7 @@ class Hooks:
 
     def _everywhere(self, event: Event, topic: str, key: str) -> None:
         self.log.append(self.codec.encode_for_all(event, topic=topic, key=key, source="/test"))
+
+
+def _set(told: Mapping[str, str]) -> list[str]:
+    return [part for key, value in told.items() for part in ("--set", f"{key}={value}")]

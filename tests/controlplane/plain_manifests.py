@@ -14,7 +14,7 @@ from tests.support.commands import ROOT
 BASE = ROOT / "deploy/kustomize/base"
 VALUES = ["clusterName=my-cluster", "kafka.brokers=kafka:9092"]
 _HEAD = "# Made from deploy/helm/ullage by `make manifests`; do not edit, but patch it in an overlay (../README.md).\n"
-_OF_HELM = "app.kubernetes.io/managed-by"
+_OF_HELM = {"app.kubernetes.io/managed-by", "helm.sh/chart"}
 
 
 def made(helm: Path) -> dict[str, str]:
@@ -22,7 +22,7 @@ def made(helm: Path) -> dict[str, str]:
     sets = [word for value in VALUES for word in ("--set-string", value)]
     words = ["template", "ullage", str(ROOT / "deploy/helm/ullage"), "--namespace", "ullage", "--kube-version", "1.34.0", *sets]
     said = subprocess.run([str(helm), *words], capture_output=True, text=True, check=True, timeout=60).stdout
-    documents = [_without_helm(document) for document in yaml.safe_load_all(said) if document]
+    documents = [_without_helm(document) for document in yaml.safe_load_all(said) if document and not _hook(document)]
     settings = [document for document in documents if document["kind"] == "ConfigMap"]
     rest = [document for document in documents if document["kind"] != "ConfigMap"]
     return {name: _HEAD + yaml.safe_dump_all(part, sort_keys=False, width=130) for name, part in _files(settings, rest)}
@@ -37,8 +37,13 @@ def _files(settings: list[dict[str, object]], rest: list[dict[str, object]]) -> 
     ]
 
 
+def _hook(document: dict[str, dict[str, dict[str, str]]]) -> bool:
+    """Whether Helm alone makes the object, at a moment of its own, such as the pod of `helm test`."""
+    return "helm.sh/hook" in document["metadata"].get("annotations", {})
+
+
 def _without_helm(tree: dict[str, object]) -> dict[str, object]:
-    return {key: _without_helm(value) if isinstance(value, dict) else value for key, value in tree.items() if key != _OF_HELM}
+    return {key: _without_helm(value) if isinstance(value, dict) else value for key, value in tree.items() if key not in _OF_HELM}
 
 
 def main() -> None:

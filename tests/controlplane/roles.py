@@ -1,4 +1,4 @@
-"""The roles of deploy/rbac on the plane: a component runs as its own ServiceAccount, in a namespace of the test's."""
+"""The roles of deploy/helm/ullage/rbac on the plane: a component runs as its own ServiceAccount, in a namespace of the test's."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.controlplane.asking import Asking, Refused
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 
-ROLES = Path(__file__).resolve().parents[2] / "deploy" / "rbac"
+ROLES = Path(__file__).resolve().parents[2] / "deploy/helm/ullage/rbac"
 _PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
@@ -21,7 +21,7 @@ _PATHS = {
 
 
 class Account:
-    """What `deploy/rbac/COMPONENT.yaml` makes, with the namespace of `home` instead of `ullage`."""
+    """What `deploy/helm/ullage/rbac/COMPONENT.yaml` makes, with the namespace of `home` instead of `ullage`."""
 
     def __init__(self, plane: Plane, home: World, component: str) -> None:
         self._plane, self._home = plane, home

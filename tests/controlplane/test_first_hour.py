@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from schemas.outcomes import ActionFinished
+from streams.codec.event_codec import Codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_range import read_range
 from streams.topics import Topics
-from tests.controlplane import build
+from tests.controlplane import audit_judge, build
 from tests.controlplane.conftest import started
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
@@ -118,6 +120,12 @@ def test_the_page_does_what_it_says(hour: Hour, plane: Plane, world: World) -> N
     finally:
         stop.set()
     assert hour.over()
+    with KafkaLog(KafkaConnection(hour.commands.broker)) as log:
+        codec = Codec(hour.commands.topics)
+        records = read_range(log, [hour.commands.topics.wire("outcomes")])
+        done = [event for record in records if isinstance(event := codec.decode_or_none(record), ActionFinished)]
+    assert len(done) >= len(pods) * 2, "resized, and put back"
+    assert audit_judge.faults(plane.at.audit, world.namespace, done, ["ullage"]) == []
 
 
 def _go_through(hour: Hour) -> None:

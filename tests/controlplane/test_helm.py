@@ -1,4 +1,4 @@
-"""The chart on the real control plane: Helm renders it with ten sets of values, and the API server takes all of it strictly."""
+"""The chart on the real control plane: Helm renders it, and the API server takes all of it strictly."""
 
 import json
 import subprocess
@@ -12,103 +12,11 @@ import yaml
 
 from agents.cli.program import app
 from agents.settings import loading
-from tests.controlplane import build, plain_manifests
+from tests.controlplane import plain_manifests
 from tests.controlplane.asking import Refused
+from tests.controlplane.chart_values import CHART, CUSTOM, SCRAM, VALUES, asked, path_of, rendered
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
-
-CHART = Path(__file__).parents[2] / "deploy/helm/ullage"
-PLURAL = {"NetworkPolicy": "networkpolicies"}
-CUSTOM = ("keda.sh", "kafka.strimzi.io", "monitoring.coreos.com")
-"""API groups that others install; the plane does not know them."""
-SCRAM = {"kafka.security.protocol": "SASL_SSL", "kafka.security.mechanism": "SCRAM-SHA-512"}
-VALUES: Mapping[str, Mapping[str, object]] = {
-    "everything": {
-        "mode": "apply",
-        "kafka.brokers": "kafka:9092",
-        "nodeScaling.enabled": True,
-        "nodeScaling.discovery": ["asg:tag=k8s.io/cluster-autoscaler/enabled"],
-        "nodeScaling.region": "eu-west-1",
-        "replicaScaling.enabled": True,
-        "usage.prometheusUrl": "http://prometheus.monitoring.svc:9090",
-        "monitoring.serviceMonitor.enabled": True,
-        "monitoring.prometheusRule.enabled": True,
-        "monitoring.dashboard.enabled": True,
-    },
-    "watch": {"kafka.brokers": "kafka:9092"},
-    "shadow": {"mode": "shadow", "kafka.brokers": "kafka:9092"},
-    "plan": {"mode": "plan", "kafka.brokers": "a:9092,b:9093"},
-    "apply": {"mode": "apply", "kafka.brokers": "kafka:9092", "webhook.failurePolicy": "Fail"},
-    "tried out": {"kafka.kind": "single", "kafka.single.storage": ""},
-    "tried out, kept": {"kafka.kind": "single", "mode": "shadow"},
-    "strimzi": {
-        "kafka.kind": "strimzi",
-        "kafka.strimzi.cluster": "main",
-        "kafka.brokers": "main-kafka-bootstrap.kafka:9093",
-        **SCRAM,
-    },
-    "strimzi, by certificate": {
-        "mode": "apply",
-        "kafka.kind": "strimzi",
-        "kafka.strimzi.cluster": "main",
-        "kafka.strimzi.authentication": "tls",
-        "kafka.brokers": "main-kafka-bootstrap.kafka:9093",
-        "kafka.security.protocol": "SSL",
-    },
-    "scram": {
-        "kafka.brokers": "kafka:9093",
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.security.mechanism": "SCRAM-SHA-512",
-        "kafka.security.secret": "kafka-user",
-    },
-    "msk": {
-        "kafka.brokers": "b-1.main.kafka.eu-west-1.amazonaws.com:9098",
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.security.mechanism": "AWS_MSK_IAM",
-        "kafka.security.region": "eu-west-1",
-    },
-    "keda": {"kafka.brokers": "kafka:9092", "worker.keda.enabled": True, "networkPolicy.enabled": False},
-    "prometheus": {
-        "kafka.brokers": "kafka:9092",
-        "usage.reads": "prometheus",
-        "usage.prometheusUrl": "http://prometheus.monitoring.svc:9090",
-        "settings.vertical.margin": 0.2,
-        "podDisruptionBudget.enabled": False,
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = build.helm()
-    if not program.is_file():
-        pytest.skip(f"there is no Helm at '{program}': python tests/controlplane/build.py helm builds it")
-    del tmp_path_factory
-    return program
-
-
-def asked(helm: Path, *words: str, values: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
-    sets = [
-        word
-        for name, value in {"clusterName": "prod", **values}.items()
-        for word in ("--set-json", f"{name}={json.dumps(value)}")
-    ]
-    command = [str(helm), *words, str(CHART), *sets]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={"HOME": "/nonexistent"})
-
-
-def rendered(helm: Path, namespace: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
-    done = asked(helm, "template", "ullage", "--namespace", namespace, "--kube-version", "1.34.0", values=values)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
-
-
-def path_of(document: Mapping[str, Any]) -> str:
-    group, kind = document["apiVersion"], document["kind"]
-    base = "/api/v1" if group == "v1" else f"/apis/{group}"
-    plural = PLURAL.get(kind, f"{kind.lower()}s")
-    namespace = document["metadata"].get("namespace")
-    return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
 
 
 @pytest.fixture
@@ -126,7 +34,11 @@ def test_helm_finds_nothing_to_complain_about(helm: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_the_api_server_takes_all_of_it_strictly(name: str, helm: Path, world: World) -> None:
+def test_the_api_server_takes_all_of_it_strictly(name: str, helm: Path, world: World, made: list[str]) -> None:
+    if runtime := VALUES[name].get("runtimeClassName"):
+        kept = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": runtime}, "handler": "runsc"}
+        world.ask.post("/apis/node.k8s.io/v1/runtimeclasses", kept)
+        made.append(f"/apis/node.k8s.io/v1/runtimeclasses/{runtime}")
     documents = [d for d in rendered(helm, world.namespace, VALUES[name]) if not d["apiVersion"].startswith(CUSTOM)]
     assert len(documents) > 12
     for document in documents:
@@ -286,6 +198,15 @@ def test_the_plain_manifests_are_those_of_the_chart(helm: Path) -> None:
         assert (plain_manifests.BASE / name).read_text(encoding="utf-8") == text, "make manifests"
 
 
+def test_helm_lint_takes_the_defaults_and_an_install_without_values_says_what_is_needed(helm: Path) -> None:
+    done = subprocess.run([str(helm), "lint", "--strict", str(CHART)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = [str(helm), "template", "ullage", str(CHART), "--kube-version", "1.34.0"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert "clusterName is needed" in done.stderr
+    assert "kafka.brokers, HOST:PORT of your Kafka, or kafka.kind=single" in done.stderr
+
+
 def test_every_pod_is_confined(helm: Path) -> None:
     for document in rendered(helm, "ullage", {**VALUES["apply"], "kafka.kind": "single", "kafka.brokers": ""}):
         if document["kind"] not in {"Deployment", "Job", "StatefulSet"}:
@@ -316,7 +237,15 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
     [
         ({"kafka.brokers": ""}, "kafka.brokers is needed: HOST:PORT of your Kafka, or kafka.kind=single to try without one"),
         ({"mode": "on"}, "mode"),
-        ({"clusterName": ""}, "clusterName"),
+        ({"clusterName": ""}, "clusterName is needed, the name of this cluster in the log (--set clusterName=prod)"),
+        ({"extraVolumeMounts": [{"name": "x"}]}, "/extraVolumeMounts/0"),
+        ({"accountAnnotations": {"default": {"a": "b"}}}, "accountAnnotations: 'default' is no account of this chart"),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, "cannot say app.kubernetes.io/name"),
+        (
+            {"webhook.certificateSecret": "x", "webhook.certManager.enabled": True},
+            "webhook.certificateSecret is a Secret of yours, and webhook.certManager.enabled makes one",
+        ),
+        ({"settings.webhook.ca": "/x"}, "settings.webhook.ca: say it in webhook.certificateSecret"),
         ({"wrker": {"replicas": 3}}, "wrker"),
         ({"nodeScaling.enabled": True}, "nodeScaling needs nodeScaling.groups"),
         (

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.names import Amounts, PodName, Workload
-from schemas.outcomes import ActionFinished, Result
+from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
@@ -25,6 +26,7 @@ from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS
+from tests.controlplane import audit_judge
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_acting import AFTER, CLUSTER, ActingScene, name_of
@@ -185,12 +187,16 @@ def test_processes_that_are_killed_again_and_again_do_everything_once(accounts: 
             process.wait(10.0)
     assert kills > 1
     assert set(outcomes().values()) == {"done"}
-    home = turns.home.namespace
-    evicted = turns.plane.changes(
-        turns.world.namespace, "pods/eviction", user=f"system:serviceaccount:{home}:ullage-consumer-evictor"
-    )
+    ours = [f"system:serviceaccount:{turns.home.namespace}:ullage-{component}" for component in (RESIZER, EVICTOR)]
+    evicted = turns.plane.changes(turns.world.namespace, "pods/eviction", user=ours[1])
     accepted = sorted(change.name for change in evicted if change.code < 300)
     assert accepted == sorted(pod.name for pod in pods[::2])
+    said = [event for event in turns.logged("outcomes") if isinstance(event, ActionFinished)]
+    assert audit_judge.faults(turns.plane.at.audit, turns.world.namespace, said, ours) == []
+    for made_up in said[0], next(each for each in said if each.action is not said[0].action):
+        again = replace(made_up, id=f"{made_up.id}/again", detail=OutcomeDetail.APPLIED)
+        [fault] = audit_judge.faults(turns.plane.at.audit, turns.world.namespace, [*said, again], ours)
+        assert "is done, and nobody asked for it" in fault
     after = {pod["metadata"]["uid"]: amounts(pod) for pod in turns.world.running("web", len(pods))}
     assert [after[pod.uid] for pod in pods[1::2]] == ["250m"] * 4
     assert sorted(amount for uid, amount in after.items() if uid not in {pod.uid for pod in pods}) == ["100m"] * 4

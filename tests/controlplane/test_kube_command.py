@@ -24,7 +24,7 @@ from tests.controlplane.world import World
 
 TOPICS_HERE = Topics(partitions=1)
 RIGHTS = (
-    ("", ("pods", "nodes", "limitranges", "events", "replicationcontrollers")),
+    ("", ("pods", "nodes", "limitranges", "events", "replicationcontrollers", "resourcequotas")),
     ("apps", ("replicasets", "deployments", "statefulsets", "daemonsets")),
     ("batch", ("jobs", "cronjobs")),
     ("autoscaling", ("horizontalpodautoscalers",)),
@@ -86,7 +86,10 @@ def watching(config: Path, log: Path, folder: Path) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{port}"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20.0) == 0
+            try:
+                assert process.wait(20.0) == 0
+            except subprocess.TimeoutExpired:
+                pytest.fail(f"20 s after SIGTERM it had not ended; it said:\n{(folder / 'said.txt').read_text(encoding='utf-8')}")
         finally:
             process.kill()
             process.wait(10.0)
@@ -132,7 +135,11 @@ def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_al
 def test_what_it_may_not_see_it_names_and_does_not_vouch_for(plane: Plane, world: World, log: Path, tmp_path: Path) -> None:
     few = [(group, [name for name in names if name != "events"]) for group, names in RIGHTS[:6]]
     with watching(kubeconfig(plane, world, tmp_path, few), log, tmp_path) as url:
-        expected = ["events cannot be seen: listing 'events' did not work: 403", "verticalpodautoscalers cannot be seen"]
-        wait_for(lambda: begin_with(reasons(url), expected), timeout=40.0, what="these two resources alone are out of sight")
+        expected = [
+            "events cannot be seen: listing 'events' did not work: 403",
+            "failed creations cannot be seen: listing 'failed creations' did not work: 403",
+            "verticalpodautoscalers cannot be seen",
+        ]
+        wait_for(lambda: begin_with(reasons(url), expected), timeout=40.0, what="these alone are out of sight")
     reports = [event for event in logged(log, "cluster-changes") if isinstance(event, SourceReported)]
     assert all(not {"oom-events", "policies"} & set(report.sees) for report in reports)

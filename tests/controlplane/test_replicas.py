@@ -14,7 +14,7 @@ from schemas.policies.control import Mode
 from schemas.policies.ehpa import ehpa_key
 from schemas.policies.vpa import TargetRef
 from schemas.well_known_labels import EHPA_UID
-from tests.controlplane import crane_types
+from tests.controlplane import audit_judge, crane_types
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.replicas import CLUSTER, EHPAS, HPAS, SUBSTITUTES, TSPS, Replicas
@@ -175,6 +175,11 @@ def test_a_plan_is_carried_out_directly_once_and_no_hpa_is_made(scaled: Replicas
 
     assert wait_for(ended, what="an outcome")[0].result is Result.DONE
     assert scaled.replicas("direct") == 5
+    user = f"system:serviceaccount:{scaled.home.namespace}:ullage-consumer-autoscalers"
+    audit, namespace, [scale] = scaled.plane.at.audit, scaled.world.namespace, ended()
+    judged = lambda *said: audit_judge.faults(audit, namespace, said, [user])  # noqa: E731
+    wait_for(lambda: judged(scale) == [], what="the audit log bears it out")
+    assert judged(scale, replace(scale, id="made up")) != []
     scaled.say(plan)  # redelivered
     assert len(ended()) == 1
 

@@ -1,4 +1,4 @@
-"""Each component as a process under its own ServiceAccount of deploy/rbac: it can do its work, and is refused everything else."""
+"""Each component as a process under its own ServiceAccount of the chart: it can do its work, and is refused everything else."""
 
 import re
 import signal
@@ -91,6 +91,8 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (APPS, "deployments/scale", "get", {KUBE, WEBHOOK, AUTOSCALERS}),
     (APPS, "deployments/scale", "patch", {AUTOSCALERS}),
     (APPS, "replicasets", "get", {WEBHOOK}),
+    (CORE, "resourcequotas", "list", {KUBE}),
+    (CORE, "resourcequotas", "update", set()),
     ("policy", "poddisruptionbudgets", "list", {KUBE}),
     ("policy", "poddisruptionbudgets", "update", set()),
     (HPA, "horizontalpodautoscalers", "get", {AUTOSCALERS}),
@@ -249,7 +251,7 @@ def test_the_asg_consumer_is_green_only_with_the_rights_of_its_role(component: C
         if name == ASG:
             look()
             continue
-        with pytest.raises(GiveUp, match=r"asking whether we may get nodes, .* no: apply deploy/rbac or the chart"):
+        with pytest.raises(GiveUp, match=r"asking whether we may get nodes, .* no: apply deploy/helm/ullage/rbac or the chart"):
             look()
 
 

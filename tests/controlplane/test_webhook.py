@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from schemas.names import Amounts
-from schemas.outcomes import Result
+from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import Mode
 from schemas.policies.limit_ranges import Limit, LimitType
 from schemas.policies.vertical import BoostKind, StartupBoost
@@ -63,6 +63,10 @@ def requests_of(pod: Any) -> Any:
     return pod["spec"]["containers"][0]["resources"]["requests"]
 
 
+def of(hooks: Hooks, result: Result) -> list[ActionFinished]:
+    return [outcome for outcome in hooks.outcomes() if outcome.result is result]
+
+
 def probe(hooks: Hooks, name: str = "probe", *, dry_run: bool = True) -> Any:
     """A pod of `web` as its ReplicaSet would make it, by default without a trace."""
     (owner,) = hooks.world.ask.get(f"/apis/apps/v1/namespaces/{hooks.world.namespace}/replicasets?labelSelector=app%3Dweb")[
@@ -101,15 +105,17 @@ def load(hooks: Hooks, threads: int = 3) -> Iterator[list[Any]]:
 
 
 def test_a_deployment_is_admitted_over_tls_with_the_recommended_requests(applied: Hooks) -> None:
-    pods = applied.world.deployment("web", replicas=2)
+    with applied.ticking(), applied.watching():
+        pods = applied.world.deployment("web", replicas=2)
+        done = wait_for(lambda: found if len(found := of(applied, Result.DONE)) == 2 else None, what="both pods were seen")
     assert [requests_of(pod) for pod in pods] == [GIVEN, GIVEN]
     annotations = pods[0]["metadata"]["annotations"]
     assert annotations["vpaUpdates"] == "Pod resources updated by web: container 0: cpu request, memory request"
     assert annotations["vpaObservedContainers"] == "app"
-    found = wait_for(lambda: applied.outcomes() if len(applied.outcomes()) == 2 else None, what="two outcomes")
-    assert {outcome.result for outcome in found} == {Result.DONE}
-    assert found[0].subject.workload == f"real/{applied.world.namespace}/Deployment/web"
-    assert "cpu request 250m (was 100m)" in found[0].reason
+    assert {outcome.subject.uid for outcome in done} == {pod["metadata"]["uid"] for pod in pods}
+    assert done[0].subject.workload == f"real/{applied.world.namespace}/Deployment/web"
+    assert "cpu request 250m (was 100m)" in done[0].reason
+    assert len(of(applied, Result.OFFERED)) == 1  # the two pods are alike
     assert applied.metric('vpa_admission_controller_admission_pods_total{applied="true"}') == 2
     assert applied.metric('ullage_webhook_owner_lookups_total{result="found"}') == 1
     why = applied.ullage("why", f"{applied.world.namespace}/{pods[0]['metadata']['name']}")

@@ -45,7 +45,7 @@ def test_every_stage_starts_from_the_same_pinned_slim_python(steps: Steps) -> No
     images = [image for image in images if image not in stages]
     assert len(images) == 2
     assert len(set(images)) == 1
-    assert re.fullmatch(r"python:3\.(11|12|13|14)\.\d+-slim-[a-z]+", images[0])
+    assert re.fullmatch(r"python:3\.(11|12|13|14)\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", images[0])
 
 
 def test_the_image_runs_our_program_as_a_plain_user_that_compose_names_too(steps: Steps) -> None:

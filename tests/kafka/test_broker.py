@@ -179,7 +179,7 @@ def test_no_java_and_no_data_outlive_a_parent_that_dies(how: signal.Signals, emb
     finally:
         parent.kill()
     assert _ends(int(pid))
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while os.path.exists(data) and time.monotonic() < until:  # noqa: PTH110  # a path given as text by another process
         time.sleep(0.1)
     assert not Path(data).exists()

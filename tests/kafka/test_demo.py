@@ -15,7 +15,6 @@ from streams.codec.event_codec import Codec, tick_number
 from streams.log.file_log import FileLog
 from streams.log_range import read_range
 from streams.topics import Topics
-from tests.support.real_traces import trace
 
 STARTED = "starting the shop"
 ROOT = Path(__file__).parents[2]
@@ -69,8 +68,6 @@ def test_the_demo_ends_by_itself_with_a_summary_and_leaves_no_process(tmp_path: 
 STOPS = [
     pytest.param(signal.SIGINT, 3.0),
     pytest.param(signal.SIGTERM, 0.5, marks=pytest.mark.slow),
-    pytest.param(signal.SIGINT, 0.5, marks=pytest.mark.slow),
-    pytest.param(signal.SIGTERM, 6.0, marks=pytest.mark.slow),
 ]
 
 
@@ -106,13 +103,6 @@ def test_a_recorded_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_
     trace.write_text("\n".join(["container_id,timestamp_s,cpu_cores,memory_bytes", *rows]))
     plays(tmp_path, trace, seconds=3)
     assert played_samples(tmp_path) == 4 * 48
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_the_borg_trace_is_played_through_kafka_and_what_is_kept_verifies(tmp_path: Path) -> None:
-    plays(tmp_path, trace("google2019-borg", 4, tmp_path), seconds=10)
-    assert played_samples(tmp_path) > 1000
 
 
 def plays(folder: Path, trace: Path, *, seconds: int) -> None:

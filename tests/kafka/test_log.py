@@ -143,7 +143,12 @@ def test_a_broker_that_is_not_there_is_told_with_what_to_do(
             ask(log)
 
 
-def test_an_append_and_a_poll_live_through_the_death_of_the_broker(broker: str, embedded: Broker, prefix: str) -> None:
+def test_an_append_and_a_poll_live_through_the_death_of_the_broker(
+    broker: str, embedded: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = {"max_block_ms": 240_000, "delivery_timeout_ms": 240_000}  # on a busy machine a broker takes a minute to start
+    monkeypatch.setattr(kafka_log, "DELIVERY_MS", 240_000)
+    monkeypatch.setattr(kafka_log, "_PRODUCER", {**kafka_log._PRODUCER, **longer})
     topic = f"{prefix}.lives"
     with KafkaAdminClient(bootstrap_servers=broker) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
@@ -152,8 +157,8 @@ def test_an_append_and_a_poll_live_through_the_death_of_the_broker(broker: str, 
         assert [r.value for r in log.poll({(topic, 0): 0})] == [b"before"]
         embedded.kill()
         found: list[Record] = []
-        reader = threading.Thread(target=lambda: found.extend(log.poll({(topic, 0): 1}, wait=60)))
-        starter = threading.Timer(0.5, embedded.start)
+        reader = threading.Thread(target=lambda: found.extend(log.poll({(topic, 0): 1}, wait=240)))
+        starter = threading.Thread(target=embedded.start)
         reader.start()
         starter.start()
         log.append([NewRecord(topic, 0, b"k", b"after")])

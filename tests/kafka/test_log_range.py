@@ -95,7 +95,7 @@ def test_a_stretch_ends_where_the_last_offsets_are_no_records(
     producer.send(name, key=b"k", value=b"v", partition=0)
     producer.commit_transaction()
     producer.close()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while log.end(name, 0) < 2 and time.monotonic() < until:  # the broker writes the mark after it has answered
         time.sleep(0.05)
     assert log.end(name, 0) == 2  # the record, and the mark of the transaction, which no reader sees

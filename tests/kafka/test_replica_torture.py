@@ -10,12 +10,6 @@ from tests.torture.recomputation import Report
 from tests.torture.replica_torture import SHORT, ReplicaTortureOptions, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
-SAYS = {
-    "answers what expired": ("that had expired", {"no forecasts": 1}),
-    "says done": ("the API never saw", {"consumer": 1}),
-    "scales twice": ("nobody decided, or somebody had done before", {"consumer": 1}),
-}
-"""What the judge says of a mutant, and the blows that it takes to find it."""
 
 
 def tortured(options: ReplicaTortureOptions) -> Report:
@@ -30,8 +24,8 @@ def test_scales_objects_and_answers_are_what_was_decided_after_kills_of_all() ->
     assert report.exact, report
 
 
-@pytest.mark.parametrize("mutant", SAYS)
-def test_the_torture_finds_a_process_that_is_wrong(mutant: str) -> None:
-    says, blows = SAYS[mutant]
-    report = tortured(dataclasses.replace(SHORT, seed=8, mutant=mutant, die=0.0, blows=blows, late=0.0, settle=5.0))
-    assert any(says in one for one in report.wrong), report
+def test_the_torture_finds_a_process_that_is_wrong() -> None:
+    """The other mutants are tried before a release, with `python -m tests.torture --replicas --short --mutant NAME`."""
+    options = dataclasses.replace(SHORT, seed=8, mutant="scales twice", die=0.0, blows={"consumer": 1}, late=0.0, settle=5.0)
+    report = tortured(options)
+    assert any("nobody decided, or somebody had done before" in finding for finding in report.wrong), report

@@ -75,10 +75,10 @@ def recovered(commands: Commands, name: str) -> bool:
 
 
 def level(broker: str, topics: Topics) -> bool:
-    """Whether the marks of all partitions name the newest tick."""
+    """Whether the marks of all partitions name the newest tick that all inputs have: a clock ticks the rules last."""
     listed = stages(Settings())
     with KafkaLog(KafkaConnection(broker)) as log:
-        newest = [newest_ticks.newest_tick(log, topics.wire("policies"), p) for p in range(topics.partitions)]
+        newest = [newest_ticks.newest_tick(log, topics.wire("rules"), p) for p in range(topics.partitions)]
         marks = committed(LogContext.of(log, topics), topics.prefix, listed)
     last = {p: None if tick is None else tick_number(tick) for p, tick in enumerate(newest)}
     parts = [(stage.name, p) for stage in listed for p in range(topics.partitions)]

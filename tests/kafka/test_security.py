@@ -21,16 +21,16 @@ from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec, tick, tick_number
 from streams.errors import LogUnavailable
+from streams.log import open_log
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
-from streams.topics import TOPICS, Topics, changelog_specs
-from tests.support.commands import ROOT, Commands
+from streams.topics import Topics, changelog_specs
+from tests.support.commands import Commands
+from tests.support.documented_rights import PREFIX, documented_rights, wire
 from tests.support.secured_kafka import Grant, SecuredKafka, changed, secured_kafka
 
-PREFIX = "ullage"
 Ullage = Callable[..., tuple[int, str]]
-TOPIC_NAMES = {topic.name for topic in TOPICS}
 USERS = (
     "topics",
     "worker",
@@ -77,32 +77,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         yield kafka
 
 
-def documented_rights() -> dict[str, list[Grant]]:
-    """The table of docs/security.md: a row gives a process its rights on topics, by short names, and on other objects."""
-    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `user: (\w+)` \|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|$", text, re.MULTILINE)
-    return {user: [*_topics("Read", read), *_topics("Write", write), *_others(others)] for user, _, read, write, others in rows}
-
-
-def _topics(operation: str, cell: str) -> Iterator[Grant]:
-    for name in re.findall(r"`([^`]+)`", cell):
-        yield Grant(operation, "topic", _wire(name))
-
-
-def _others(cell: str) -> Iterator[Grant]:
-    """As in: Read on group `NAME`; Create, Describe on topic `PREFIX*`."""
-    for part in filter(None, map(str.strip, cell.split(";"))):
-        operations, kind, name = re.fullmatch(r"([A-Za-z, ]+) on (topic|group) `([^`]+)`", part).groups()  # type: ignore[union-attr]  # a row that does not match must fail
-        for operation in operations.split(","):
-            yield Grant(operation.strip(), kind, _wire(name))
-
-
-def _wire(name: str) -> str:
-    if name in TOPIC_NAMES:
-        return Topics(PREFIX).wire(name)
-    return name.replace("PREFIX", PREFIX).replace("NAME", PREFIX)
-
-
 @dataclass
 class Wrong:
     """Something wrong about a connection, and what must be said of it."""
@@ -147,7 +121,7 @@ def test_a_certificate_for_another_host_names_the_host(kafka: SecuredKafka) -> N
         changed(kafka.connection(), brokers=there)
     )
     with KafkaLog(changed(kafka.connection(), brokers=there, ssl_check_hostname=False)) as log:
-        assert log.partitions(_wire("control")) == 2
+        assert log.partitions(wire("control")) == 2
 
 
 def test_tls_to_a_broker_without_it_is_said(broker: str) -> None:
@@ -155,16 +129,22 @@ def test_tls_to_a_broker_without_it_is_said(broker: str) -> None:
     assert f"'{broker}' asks for no user" in _told(KafkaConnection(broker, "SASL_PLAINTEXT", "PLAIN", "a", "b"))
 
 
+def test_a_kafka_that_checks_no_rights_is_told_from_one_that_does(kafka: SecuredKafka, broker: str) -> None:
+    assert open_log.checks_rights(kafka.connection())
+    assert open_log.checks_rights(kafka.connection("nobody"))
+    assert not open_log.checks_rights(KafkaConnection(broker))
+
+
 def _told(where: KafkaConnection) -> str:
     with KafkaLog(where) as log, pytest.raises(LogUnavailable) as caught:
-        log.partitions(_wire("control"))
+        log.partitions(wire("control"))
     with pytest.raises(LogUnavailable), topic_admin.connect(where) as client:
-        topic_admin.survey(client, [_wire("control")])
+        topic_admin.survey(client, [wire("control")])
     return str(caught.value)
 
 
 def test_each_use_of_the_log_names_the_right_and_the_topic_that_are_missing(kafka: SecuredKafka) -> None:
-    topic = _wire("control")
+    topic = wire("control")
     with KafkaLog(kafka.connection("nobody")) as log, pytest.raises(LogUnavailable) as described:
         log.partitions(topic)
     with KafkaLog(kafka.connection("describer")) as log:
@@ -265,7 +245,7 @@ LIVING = {
 @pytest.mark.timeout(300)
 def test_every_process_says_that_a_right_is_missing_and_is_not_ready(commands: Commands, kafka: SecuredKafka) -> None:
     with KafkaLog(kafka.connection()) as log:  # something to read, or nobody would be refused
-        log.append([NewRecord(_wire("control"), partition, b"k", b"{}") for partition in range(2)])
+        log.append([NewRecord(wire("control"), partition, b"k", b"{}") for partition in range(2)])
     ports = dict(zip(LIVING, free_ports(len(LIVING)), strict=True))
     for name, words in LIVING.items():
         commands.start(name, *words, *as_user("describer"), "--set", f"metrics.port={ports[name]}")
@@ -326,7 +306,7 @@ def test_processes_that_find_no_cluster_here_need_no_more_of_the_log_than_the_do
     commands: Commands, kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with KafkaLog(kafka.connection()) as log:
-        log.append([tick(_wire(topic), 0, 1) for topic in ("control", "node-updates", "replica-plans")])  # something to read
+        log.append([tick(wire(topic), 0, 1) for topic in ("control", "node-updates", "replica-plans")])  # something to read
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
     for name, (words, _) in IDLE.items():

@@ -27,7 +27,8 @@ def test_state_decisions_and_acts_equal_those_recomputed_from_the_log_after_a_mi
     assert report.figures["decisions"] > 500
 
 
-@pytest.mark.parametrize("mutants", WORKER_RUNS, ids=", ".join)
-def test_the_torture_finds_a_worker_that_is_wrong(mutants: tuple[str, ...]) -> None:
+def test_the_torture_finds_workers_that_are_wrong() -> None:
+    """The others are found by `python -m tests.torture --mutants`, before a release."""
+    mutants = WORKER_RUNS[-1]
     report = tortured(worker_run(8, mutants))
     assert [mutant for mutant in mutants if not is_found(mutant, report.wrong)] == [], report

@@ -76,11 +76,10 @@ def _collect(found: Decisions, events: Iterator[object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "days"), [("google2019-borg", 12), ("bitbrains-rnd", 1)])
 def test_what_two_workers_recommend_on_a_trace_is_what_the_stages_do_in_memory_even_when_one_is_killed_midway(
-    site: Commands, name: str, days: int | None
+    site: Commands,
 ) -> None:
-    file = trace(name, days, site.folder)
+    file = trace("google2019-borg", 12, site.folder)
     listed = stages(Settings())
     wanted, last = expected(file)
 

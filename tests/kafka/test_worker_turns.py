@@ -299,7 +299,7 @@ def test_topics_with_another_number_of_partitions_are_refused_in_a_sentence(benc
     worker = bench.worker(partitions=3)
     assert worker.wait(20) == 78
     line = json.loads(next(line for line in worker.log.read_text().splitlines() if '"worker ended"' in line))
-    assert f"topic '{bench.topics.wire('policies')}' has 2 partitions, but topics.partitions is 3" in line["error"]
+    assert f"topic '{bench.topics.wire('rules')}' has 2 partitions, but topics.partitions is 3" in line["error"]
 
 
 def test_missing_topics_are_refused_in_a_sentence(broker: str, prefix: str, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_missing_topics_are_refused_in_a_sentence(broker: str, prefix: str, tmp_
     worker = bench.worker()
     try:
         assert worker.wait(20) == 78
-        assert f"topic '{prefix}.policies.v1' does not exist" in worker.log.read_text()
+        assert f"topic '{prefix}.rules.v1' does not exist" in worker.log.read_text()
     finally:
         bench.close()
 

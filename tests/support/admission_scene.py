@@ -8,7 +8,7 @@ from typing import Any
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
-from schemas.catalogue import Event
+from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload
 from schemas.outcomes import ActionFinished
@@ -99,7 +99,8 @@ class AdmissionScene:
         self.log.append(self.codec.encode_for_all(event, topic="control", key=CLUSTER, source="/test"))
 
     def policy(self, event: Event, key: str) -> None:
-        self.log.append(self.codec.encode_for_all(event, topic="policies", key=key, source="/test"))
+        topic = "policies" if "policies" in CATALOGUE.of(type(event)).topics else "rules"
+        self.log.append(self.codec.encode_for_all(event, topic=topic, key=key, source="/test"))
 
     def vpa(self, name: str = "web", **changed: Any) -> VpaChanged:
         given: dict[str, Any] = {

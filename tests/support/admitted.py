@@ -2,7 +2,17 @@
 
 import base64
 import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
+
+from agents.logic.resources import container_limit_range
+from agents.logic.resources.container_limit_range import Ranges
+from streams.clients.kube.watched_objects import LimitRangeObject
+from streams.sources.kube.publish import limit_range_policies
+from tests.support.kube_objects import decoded
 
 Json = dict[str, Any]
 
@@ -43,6 +53,17 @@ def limit_range(**limit: Any) -> Json:
     """A LimitRange of one entry, for containers unless it says otherwise."""
     spec = {"limits": [{"type": "Container"} | limit]}
     return {"kind": "LimitRange", "metadata": {"name": "lr", "namespace": "default"}, "spec": spec}
+
+
+def bounded_by(manifests: Sequence[Json]) -> Ranges:
+    """What LimitRanges of one namespace bound, as the kube source reads them and the log tells it."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    found = [decoded(LimitRangeObject, {"metadata": {}, **manifest}) for manifest in manifests]
+    named = [
+        msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, name=f"{i:03}"))
+        for i, each in enumerate(found)
+    ]
+    return container_limit_range.of_events(limit_range_policies.changed(each, "k", at) for each in named)
 
 
 def review(manifest: Any, *, resource: str = "pods", **request: Any) -> Json:

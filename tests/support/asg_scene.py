@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.names import PodName
 from schemas.outcomes import ActionFinished, OutcomeDetail
 from schemas.policies.control import ControlChanged, Mode
@@ -142,6 +142,10 @@ class NodeScene:
         end = self.at + timedelta(minutes=5)
         plan = ScaleUpPlanned(identifier, self.at, end, CLUSTER, "pool", before, after, 3, ("shop/a",), "least-waste", {})
         self.publish(plan, "node-updates")
+
+    def correct(self, before: int, after: int, identifier: str = "correct") -> None:
+        end = self.at + timedelta(minutes=5)
+        self.publish(SizeCorrectionPlanned(identifier, self.at, end, CLUSTER, "pool", before, after, {}), "node-updates")
 
     def remove(self, node: str, *, identifier: str = "down", evict: Collection[NodePod] = (), **more: Any) -> NodeRemovalPlanned:
         known = self.nodes.nodes.get(node)

@@ -63,6 +63,7 @@ class _DoubleState:
     answers: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     activities: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    refreshes: dict[str, str] = field(default_factory=dict)
     down: bool = False
 
 
@@ -176,11 +177,24 @@ class AwsDouble:
         (found,) = [one for one in self._group(group).instance_states if one.instance.id == instance]
         found.lifecycle_state = state
 
+    def switch(self, group: str, **switches: Any) -> None:
+        """Give a group switches that AWS tells of a group and moto does not know, in the SDK's words in snake case."""
+        for name, value in switches.items():
+            setattr(self._group(group), name, value)
+
+    def refresh(self, group: str, status: str) -> None:
+        """The newest instance refresh of a group has this status."""
+        self._state.refreshes[group] = status
+
     def lack_capacity(self, group: str, message: str) -> None:
         """From now on the group starts nothing: each raise ends in an activity that failed with this message."""
         found = self._group(group)
+        given = found.set_desired_capacity
 
         def refuse(capacity: int | None) -> None:
+            if (capacity or 0) < len(found.instance_states):
+                given(capacity)  # moto chooses victims, as AWS does
+                return
             more = (capacity or 0) > len(found.instance_states)
             found.desired_capacity = capacity
             if more:
@@ -247,6 +261,8 @@ class AwsDouble:
             self._state.calls.append((action, arguments))
             if action == "DescribeScalingActivities":
                 return _send(start, 200, _activities(self._state.activities.get(arguments["AutoScalingGroupName"], [])))
+            if action == "DescribeInstanceRefreshes":
+                return _send(start, 200, _refreshes(self._state.refreshes.get(arguments["AutoScalingGroupName"])))
             if action in self._state.answers:
                 return _send(start, 200, self._state.answers[action])
             return list(self._moto(environ, start))
@@ -264,16 +280,16 @@ class AwsDouble:
                     "ValidationError", f"New SetDesiredCapacity value {wanted} is above max value {group.max_size}", 400, 1
                 )
         if action == "TerminateInstanceInAutoScalingGroup":
-            return self._last_refusal(arguments["InstanceId"])
+            return self._last_refusal(arguments["InstanceId"], shrinks=arguments["ShouldDecrementDesiredCapacity"] == "true")
         return None
 
-    def _last_refusal(self, instance: str) -> _Refusal | None:
+    def _last_refusal(self, instance: str, *, shrinks: bool) -> _Refusal | None:
         from moto.backends import get_backend
 
         groups = get_backend("autoscaling")["123456789012"][REGION].autoscaling_groups.values()
         for group in groups:
             if instance in [state.instance.id for state in group.instance_states]:
-                if group.desired_capacity > group.min_size:
+                if group.desired_capacity > group.min_size or not shrinks:
                     return None
                 said = f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without replacement will"
                 return _Refusal("ValidationError", f"{said} violate group's min size constraint.", 400, 1)
@@ -300,6 +316,12 @@ def _activities(found: list[dict[str, str]]) -> str:
     )
     result = f"<DescribeScalingActivitiesResult><Activities>{members}</Activities></DescribeScalingActivitiesResult>"
     return f'<DescribeScalingActivitiesResponse xmlns="{_NAMESPACE}">{result}</DescribeScalingActivitiesResponse>'
+
+
+def _refreshes(status: str | None) -> str:
+    member = "" if status is None else f"<member><InstanceRefreshId>r-1</InstanceRefreshId><Status>{status}</Status></member>"
+    result = f"<DescribeInstanceRefreshesResult><InstanceRefreshes>{member}</InstanceRefreshes></DescribeInstanceRefreshesResult>"
+    return f'<DescribeInstanceRefreshesResponse xmlns="{_NAMESPACE}">{result}</DescribeInstanceRefreshesResponse>'
 
 
 @pytest.fixture(scope="module")

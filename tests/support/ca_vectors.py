@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scheduling import placement_rules
-from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, pairs
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, Taint, pairs
 from agents.logic.nodes.scheduling.scheduled_cluster import MOST_AMOUNT, ScheduledCluster
 from schemas import pod_requests
 
@@ -93,7 +93,7 @@ def node(given: Json) -> SchedulingNode:
     return SchedulingNode(
         name=given["name"],
         labels=pairs(given.get("labels") or {}),
-        taints=placement_rules.taints(given.get("taints")),
+        taints=tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in given.get("taints") or ()),
         unschedulable=given.get("unschedulable", False),
         allocatable=amounts(given["allocatable"]),
         capacity=amounts(given.get("capacity") or given["allocatable"]),

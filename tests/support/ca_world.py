@@ -8,16 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agents.logic.nodes.autoscaler import decision_steps
+from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
+from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings
+from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs, NodeDecisions, NodeSeen
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.cluster_state_registry import SeenInstance
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
-from agents.logic.nodes.expanders import ExpanderContext
-from agents.logic.nodes.group_backoff import ScaleUpFailure
-from agents.logic.nodes.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings
-from agents.logic.nodes.node_decision_values import GroupSeen, NodeDecisionInputs, NodeDecisions, NodeSeen
-from agents.logic.nodes.node_estimator import GroupTemplate
-from agents.logic.nodes.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.growth.expanders import ExpanderContext
+from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.removal.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
 from agents.logic.nodes.scheduling.placement_rules import selector
+from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode, Taint
 from schemas.well_known_labels import DELETION_CANDIDATE, HOSTNAME, TO_BE_DELETED
 from tests.support import ca_vectors
@@ -268,7 +269,7 @@ class Scenario:
     def decide(self) -> None:
         """One decision, carried out as far as it can be at once."""
         world = self._world()
-        found = self.auto.step(world, ExpanderContext(cluster_nodes=len(self.machines)), self.now)
+        found = decision_steps.decide(self.auto, world, ExpanderContext(cluster_nodes=len(self.machines)), self.now)
         for group, delta in found.lower:
             self._decrease(group, delta)
         for group, names in found.remove:

@@ -1,12 +1,13 @@
 """Events of a small cluster, for tests of stages: a workload, its pods, scrapes and turns, at made-up places in the log."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from agents.engine.turn import Recorded, Turn
 from schemas.catalogue import Event
-from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodPhase
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.policies.selectors import Operator, Requirement
@@ -59,6 +60,14 @@ def pod(name: str, number: int, **changed: object) -> PodChanged:
         "started": when(number),
     }
     return PodChanged(**{**fields, **changed})  # type: ignore[arg-type]  # a test may say anything
+
+
+def oom_killed(fact: PodChanged, number: int, container: str = "app", ran: int = MINUTE) -> PodChanged:
+    """The pod once a container's last run ended by an OOM kill at a turn; a container that it lacked so far is added."""
+    run = ContainerRun(when(number), when(number - ran), OOM_KILLED)
+    seen = {each.name: each for each in fact.containers}
+    killed = replace(seen.get(container, ContainerSeen(container, Amounts(None, GIB))), restarts=1, last_run=run)  # type: ignore[arg-type]  # units
+    return replace(fact, containers=tuple({**seen, container: killed}.values()))
 
 
 def vpa(**changed: object) -> VpaChanged:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.logic.replicas.hpa_pods import MOST_MILLI
+
 SHARED = Path(os.environ.get("ULLAGE_SHARED", Path(__file__).parents[3] / "shared"))
 Json = dict[str, Any]
 
@@ -21,6 +23,15 @@ def vectors(family: str) -> list[Any]:
         reason = f"no vectors at '{path}'; set ULLAGE_SHARED"
         return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=reason))]
     return [pytest.param(vector, id=vector["id"]) for vector in json.loads(path.read_text())["vectors"]]
+
+
+def summed(values: list[int]) -> int:
+    """The sum of an external metric's series (milli-units). A sum that does not fit, or is below 0, becomes the largest amount.
+
+    Kubernetes takes a negative sum for an overflow in the same way, and an autoscaler that sees one goes to its maximum.
+    """
+    total = sum(values)
+    return total if 0 <= total < MOST_MILLI else MOST_MILLI
 
 
 def number(value: Any) -> float:

@@ -12,6 +12,8 @@ from schemas.decisions.recommendations import (
     CitedRules,
     ContainerRecommendation,
     LastOomKill,
+    MemoryLeak,
+    MemoryLeakFound,
     OomSource,
     OomSourceState,
     RequestsRecommended,
@@ -30,14 +32,34 @@ from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, Dec
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped, series_id
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import BoostedContainer, ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import (
+    AdmissionNote,
+    AmountsBefore,
+    BoostedContainer,
+    ContainerRun,
+    ContainerSeen,
+    PodChanged,
+    PodDeleted,
+    PodPhase,
+)
 from schemas.facts.replica_scaling import HpaCondition, HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, ObjectChange, ObjectWritten, Result, StatusWritten
+from schemas.outcomes import (
+    Action,
+    ActionFinished,
+    AdmittedAmounts,
+    ChangedContainer,
+    ObjectChange,
+    ObjectWritten,
+    Result,
+    StatusWritten,
+)
+from schemas.policies.authors import Author, KnownBy
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
@@ -82,9 +104,11 @@ from tests.support import node_events
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 SOON = AT + timedelta(minutes=10)
+ALICE = Author("alice", KnownBy.KAFKA)
 CART = Workload("prod", "shop", "Deployment", "cart")
 POD = PodName("shop", "cart-7f9c-x2", "0c6d2f0e-5b1f-4a57-9d52-1d5f4ce5a001")
 SMALL, LARGE = Amounts(0.25, 134217728), Amounts(0.5, 268435456)
+OOM_RUN = ContainerRun(AT - timedelta(minutes=3), AT - timedelta(minutes=5), "OOMKilled")
 RECOMMENDATION = "recommender/1/1767323045500/requests/prod/shop/Deployment/cart"
 
 RULES = {"margin": 0.15, "memory_windows": 8, "maximum_cpu": None, "node_cap": False, "recommender": "default"}
@@ -120,6 +144,10 @@ BEHAVIOR = HpaBehavior(
     HpaScalingRules((HpaScalingPolicy("Percent", 10, 60),), "Min", 300, "0.05"),
 )
 
+LEAK = MemoryLeak(
+    "app", POD, AT - timedelta(hours=9), 402653184, 41943040, 536870912, AT + timedelta(hours=3), 314572800, 471859200
+)
+
 EVENTS: tuple[Event, ...] = (
     MetricsScraped(
         AT,
@@ -130,14 +158,14 @@ EVENTS: tuple[Event, ...] = (
         np.array([0.125, np.nan]),
         np.array([104857600.0, 7340032.5]),
     ),
-    ContainerOOMKilled(AT, CART, POD, "app", 3, 134217728, None),
+    ContainerOOMKilled(AT, CART, POD, "app", 3, 134217728, None, started=AT - timedelta(minutes=2)),
     PodChanged(
         AT,
         CART,
         POD,
         PodPhase.RUNNING,
         AT - timedelta(hours=1),
-        (ContainerSeen("app", SMALL, LARGE, 3, ready=True), ContainerSeen("proxy")),
+        (ContainerSeen("app", SMALL, LARGE, 3, ready=True, last_run=OOM_RUN), ContainerSeen("proxy")),
         "node-1",
         {"tier": "web", "app": "cart"},
         started=AT - timedelta(minutes=59),
@@ -146,6 +174,8 @@ EVENTS: tuple[Event, ...] = (
         boosted=(BoostedContainer("app", SMALL, LARGE),),
         ready_since=AT - timedelta(minutes=58),
         requests=LARGE,
+        admitted=AdmissionNote("5f1c0f3b9a7e2d44", (AmountsBefore("app", LARGE, LARGE),)),
+        limits=LARGE,
     ),
     PodDeleted(AT, CART, POD),
     CheckpointSeen(
@@ -191,6 +221,16 @@ EVENTS: tuple[Event, ...] = (
     SourceReported(AT, "prod", "kube", ("cluster-changes", "oom-events", "pod-changes"), 30.0),
     HpaTargetChanged(AT, "prod", "shop", "cart", "Deployment", "cart", ("cpu",), (UtilizationMetric("cpu", "app"),)),
     HpaTargetRemoved(AT, "prod", "shop", "cart"),
+    ResourceQuotaChanged(
+        AT,
+        "prod",
+        "shop",
+        "compute",
+        {"limits.memory": "8Gi", "pods": "20"},
+        {"limits.memory": "6Gi", "pods": "12"},
+        (QuotaScope("NotBestEffort"), QuotaScope("PriorityClass", "In", ("high", "low"))),
+    ),
+    ResourceQuotaRemoved(AT, "prod", "shop", "compute"),
     WebhookLeaseSeen(AT, "prod", "ullage/ullage-webhook", alive=False, reason="there is no Lease 'ullage/ullage-webhook'"),
     VerticalPolicyChanged(
         AT,
@@ -199,8 +239,9 @@ EVENTS: tuple[Event, ...] = (
         UpdateMode.RECREATE,
         (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),),
         GuardOverrides(budget=0.05, budget_schedules="0% @ 0 9 * * mon-fri for 8h", honor_opt_outs=False),
+        by=ALICE,
     ),
-    VerticalPolicyRemoved(AT, "prod/shop/*"),
+    VerticalPolicyRemoved(AT, "prod/shop/*", ALICE),
     VpaChanged(
         AT,
         "prod",
@@ -291,9 +332,9 @@ EVENTS: tuple[Event, ...] = (
         resource_version="81237",
     ),
     TimeSeriesPredictionRemoved(AT, "prod", "shop", "ehpa-cart"),
-    RevertRequested(AT, CART, AT, {"app": Amounts(0.5, 1 << 29)}, {"app": Amounts(1.0, None)}, "INC-4711"),
-    RevertEnded(AT, CART),
-    ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711"),
+    RevertRequested(AT, CART, AT, {"app": Amounts(0.5, 1 << 29)}, {"app": Amounts(1.0, None)}, "INC-4711", ALICE),
+    RevertEnded(AT, CART, ALICE),
+    ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711", by=ALICE),
     RequestsRecommended(
         RECOMMENDATION,
         AT,
@@ -305,7 +346,9 @@ EVENTS: tuple[Event, ...] = (
         OomSource(OomSourceState.ALIVE, "kube", AT - timedelta(seconds=20)),
         CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
         "default",
+        (LEAK,),
     ),
+    MemoryLeakFound("recommender/0/1767323045500/leak/prod/shop/Deployment/cart/app", AT, CART, LEAK, over=False, again=True),
     ShadowRecommended(
         "recommender/0/1767323045500/shadow/prod/shop/Deployment/cart",
         AT,
@@ -328,7 +371,7 @@ EVENTS: tuple[Event, ...] = (
         402653184.0,
         CitedRules(rules_version("recommender", 1, RULES), Place("ullage.policies.v1", 1, 3)),
     ),
-    StageRulesChanged(AT, "recommender", 1, RULES, rules_version("recommender", 1, RULES)),
+    StageRulesChanged(AT, "recommender", 1, RULES, rules_version("recommender", 1, RULES), ALICE),
     ResizePlanned(
         "updater/0/1767323045500/resize/u1",
         AT,
@@ -431,6 +474,9 @@ EVENTS: tuple[Event, ...] = (
         Result.REFUSED,
         "the node has 0.1 cores left",
         Subject.of_pod(CART, POD),
+        admitted=AdmittedAmounts(
+            "5f1c0f3b9a7e2d44", "ReplicaSet/cart-7f9c", (ChangedContainer("app", LARGE, LARGE, SMALL, LARGE),)
+        ),
     ),
     StatusWritten(
         "prod/shop/cart/status/81235",

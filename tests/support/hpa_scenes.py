@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from agents.logic.replicas import scaling_behavior
 from agents.logic.replicas.hpa_pods import (
-    NEVER,
     ContainerRequest,
     HpaPodPhase,
     HpaPods,
@@ -15,6 +15,10 @@ from agents.logic.replicas.hpa_pods import (
     PodRequest,
     ReadyCondition,
 )
+from agents.logic.replicas.scaling_behavior import ScalingBehavior
+from streams.clients.kube.autoscaler_specs import BehaviorSpec
+from streams.sources.kube.publish import ehpa_policies
+from tests.support.kube_objects import decoded
 
 Json = dict[str, Any]
 NOW = 1_000_000.0
@@ -28,7 +32,7 @@ def pods(given: Sequence[Json]) -> HpaPods:
         np.array([HpaPodPhase[(pod.get("phase") or "Unknown").upper()] for pod in given], np.int8),
         np.array([bool(pod.get("deleting")) for pod in given], np.bool_),
         np.array([READY.get(str(pod.get("ready")), ReadyCondition.ABSENT) for pod in given], np.int8),
-        np.array([NEVER if ago == -1 else NOW - ago for ago in changed], np.float64),
+        np.array([-math.inf if ago == -1 else NOW - ago for ago in changed], np.float64),
         np.array([math.nan if ago is None else NOW - ago for ago in started], np.float64),
     )
 
@@ -56,3 +60,10 @@ def asked(given: Sequence[Json], resource: str) -> list[PodRequest]:
         )
         for pod in given
     ]
+
+
+def behavior(block: Json) -> ScalingBehavior:
+    """The rules of a `behavior` block, as the kube source reads it and the log tells it."""
+    rules = scaling_behavior.of_event(ehpa_policies.behavior(decoded(BehaviorSpec, block)))
+    assert rules is not None
+    return rules

@@ -81,7 +81,7 @@ class KubeScene:
         """All of these are listed; none named means everything."""
         budgets = ("poddisruptionbudgets",) if self.nodes or self.webhook is not None else ()
         storage = (*STORAGE, "csinodes", "namespaces") if self.nodes else ()
-        more = () if self.webhook is None else (HPAS.name, "leases")
+        more = () if self.webhook is None else (HPAS.name, "leases", "resourcequotas")
         self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *storage, *budgets, *more)))
 
     def fail(self, kind: str) -> None:

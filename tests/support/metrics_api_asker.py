@@ -18,7 +18,7 @@ def main() -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.load_cert_chain(certificate)
-    to = http.client.HTTPSConnection("127.0.0.1", int(port), context=context, timeout=10.0)
+    to = http.client.HTTPSConnection("127.0.0.1", int(port), context=context, timeout=60.0)
     late, bad, began = list[float](), 0, time.perf_counter() + 0.5
     for number in range(int(rate * seconds)):
         due = began + number / rate

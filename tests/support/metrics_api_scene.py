@@ -46,7 +46,7 @@ def ehpa(name: str = "web", **changed: Any) -> EhpaChanged:
         "created": AT,
         "target_ref": TargetRef("Deployment", name, "apps/v1"),
         "max_replicas": 10,
-        "crons": (CronTrigger("always", "0 0 31 2 *", "0 0 * * *", 4),),
+        "crons": (CronTrigger("always", "0 0 * * *", "0 0 31 2 *", 4),),
         "prediction": PredictionOptions(3600, None),
         "uid": f"uid-{name}",
         **changed,
@@ -144,7 +144,7 @@ class MetricsApiScene:
         context = ssl.create_default_context(cadata=_CERTIFICATE.authorities.decode())
         if name is not None:
             context.load_cert_chain((by or self.authority).sign(name, ["127.0.0.1"]))
-        return Asker(http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10.0))
+        return Asker(http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60.0))
 
 
 @dataclass

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    RemovalReason,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
@@ -96,7 +104,17 @@ EXAMPLES: tuple[Event, ...] = (
     PodPlacementRemoved(AT, "prod", POD),
     PodDisruptionBudgetChanged(AT, "prod", "shop", "cart", LabelQuery({"app": "cart"}), 1, 3, 2, 3),
     PodDisruptionBudgetRemoved(AT, "prod", "shop", "cart"),
-    ReplicaControllerChanged(AT, "prod", "shop", "ReplicaSet", "cart-7f9c", 3, ControllingOwner("Deployment", "cart", "apps/v1")),
+    ReplicaControllerChanged(
+        AT,
+        "prod",
+        "shop",
+        "ReplicaSet",
+        "cart-7f9c",
+        3,
+        ControllingOwner("Deployment", "cart", "apps/v1"),
+        "exceeded quota: q",
+        PodShapeSeen(AT, "prod", "b2c4", "shop", {"cpu": 100}),
+    ),
     ReplicaControllerRemoved(AT, "prod", "shop", "ReplicaSet", "cart-7f9c"),
     ExpanderPrioritiesSeen(
         AT,
@@ -185,6 +203,25 @@ EXAMPLES: tuple[Event, ...] = (
         600.0,
         720.0,
         {"utilization": 0.2, "threshold": 0.5},
+    ),
+    SizeCorrectionPlanned(
+        "scaler/0/1767323045500/correct-size/workers-a",
+        AT,
+        AT + timedelta(minutes=2),
+        "prod",
+        "workers-a",
+        4,
+        1,
+        {"least": 0, "most": 10, "failure": "InsufficientInstanceCapacity"},
+    ),
+    NodeScalingHalted(
+        "scaler/0/1767323045500/halted/workers-a",
+        AT,
+        "prod",
+        "workers-a",
+        "BackedOff",
+        "it is left out, because its last growth failed with InsufficientInstanceCapacity",
+        {"desired": 4, "nodes": 1},
     ),
     SoftTaintPlanned(
         "scaler/0/1767323045500/soft-taint/ip-10-0-0-1",

@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_stage import Scaler
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
@@ -44,7 +50,9 @@ def topic(event: Event) -> str:
         "SourceReported": "cluster_changes",
         "ControlChanged": "control",
         "ActionFinished": "outcomes",
-        "StageRulesChanged": "policies",
+        "StageRulesChanged": "rules",
+        "RequestsRecommended": "recommendations_by_cluster",
+        "VerticalPolicyChanged": "policies",
     }
     return special.get(kind, "scheduling_changes")
 
@@ -85,8 +93,8 @@ def joined(name: str, of: str = "a") -> list[Event]:
     return [instance(name, of), node(name, of)]
 
 
-def shape(name: str = "web", cpu: int = 1000, memory: int = GIB, **changed: Any) -> PodShapeSeen:
-    """The shape of a ReplicaSet's pods."""
+def shape(name: str = "web", cpu: int = 975, memory: int = GIB, **changed: Any) -> PodShapeSeen:
+    """The shape of a ReplicaSet's pods, of which a new node takes four beside its kube-proxy."""
     fields: dict[str, Any] = {
         "namespace": "shop",
         "requests": {"cpu": cpu, "memory": memory},
@@ -140,9 +148,11 @@ def replicas_planned(
 class ScalerRun:
     """A scaler that is fed turn by turn, with sources that say that they are at work."""
 
-    def __init__(self, *first: Event, settings: Mapping[str, Any] | None = None, mode: Mode = Mode.APPLY) -> None:
+    def __init__(
+        self, *first: Event, settings: Mapping[str, Any] | None = None, mode: Mode = Mode.APPLY, tick: int = TICK
+    ) -> None:
         self.stage = Scaler(ScalerSettings(**(settings or {})), 0, lambda _cluster: True)
-        self.now = START
+        self.now, self.tick = START, tick
         self.decided: list[Any] = []
         self.step(
             ControlChanged(when(START), CLUSTER, mode, budget=1.0),  # type: ignore[arg-type]  # a unit
@@ -153,7 +163,7 @@ class ScalerRun:
 
     def step(self, *events: Event) -> list[Any]:
         """One turn with these events; what was decided in it."""
-        self.now += TICK
+        self.now += self.tick
         inputs: dict[str, list[Event]] = {}
         for event in events:
             inputs.setdefault(topic(event), []).append(event)
@@ -164,18 +174,22 @@ class ScalerRun:
     def run(self, seconds: float) -> list[Any]:
         """Let time pass without news."""
         found: list[Any] = []
-        for _ in range(int(seconds * 1000 / TICK)):
+        for _ in range(int(seconds * 1000 / self.tick)):
             found += self.step()
         return found
 
     def answer(
         self,
-        plan: ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned,
+        plan: ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned,
         result: Result,
         detail: OutcomeDetail = OutcomeDetail.NONE,
     ) -> None:
         """A consumer finished with a plan."""
-        actions: dict[type, Action] = {ScaleUpPlanned: Action.SCALE_UP, SoftTaintPlanned: Action.SOFT_TAINT}
+        actions: dict[type, Action] = {
+            ScaleUpPlanned: Action.SCALE_UP,
+            SizeCorrectionPlanned: Action.CORRECT_SIZE,
+            SoftTaintPlanned: Action.SOFT_TAINT,
+        }
         action = actions.get(type(plan), Action.REMOVE_NODE)
         self.step(ActionFinished(f"{plan.id}/x", when(self.now), plan.id, action, result, "because", plan.subject, detail))
 

@@ -9,8 +9,10 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
+from agents.logic.vertical.vertical_settings import NAME, PROGRAM
 from schemas.catalogue import CATALOGUE, Event
 from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.scaling import (
     AlgorithmOptions,
     CronTrigger,
@@ -107,7 +109,13 @@ SCALED = EhpaChanged(
     generation=1,
 )
 """What scales the target of the examples: older than theirs, with every option that is read when a forecast is made."""
-EVENTS: tuple[Event, ...] = (*examples.EVENTS, SCALED)
+PRESENT_RULES = StageRulesChanged(examples.AT, NAME, PROGRAM, examples.RULES, rules_version(NAME, PROGRAM, examples.RULES))
+"""Rules that the program of today may decide by: a worker ends, as it must, where others are in force."""
+EVENTS: tuple[Event, ...] = (
+    *(each for each in examples.EVENTS if not isinstance(each, StageRulesChanged)),
+    PRESENT_RULES,
+    SCALED,
+)
 
 _GOOD, _SPOILED = 0.4, 0.9
 """Of the records of `Poison.anything`, so many are good, and so many good or of the right shape."""

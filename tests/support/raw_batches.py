@@ -68,17 +68,28 @@ def record(
 
 
 def batch(
-    packed: bytes, codec: int, count: int, *, base: int = 0, last: int | None = None, at: int = NOW, version: int = 2
+    packed: bytes,
+    codec: int,
+    count: int,
+    *,
+    base: int = 0,
+    last: int | None = None,
+    at: int = NOW,
+    version: int = 2,
+    epoch: int = -1,
 ) -> bytes:
-    """A batch of this content, with the right checksum. `last` is the last offset's delta, by default that of `count`."""
+    """A batch of this content, with the right checksum. `last` is the last offset's delta, by default that of `count`.
+
+    `codec` are its attributes, of which the lowest bits name the codec; `epoch` is that of the leader who wrote it.
+    """
     delta = count - 1 if last is None else last
     summed = struct.pack(">hiqqqhii", codec, delta, at, at + max(0, delta), -1, -1, -1, count) + packed
-    return struct.pack(">qiibI", base, len(summed) + 9, -1, version, calc_crc32c(summed)) + summed
+    return struct.pack(">qiibI", base, len(summed) + 9, epoch, version, calc_crc32c(summed)) + summed
 
 
 def produce(address: str, topic: str, partition: int, raw: bytes) -> int:
     """Send a batch to a broker as it is; returns Kafka's error code, 0 for taken, -1 if it hangs up."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (code := _produce(address, topic, partition, raw)) in _NOT_YET and time.monotonic() < until:
         time.sleep(0.2)
     return code

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.admission import Admission
-from streams.consumers.webhook.owner_lookups import OwnerLookups
+from streams.consumers.webhook.controller_lookups import coming_pods, owner_lookups
 from streams.consumers.webhook.webhook_consumer import ReviewEndpoint, WebhookWatcher
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
@@ -19,10 +19,18 @@ _CERTIFICATE = self_made(("127.0.0.1",), datetime.now(UTC))
 
 
 class ReplicaSets:
-    """Every ReplicaSet `NAME-HASH` belongs to Deployment `NAME`."""
+    """Every ReplicaSet `NAME-HASH` belongs to Deployment `NAME`, and wants one pod more."""
 
     def topmost(self, start: ControllerKey) -> ControllerKey | None:
         return ControllerKey(start.namespace, "Deployment", start.name.rpartition("-")[0])
+
+    def coming(self, _owner: ControllerKey) -> int | None:
+        return 1
+
+
+def authorities() -> bytes:
+    """Whom to trust to trust the server."""
+    return _CERTIFICATE.authorities
 
 
 @contextmanager
@@ -31,7 +39,9 @@ def serving(admission: Admission, watcher: WebhookWatcher, limits: ServerLimits 
     holder = CertificateHolder()
     holder.load(_CERTIFICATE.certificate, _CERTIFICATE.key)
     with ThreadPoolExecutor(4) as pool:
-        endpoint = ReviewEndpoint(admission, OwnerLookups(ReplicaSets(), pool, watcher, patience=Seconds(1.0)), watcher)
+        sets = ReplicaSets()
+        lookups, coming = owner_lookups(sets, pool, watcher, Seconds(1.0)), coming_pods(sets, pool, Seconds(1.0))
+        endpoint = ReviewEndpoint(admission, lookups, watcher, coming)
         with HttpsServer(endpoint.serve, holder, limits=limits) as server:
             yield server
 

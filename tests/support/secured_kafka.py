@@ -70,7 +70,7 @@ class SecuredKafka:
         user, last = [(user, grant) for user, grants in rights.items() for grant in grants][-1]
         name = last.name.rstrip("*")
         with closing(KafkaAdminClient(**self.connection(user).options())) as theirs:
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while last.resource == "topic" and not _is_allowed(theirs, name):
                 assert time.monotonic() < until, f"{user} has not got {last}"
                 time.sleep(0.1)

@@ -35,7 +35,7 @@ STEP = 5
 E = TypeVar("E")
 
 
-def deployment(name: str, replicas: int, cpu: float = 1.0, gib: float = 1.0, **more: Any) -> SimulatedDeployment:
+def deployment(name: str, replicas: int, cpu: float = 0.95, gib: float = 1.0, **more: Any) -> SimulatedDeployment:
     """Pods that ask for so much and use nothing."""
     asked = Amounts(Cores(cpu), Bytes(int(gib * (1 << 30))))
     return SimulatedDeployment("shop", name, replicas, (ContainerTemplate("app", None, asked),), **more)

@@ -18,7 +18,7 @@ from schemas.decisions.recommendations import (
 from schemas.decisions.shadow_recommendations import ContainerDifference, ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase, ResizeState
+from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged, PodDeleted, PodPhase, ResizeState
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
@@ -85,8 +85,9 @@ def scrapes(draw: st.DrawFn) -> MetricsScraped:
     )
 
 
-ooms = st.builds(ContainerOOMKilled, times, workloads, pods, names, counts, *[st.none() | memory] * 3)
-seen = st.builds(ContainerSeen, names, amounts, amounts, counts, st.booleans())
+ooms = st.builds(ContainerOOMKilled, times, workloads, pods, names, counts, *[st.none() | memory] * 3, st.none() | times)
+runs = st.builds(ContainerRun, times, st.none() | times, st.sampled_from(["OOMKilled", "Error", ""]))
+seen = st.builds(ContainerSeen, names, amounts, amounts, counts, st.booleans(), last_run=st.none() | runs)
 pod_changes = st.builds(
     PodChanged,
     times,

@@ -1,9 +1,10 @@
 """Judges what the webhook did to new pods: the patches that the cluster was given against recommendations, outcomes and pauses.
 
 It knows nothing of how the webhook works. A new pod is given what was recommended for its workload last, and nothing under a
-pause; each patch has one outcome that says done, except where the process ended before it could be written; and nothing else is
-called done. Of the new pods that it answered for and had no reason to pass over nearly all are patched, because a webhook that
-lets everything through would do nothing wrong otherwise. Real times are seconds since the epoch, of one machine.
+pause; each patched pod that came has one outcome that says done, except where the process ended before it could be written; and
+nothing else is called done, above all no pod that the cluster refused. Of the new pods that it answered for and had no reason to
+pass over nearly all are patched, because a webhook that lets everything through would do nothing wrong otherwise. Real times are
+seconds since the epoch, of one machine.
 """
 
 from collections import Counter, defaultdict
@@ -38,6 +39,8 @@ class NewPod:
     patched: bool
     answered: bool
     at: float
+    came: bool = True
+    """Whether the cluster made it; it may refuse a pod after the webhook has answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,14 @@ def judge_admission(
     for pod in pods:
         done = [answer for answer in answers.get(pod.uid, ()) if answer.result is Result.DONE]
         wrong += _wrong_patch(pod, known[pod.workload], history.pauses) if pod.patched else ()
-        if len(done) > 1:
-            wrong.append(f"the patch of {pod.uid[:8]} has {len(done)} outcomes")
+        different = {(answer.decision, answer.reason, answer.event_time) for answer in done}
+        if len(different) > 1:
+            wrong.append(f"the patch of {pod.uid[:8]} has {len(different)} outcomes that differ")
+        if done and not pod.came:
+            wrong.append(f"{pod.uid[:8]} is called patched, but the cluster refused it")
         if done and pod.answered and not pod.patched:
             wrong.append(f"{pod.uid[:8]} is called patched, but was let through as it was")
-        if pod.patched and not done and not any(0 <= end - pod.at <= WRITTEN_WITHIN for end in history.ends):
+        if pod.patched and pod.came and not done and not any(0 <= end - pod.at <= WRITTEN_WITHIN for end in history.ends):
             wrong.append(f"{pod.uid[:8]} was patched, but no outcome says so")
     due = [pod for pod in pods if pod.answered and _due(pod, known[pod.workload], history)]
     given = sum(pod.patched for pod in due)
@@ -75,7 +81,14 @@ def judge_admission(
         wrong.append(f"only {given} of {len(due)} new pods were patched that should have been")
     asked = {pod.uid for pod in pods}
     wrong += [f"outcome of a patch of {uid[:8]}, which the webhook was never asked for" for uid in answers if uid not in asked]
-    figures = Counter({"new pods": len(pods), "due a patch": len(due), "patched": sum(pod.patched for pod in pods)})
+    figures = Counter(
+        {
+            "refused pods": sum(not pod.came for pod in pods),
+            "new pods": len(pods),
+            "due a patch": len(due),
+            "patched": sum(pod.patched for pod in pods),
+        }
+    )
     return figures, wrong
 
 

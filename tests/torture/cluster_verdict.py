@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import RequestsRecommended
@@ -40,9 +41,10 @@ def verdict(
             case RequestsRecommended() if event.workload.cluster == cluster.name:
                 asked = as_asked({one.container: one.target for one in event.containers})
                 recommended.append(Recommended(event.workload.key, asked, at))
+    created = [replace(pod, came=pod.uid in cluster.came) for pod in list(cluster.created)]
     figures, wrong = judge(list(plans.values()), answers, list(cluster.acts), history)
-    more, also = judge_admission(list(cluster.created), recommended, patches, history)
-    return figures + more, wrong + also
+    more, also = judge_admission(created, recommended, patches, history)
+    return figures + more, [*wrong, *also, *cluster.excess]
 
 
 def _plan(event: ResizePlanned | EvictionPlanned, at: float) -> Plan:

@@ -85,7 +85,7 @@ def serve_reviews(
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Answering)
-    works = (partial(view.follow, stop), partial(outcomes.write, stop), server.serve_forever)
+    works = (partial(view.follow, stop), partial(outcomes.write, stop, admission.settle), server.serve_forever)
     return [threading.Thread(target=work, daemon=True) for work in works]
 
 

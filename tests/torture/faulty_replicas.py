@@ -112,7 +112,7 @@ def _idle() -> None:
     """A consumer that says done and does nothing."""
 
     def scale(_scales: Any, plan: ReplicasPlanned, _permit: Any) -> HandlerResult:
-        return HandlerResult(Result.DONE, f"the cluster accepted {plan.replicas} replicas", OutcomeDetail.ACCEPTED)
+        return HandlerResult(Result.DONE, f"it asks for {plan.replicas} replicas", OutcomeDetail.APPLIED)
 
     scaling.scale = scale
 
@@ -121,9 +121,9 @@ def _twice() -> None:
     """A consumer that scales twice."""
     once = scaling.scale
 
-    def scale(scales: Any, plan: ReplicasPlanned, permit: Any) -> HandlerResult:
+    def scale(scales: Any, plan: ReplicasPlanned, permit: Any) -> HandlerResult | None:
         result = once(scales, plan, permit)
-        if result.detail is OutcomeDetail.ACCEPTED:
+        if result is None:
             found = scaling._found(scales, plan)
             assert found is not None
             scales.set(found, plan.replicas)

@@ -97,11 +97,11 @@ class Load:
     def _policy(self, moment: datetime) -> list[NewRecord]:
         target = self.chance.choice(["*", "north/*", "kiosk/*", self.chance.choice(self.names).key])
         if self.chance.random() < 0.2:
-            return self._everywhere(VerticalPolicyRemoved(at=moment, target=target), "policies", target)
+            return self._everywhere(VerticalPolicyRemoved(at=moment, target=target), "rules", target)
         mode = self.chance.choice(list(UpdateMode))
         version = f"v{self.chance.randrange(10**6)}"
         return self._everywhere(
-            VerticalPolicyChanged(at=moment, target=target, version=version, update_mode=mode), "policies", target
+            VerticalPolicyChanged(at=moment, target=target, version=version, update_mode=mode), "rules", target
         )
 
     def _control(self, moment: datetime) -> list[NewRecord]:

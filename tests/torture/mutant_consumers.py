@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.facts.pods import ResizeState
+from schemas.ids import OutcomeId
 from schemas.names import Amounts, PodName
+from schemas.outcomes import Action, ActionFinished, Result
 from schemas.policies.control import ControlChanged
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
+from streams.clients.kube.quantities import merged
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.webhook.admission import Admission, unchanged
@@ -39,13 +44,37 @@ class ActsTwice(KubernetesClient):
 
 
 class DoesNothing(KubernetesClient):
-    """Says done and does nothing."""
+    """Says done and does nothing: it believes in what it asked for as if it had seen it, as a cache of own writes would."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._believed: dict[str, Pod | None] = {}
 
     def resize(self, pod: Pod, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]) -> None:
         """Does not."""
+        nothing = Amounts()
+        self._believed[pod.pod.uid] = replace(
+            pod,
+            containers=tuple(
+                replace(
+                    container,
+                    requests=merged(container.requests, requests.get(container.name, nothing)),
+                    limits=merged(container.limits, limits.get(container.name, nothing)),
+                )
+                for container in pod.containers
+            ),
+            asked_requests={name: merged(own, requests.get(name, nothing)) for name, own in pod.asked_requests.items()},
+            asked_limits={name: merged(own, limits.get(name, nothing)) for name, own in pod.asked_limits.items()},
+            resize=ResizeState.NONE,
+        )
 
     def evict(self, pod: PodName) -> None:
         """Does not."""
+        self._believed[pod.uid] = None
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        pod = super().pod(namespace, name)
+        return pod if pod is None else self._believed.get(pod.pod.uid, pod)
 
 
 class NothingExpires(Codec):
@@ -97,6 +126,22 @@ class PatchesNothing(Admission):
         return unchanged(review.uid)
 
 
+class SaysDoneAtOnce(Admission):
+    """The webhook calls a patch done when it has answered, and does not wait until a pod is seen."""
+
+    def _note(self, review: Review, objection: str | None) -> None:
+        super()._note(review, objection)
+        now = self._view.control.now
+        if objection is None and review.admitted is not None and review.pod is not None and review.workload and now is not None:
+            pod, decision = Subject.of_pod(review.workload, review.pod), review.decision
+            identifier = str(OutcomeId(decision, Action.PATCH, review.pod.uid))
+            said = ActionFinished(identifier, now, decision, Action.PATCH, Result.DONE, "answered", pod, admitted=review.admitted)
+            self._outcomes.offer(said, ())
+
+    def settle(self) -> None:
+        """Nobody looks."""
+
+
 class FailsOpen(Admission):
     """The webhook lets each pod through as it is, and says nothing."""
 
@@ -118,6 +163,7 @@ MUTANTS: Mapping[str, Parts] = {
     "act-twice": Parts(client=ActsTwice),
     "do-nothing": Parts(client=DoesNothing),
     "patch-nothing": Parts(admission=PatchesNothing),
+    "done-unseen": Parts(admission=SaysDoneAtOnce),
     "fail-open": Parts(admission=FailsOpen),
     "act-on-expired": Parts(codec=NothingExpires),
     "act-on-paused": Parts(codec=NothingPauses),

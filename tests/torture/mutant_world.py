@@ -19,6 +19,8 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from schemas import times
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
+from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName
 from schemas.units import Seconds
 from streams.clients.kube.cluster_client import KubernetesClient
@@ -41,12 +43,14 @@ from tests.torture import cluster_verdict, lively_stages
 from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.mutant_consumers import Parts
 from tests.torture.recording_cluster import RecordingCluster
-from tests.torture.torture_cluster import NODES, allowed, deployments, policies
+from tests.torture.torture_cluster import LOOPS, NEEDED, NODES, allowed, deployments, looping, policies
 
 NAME = "west"
 START = datetime(2026, 3, 1, tzinfo=UTC)
 PERIOD = 10_000
 """Milliseconds of a round."""
+MOST_KILLS = 3
+"""Of one pod, until it has what it needs."""
 LONG = int(lively_stages.UPDATES.expires / (PERIOD / 1000)) + 10
 """Rounds in which a plan expires."""
 
@@ -80,11 +84,12 @@ class MutantWorld:
     def __post_init__(self) -> None:
         self.topics, self.now, self.objects = Topics("world", 1), START, ApiObjects()
         self.log = MemoryLog(lambda: times.to_ms(self.now))
+        self.codec = Codec(self.topics)
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), 1)
-        self.cluster = RecordingCluster(name=NAME, seed=1, start=START, nodes=NODES, deployments=deployments(2))
+        self.cluster = RecordingCluster(name=NAME, seed=1, start=START, nodes=NODES, deployments=(*deployments(4), looping()))
         self.cluster.clock = self._clock
-        self.cluster.reviewed_by(lambda body: self.admission.answer(body) if self.at_work else None)
+        self.cluster.reviewed_by(self._review)
         self.server = SimulatedServer(self.cluster)
         self.poller = SimulatedClusterPoller(SimulatedClient(self.cluster), LogContext.of(self.log, self.topics, NAME))
         self.at_work = True
@@ -102,7 +107,7 @@ class MutantWorld:
             self.to_freeze = True
             self._live(rounds, 30)
             self.at_work = False
-            self._live(rounds, 15)
+            self._live_until_planned(rounds)
             self._pause(operator)
             self.at_work = True
             self._live(rounds, 10)
@@ -116,12 +121,34 @@ class MutantWorld:
             self.at_work = True
             self._begin()
             self._live(rounds, LONG)
+            self.at_work = False
+            self._live_until_planned(rounds)
+            # Nothing new is planned from here on, so whoever acts afterwards acts on a plan that has expired.
             self.history.off_since = self.now.timestamp()
             operator.publish(*policies(NAME, self.now, off=True))
             self._live(rounds, LONG)
+            self.at_work = True
+            self._live(rounds, 5)
         records = [r for name in cluster_verdict.READ for r in self.log.poll({(self.topics.wire(name), 0): 0}, limit=10**9)]
-        figures, wrong = cluster_verdict.verdict(self.cluster, records, Codec(self.topics), self.history)
-        return figures + Counter({"take-overs": self.take_overs}), wrong
+        kills = self._kills()
+        figures, wrong = cluster_verdict.verdict(self.cluster, records, self.codec, self.history)
+        return figures + Counter({"take-overs": self.take_overs, "kills": sum(kills.values())}), [*wrong, *self._loops(kills)]
+
+    def _kills(self) -> Counter[str]:
+        """How often containers of each looping pod were killed, by its uid."""
+        records = self.log.poll({(self.topics.wire("oom-events"), 0): 0}, limit=10**9)
+        events = (self.codec.decode_or_none(record) for record in records)
+        return Counter(event.pod.uid for event in events if isinstance(event, ContainerOOMKilled))
+
+    def _loops(self, kills: Counter[str]) -> Iterator[str]:
+        """Pods that went on being killed, or that still have too little at the end."""
+        for uid, count in kills.items():
+            if count > MOST_KILLS:
+                yield f"{uid[:8]} was killed {count} times"
+        for pod in self.cluster.pods_by_name.values():
+            limits = [container.limits.memory for container in pod.containers]
+            if pod.name.namespace == LOOPS and any(limit is not None and limit < NEEDED for limit in limits):
+                yield f"{pod.name.name} needs {NEEDED} bytes at each start, and may have {limits}"
 
     def _begin(self) -> None:
         """Consumers as new processes have them."""
@@ -167,6 +194,17 @@ class MutantWorld:
         for _ in islice(rounds, count):
             pass
 
+    def _live_until_planned(self, rounds: Iterator[SimulatedRound]) -> None:
+        """Until there are a resize and an eviction that nobody has carried out, for a pause to forbid."""
+        wire, kinds = self.topics.wire("pod-updates"), set[type]()
+        position = self.log.end(wire, 0)
+        for _ in islice(rounds, LONG):
+            plans = self.log.poll({(wire, 0): position}, limit=10**9)
+            kinds.update(type(self.codec.decode_or_none(plan)) for plan in plans)
+            if {ResizePlanned, EvictionPlanned} <= kinds:
+                return
+            position = self.log.end(wire, 0)
+
     def _advance(self, at: datetime) -> None:
         self.now = at
         self.cluster.advance(at)
@@ -175,9 +213,17 @@ class MutantWorld:
     def _consume(self) -> None:
         if self.at_work:
             self.view.catch_up()
+            self.admission.settle()
             for instance in (self.holder, self.second):
                 instance.poll_once()
             self.outcomes.flush()
+
+    def _review(self, body: bytes) -> bytes | None:
+        """The webhook's answer, which has read the log up to now, as its thread does in ten seconds."""
+        if not self.at_work:
+            return None
+        self.view.catch_up()
+        return self.admission.answer(body)
 
     def _pause(self, operator: OperatorLog) -> None:
         operator.publish(allowed(NAME, self.now, paused=True))

@@ -1,9 +1,9 @@
 """Groups in moto's AWS whose instances become nodes of a simulated cluster; it remembers what was done to them, and when."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qsl
@@ -36,6 +36,8 @@ class RecordingAws(AwsDouble):
     def __init__(self) -> None:
         super().__init__()
         self.acts: list[AwsAct] = []
+        self.ahead: Callable[[], timedelta] = timedelta
+        """How far the clock of the run is ahead of ours; AWS dates its activities by it."""
         inner: Any = self._moto
         self._moto: Any = lambda environ, start: self._recorded(inner, environ, start)
 
@@ -55,6 +57,10 @@ class RecordingAws(AwsDouble):
             return self.desired(name)
         groups = [name for name in self.names if arguments["InstanceId"] in self.instances(name)]
         return self.desired(groups[0]) if groups else -1
+
+    def fail(self, group: str, message: str, *, ago: timedelta = timedelta(), details: str = "") -> str:
+        """A scaling activity that failed, at the time of the run."""
+        return super().fail(group, message, ago=ago - self.ahead(), details=details)
 
     names: tuple[str, ...] = ()
     """The groups of the scene."""

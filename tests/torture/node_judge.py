@@ -4,10 +4,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    RemovalReason,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.outcomes import ActionFinished, Result
 from tests.torture.node_cloud import END, RAISE, AwsAct
 
+NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned
 ACTS_AFTER_PAUSE = 1.0
 """Seconds of real time after a pause in which something that was under way may still be carried out."""
 UNDER_WAY = 1
@@ -19,7 +26,7 @@ class NodeEvidence:
     """Everything that a verdict rests on. Times of the log and of AWS are real."""
 
     acts: Sequence[AwsAct]
-    plans: Sequence[ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned]
+    plans: Sequence[NodePlan]
     outcomes: Sequence[ActionFinished]
     groups: Mapping[str, Sequence[str]]
     """The instances of each group in the end."""
@@ -33,6 +40,8 @@ class NodeEvidence:
     least_ready: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By deployment: the fewest pods that were ready at once, and how many its disruption budget keeps."""
     pauses: Sequence[tuple[float, float]] = ()
+    waiting: Sequence[str] = ()
+    """Pods that no node has taken in the end."""
 
 
 def judge(seen: NodeEvidence) -> tuple[Counter[str], list[str]]:
@@ -49,6 +58,7 @@ def judge(seen: NodeEvidence) -> tuple[Counter[str], list[str]]:
             "growth done": done["scale-up"],
             "removals done": done["remove-node"],
             "soft taints done": done["soft-taint"],
+            "sizes lowered": done["correct-size"],
             "refused": sum(one.result is Result.REFUSED for one in seen.outcomes),
             "failed": sum(one.result is Result.FAILED for one in seen.outcomes),
             "expired": sum(one.result is Result.EXPIRED for one in seen.outcomes),
@@ -66,21 +76,25 @@ def _terminations(seen: NodeEvidence) -> Iterable[str]:
             instance = act.arguments["InstanceId"]
             if instance not in planned:
                 yield f"instance {instance} was terminated without a decision"
-            if act.arguments.get("ShouldDecrementDesiredCapacity") != "true":
+            plan = planned.get(instance)
+            keeps = plan is not None and plan.reason is RemovalReason.UNREGISTERED  # at its group's minimum it is replaced
+            if act.arguments.get("ShouldDecrementDesiredCapacity") != "true" and not keeps:
                 yield f"instance {instance} was terminated and its group started another one"
     yield from (f"instance {one} was terminated {times} times" for one, times in ended.items() if times > 1)
     yield from (f"instance {one} is gone, and nobody terminated it" for one in seen.ended if one not in ended)
 
 
 def _raises(seen: NodeEvidence) -> Iterable[str]:
-    """Sizes only went up, each to a number that a decision names."""
+    """Sizes went up to numbers that a decision names, and down only where one gives up what AWS did not deliver."""
     planned = {(plan.group, plan.after) for plan in seen.plans if isinstance(plan, ScaleUpPlanned)}
+    given_up = [plan for plan in seen.plans if isinstance(plan, SizeCorrectionPlanned)]
     for act in seen.acts:
         if act.action == RAISE:
             group, wanted = act.arguments["AutoScalingGroupName"], int(act.arguments["DesiredCapacity"])
-            if wanted < act.wanted:
+            allowed = any(plan.group == group and plan.after <= wanted and plan.before == act.wanted for plan in given_up)
+            if wanted < act.wanted and not allowed:
                 yield f"group {group} was lowered from {act.wanted} to {wanted}"
-            if (group, wanted) not in planned:
+            if (group, wanted) not in planned and not (wanted < act.wanted and allowed):
                 yield f"group {group} was let grow to {wanted}, which nobody decided"
 
 
@@ -103,9 +117,7 @@ def _outcomes(seen: NodeEvidence) -> Iterable[str]:
     yield from (f"an outcome names {name}, which nobody decided" for name in by_plan)
 
 
-def _not_done(
-    plan: ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned, seen: NodeEvidence, raised: set[tuple[str, int]]
-) -> Iterable[str]:
+def _not_done(plan: NodePlan, seen: NodeEvidence, raised: set[tuple[str, int]]) -> Iterable[str]:
     if isinstance(plan, NodeRemovalPlanned) and plan.instance not in seen.ended:
         yield f"{plan.id} is done, and instance {plan.instance} is still there"
     if isinstance(plan, ScaleUpPlanned) and not any(group == plan.group and after >= plan.after for group, after in raised):
@@ -116,6 +128,7 @@ def _remains(seen: NodeEvidence) -> Iterable[str]:
     """In the end nothing is half done, and AWS and the cluster agree."""
     yield from (f"node {name} is still marked" for name in seen.marked)
     yield from (f"pod {name} was lost with its node" for name in seen.lost)
+    yield from (f"pod {name} waits, though some group delivers nodes for it" for name in seen.waiting)
     there = {one for instances in seen.groups.values() for one in instances}
     yield from (f"node {name} has no instance any more" for name, one in seen.nodes.items() if one not in there)
     for name, instances in seen.groups.items():

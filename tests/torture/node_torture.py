@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
 from schemas.names import Amounts
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
@@ -51,14 +51,19 @@ TICK = 0.5
 """A tick is five simulated seconds and comes every half: time runs ten times as fast."""
 WAVE = 12.0
 """Seconds of real time in which pods come, and then none, so that groups grow and shrink."""
-GROUPS = ("a", "b")
+GROUPS = {"a": "c5.xlarge", "b": "c5.xlarge", "short": "m5.large"}
+"""The groups and their instance types. AWS delivers nothing for the one that is short, and says so."""
+SHORTAGE = (
+    "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-central-1a). "
+    "Launching EC2 instance failed."
+)
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_EC2_METADATA_DISABLED": "true",
     "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
 }
-ACTIONS = (Action.SCALE_UP, Action.REMOVE_NODE, Action.SOFT_TAINT)
+ACTIONS = (Action.SCALE_UP, Action.CORRECT_SIZE, Action.REMOVE_NODE, Action.SOFT_TAINT)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,15 @@ class NodeTortureOptions:
     """Seconds at most for what must have happened and has not when the last blow has fallen: a slow machine's."""
     settle: float = 120.0
     minimum: Mapping[str, int] = field(
-        default_factory=lambda: {"raises": 10, "terminations": 15, "drained": 4, "deaths": 10, "steps": 6, "soft taints done": 5}
+        default_factory=lambda: {
+            "raises": 10,
+            "terminations": 15,
+            "drained": 4,
+            "deaths": 10,
+            "steps": 6,
+            "soft taints done": 5,
+            "sizes lowered": 2,
+        }
     )
     mutant: str = ""
 
@@ -95,7 +108,7 @@ SHORT = NodeTortureOptions(
     longest=60.0,
     late=150.0,
     settle=45.0,
-    minimum={"raises": 2, "terminations": 2, "soft taints done": 1},
+    minimum={"raises": 2, "terminations": 2, "soft taints done": 1, "sizes lowered": 1},
 )
 
 
@@ -172,10 +185,12 @@ class NodeRun:
     def open(self) -> None:
         """Begin."""
         self.aws.reset()
-        self.aws.names = GROUPS
-        for name in GROUPS:
+        self.aws.names = tuple(GROUPS)
+        self.aws.ahead = lambda: timedelta(seconds=self.clock() / 1000 - time.time())
+        for name, instance_type in GROUPS.items():
             tags = {"owner": "torture", "k8s.io/cluster-autoscaler/node-template/label/group": name}
-            self.aws.group(name, least=0, most=8, desired=1, tags=tags, template=self.aws.template(f"{name}-t", "c5.xlarge"))
+            self.aws.group(name, least=0, most=8, desired=1, tags=tags, template=self.aws.template(f"{name}-t", instance_type))
+        self.aws.lack_capacity("short", SHORTAGE)
         self.control(paused=False)
         self.server.__enter__()
         self.leases.open()
@@ -277,8 +292,12 @@ class NodeRun:
         return rests and await patience.until_calm(self._answered, self.rest, end + 60.0, apart=1.5)
 
     async def _at_rest(self) -> bool:
-        waits = any(pod.node is None for pod in list(self.cluster.pods_by_name.values()))
-        return not waits and await self._answered()
+        sizes = all(self.aws.desired(name) == len(there) for name, there in self.aws.look().items())
+        return sizes and await self._answered()
+
+    def _waiting(self) -> list[str]:
+        """Pods that no node has taken."""
+        return [str(pod.name) for pod in list(self.cluster.pods_by_name.values()) if pod.node is None]
 
     async def _answered(self) -> bool:
         """Without a worker there is an end to plans, too: each is carried out, or expires as time goes on."""
@@ -286,15 +305,16 @@ class NodeRun:
         answered = {one.decision for one in outcomes}
         there = {one for instances in self.aws.look().values() for one in instances}
         joined = there <= set(self.cluster.cloud.joined)  # type: ignore[attr-defined]  # it is a MotoCloud
-        return joined and not self.cluster.marked() and all(plan.id in answered for plan in plans)
+        calm = joined and not self._waiting() and not self.cluster.marked()
+        return calm and all(plan.id in answered for plan in plans)
 
-    async def _read(self) -> tuple[list[ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned], list[ActionFinished]]:
-        plans: dict[str, ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned] = {}
+    async def _read(self) -> tuple[list[node_judge.NodePlan], list[ActionFinished]]:
+        plans: dict[str, node_judge.NodePlan] = {}
         outcomes: list[ActionFinished] = []
         for name in ("node-updates", "outcomes"):
             for record in (await kafka_topics.whole(self.broker.bootstrap, self.topics.wire(name), 1))[0]:
                 event = self.codec.decode_or_none(record)
-                if isinstance(event, ScaleUpPlanned | NodeRemovalPlanned | SoftTaintPlanned):
+                if isinstance(event, ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned):
                     plans.setdefault(event.id, event)
                 elif isinstance(event, ActionFinished) and event.action in ACTIONS:
                     outcomes.append(event)
@@ -310,6 +330,7 @@ class NodeRun:
             list(cloud.ended), {node.name: instance_of[node.name] for node in self.cluster.nodes},  # type: ignore[attr-defined]  # as above
             self.cluster.marked(), self.cluster.lost,
             {one.name: (self.cluster.least_ready.get(one.name, 0), one.keep) for one in self.cluster.deployments}, self.pauses,
+            self._waiting(),
         )  # fmt: skip
         figures, wrong = node_judge.judge(evidence)
         deaths = [line for process in (self.source, *self.consumers) for line in process.lines("died: ")]

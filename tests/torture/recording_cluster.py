@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 
 from agents.processes.simulated_admission import SimulatedAdmission
 from schemas.names import Amounts, PodName
@@ -9,9 +10,14 @@ from schemas.outcomes import Action
 from streams.clients.cluster_port import Patch, Pod
 from streams.clients.kube.quantities import merged
 from streams.consumers.webhook.admission import unchanged
+from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster import SimulatedCluster
+from streams.simulated.kubelet import SimulatedPod
 from tests.torture.admission_judge import NewPod
 from tests.torture.judge import Act, Asked, as_asked
+
+REFUSED = 7
+"""Of so many new pods one is refused."""
 
 
 class RecordingCluster(SimulatedCluster):
@@ -19,11 +25,17 @@ class RecordingCluster(SimulatedCluster):
 
     acts: list[Act]
     created: list[NewPod]
+    came: set[str]
+    """Uids of pods that were there."""
+    most_missing: float | None = None
+    """The share of a deployment's pods that evictions may take away at one time; None where nobody guards that."""
+    excess: tuple[str, ...] = ()
+    """Evictions that took more."""
     clock: Callable[[], float] = staticmethod(time.time)
 
     def reviewed_by(self, ask: Callable[[bytes], bytes | None]) -> None:
         """Ask a webhook for each new pod; None is no answer, and lets the pod through as it is."""
-        self.acts, self.created = [], []
+        self.acts, self.created, self.came = [], [], set()
 
         def admit(pod: Pod) -> Patch:
             answers: list[bytes | None] = []
@@ -42,6 +54,16 @@ class RecordingCluster(SimulatedCluster):
 
         self.admit = admit
 
+    def _admit(self, pod: SimulatedPod) -> None:
+        """As a quota that is nearly used up, refuse a pod now and then, after the webhook was asked."""
+        super()._admit(pod)
+        if len(self.created) % REFUSED == 0:
+            raise ApiRefusal(HTTPStatus.FORBIDDEN, f"pod '{pod.name.name}' is forbidden: exceeded quota")
+
+    def _step(self) -> None:
+        super()._step()
+        self.came.update(pod.name.uid for pod in self.pods_by_name.values())
+
     def resize(self, name: PodName, *, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts], version: str = "") -> None:
         with self.lock:
             super().resize(name, requests=requests, limits=limits, version=version)
@@ -49,8 +71,13 @@ class RecordingCluster(SimulatedCluster):
 
     def evict(self, name: PodName) -> None:
         with self.lock:
+            deployment = self._find(name).deployment
             super().evict(name)
             self._record(Action.EVICT, name, ())
+            wanted, there = self.wanted(deployment), sum(pod.deployment is deployment for pod in self.pods_by_name.values())
+            if self.most_missing is not None and wanted - there > max(1, int(wanted * self.most_missing)):
+                says = f"when {name.name} was evicted, {wanted - there} of the {wanted} pods of {deployment.name} were missing"
+                self.excess = (*self.excess, says)
 
     def _record(self, action: Action, name: PodName, asked: Asked) -> None:
         self.acts.append(Act(action, name.uid, asked, self.clock(), self.now))

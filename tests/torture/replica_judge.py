@@ -125,7 +125,7 @@ def _outcomes(seen: ReplicaEvidence, plans: Sequence[ReplicasPlanned]) -> Iterat
         if len({(one.result, one.detail) for one in found}) > 1:
             yield f"{plan.id} has several outcomes: {sorted(f'{one.result} {one.detail}' for one in found)}"
         for one in found[:1]:
-            if one.result is Result.DONE and one.detail is OutcomeDetail.ACCEPTED:
+            if one.result is Result.DONE and one.detail is OutcomeDetail.APPLIED:
                 changes[_change(plan)] -= 1
                 if changes[_change(plan)] < 0:
                     name, before, after = _change(plan)

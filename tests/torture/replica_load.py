@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agents.logic.replicas import ehpa_objects
 from schemas.catalogue import Event
 from schemas.facts.load import LoadHistoryRead, LoadScraped, series_id
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -33,6 +32,7 @@ from schemas.units import Bytes, Cores, Seconds
 from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
 from streams.topics import Topics
+from tests.support import ehpa_manifests
 from tests.torture.replica_api import NAMESPACE, ReplicaApi
 
 CLUSTER = "replicas"
@@ -68,7 +68,7 @@ def ehpa(name: str, at: datetime) -> EhpaChanged:
     return EhpaChanged(
         at, CLUSTER, NAMESPACE, name, at, TargetRef("Deployment", name, "apps/v1"), max_replicas=20, min_replicas=1,
         metrics=(CPU if name in BY_CPU else RATE,), prediction=PREDICTED, annotations=annotations, uid=f"u-{name}", generation=1,
-        crons=(CronTrigger("always", "0 0 31 2 *", "0 0 * * *", CRON),) if name == "h0" else (),
+        crons=(CronTrigger("always", "0 0 * * *", "0 0 31 2 *", CRON),) if name == "h0" else (),
     )  # fmt: skip
 
 
@@ -145,7 +145,7 @@ class ReplicaLoad:
 
     def _policy(self, event: EhpaChanged) -> list[NewRecord]:
         """In the API first, as a source sees it there."""
-        self.api.put(ehpa_objects.manifest_of(event))
+        self.api.put(ehpa_manifests.manifest_of(event))
         return self.codec.encode_for_all(event, topic="policies", key=event.key, source="/ullage/source/torture")
 
     def _history(self, name: str, first: datetime) -> Iterator[LoadHistoryRead]:

@@ -14,7 +14,7 @@ from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
 
-READS = ("policies", "oom-events", "pod-metrics")
+READS = ("rules", "oom-events", "pod-metrics")
 
 
 class Sums:
@@ -29,7 +29,7 @@ class Sums:
     def step(self, turn: Turn) -> Sequence[Decided]:
         if Path(os.environ.get("SUMS_BREAK", "/nowhere")).exists():
             raise AssertionError("this stage was told to break")
-        self.plain["policies"] += len(turn.of("policies"))
+        self.plain["policies"] += len(turn.of("rules"))
         self.plain["budget"] = min(5.0, self.plain["budget"] + 0.5)
         self.dirty.add("plain")
         decided = []

@@ -30,11 +30,11 @@ def test_an_act_and_its_outcome_may_be_of_the_same_millisecond(after_us: int, wr
     """`after_us`: the act, in microseconds after the time that the log gave its outcome."""
     plan = EvictionPlanned("updater/0/1/evict/u1", START, START + timedelta(seconds=200), WEB, POD, {}, {})
     done = ActionFinished(
-        "outcome/e1", START, plan.id, Action.EVICT, Result.DONE, "accepted", plan.subject, OutcomeDetail.ACCEPTED
+        "outcome/e1", START, plan.id, Action.EVICT, Result.DONE, "accepted", plan.subject, OutcomeDetail.APPLIED
     )
     records = [stored(plan, "pod-updates", WEB.key, 100_000), stored(done, "outcomes", WEB.cluster, 101_000)]
     act = Act(Action.EVICT, POD.uid, (), 101.0 + after_us / 1e6, START)
-    cluster: Any = SimpleNamespace(name="west", acts=[act], created=[])
+    cluster: Any = SimpleNamespace(name="west", acts=[act], created=[], excess=())
     figures, says = verdict(cluster, records, CODEC, ConsumerHistory())
     assert figures["acts"] == 1
     assert len(says) == wrong, says

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.names import PodName
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Seconds
@@ -24,7 +24,7 @@ GO = NodeRemovalPlanned(
 
 def done(plan: ScaleUpPlanned | NodeRemovalPlanned, result: Result = Result.DONE) -> ActionFinished:
     action = Action.SCALE_UP if isinstance(plan, ScaleUpPlanned) else Action.REMOVE_NODE
-    return ActionFinished(f"{plan.id}/x", AT, plan.id, action, result, "because", plan.subject, OutcomeDetail.ACCEPTED)
+    return ActionFinished(f"{plan.id}/x", AT, plan.id, action, result, "because", plan.subject, OutcomeDetail.APPLIED)
 
 
 def raised(to: int, wanted: int, at: float = 10.0) -> AwsAct:
@@ -75,6 +75,7 @@ def test_what_is_right_passes_with_its_figures() -> None:
         ({"outcomes": [done(GROW), done(GO), done(replace(GO, id="other"))]}, "an outcome names other, which nobody decided"),
         ({"marked": ["n2"]}, "node n2 is still marked"),
         ({"lost": ["shop/web-1 on n1"]}, "pod shop/web-1 on n1 was lost with its node"),
+        ({"waiting": ["shop/job-1"]}, "pod shop/job-1 waits, though some group delivers nodes for it"),
         ({"nodes": {"n1": "i-1"}}, "node n1 has no instance any more"),
         ({"desired": {"a": 3}}, "group a wants 3 and has 2"),
         ({"least_ready": {"web": (1, 2)}}, "only 1 pods of web were ready at once"),
@@ -89,3 +90,13 @@ def test_what_must_not_happen_is_found(change: dict[str, Any], says: str) -> Non
 def test_an_act_that_was_under_way_when_the_pause_came_is_no_fault() -> None:
     assert judge(replace(RIGHT, pauses=[(9.5, 15.0)]))[1] == []
     assert judge(replace(RIGHT, pauses=[(18.5, 25.0)]))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("to", "wrong"), [(3, []), (1, ["group a was lowered from 5 to 1", "group a was let grow to 1, which nobody decided"])]
+)
+def test_a_size_may_be_lowered_to_what_a_decision_found_and_no_further(to: int, wrong: list[str]) -> None:
+    plan = SizeCorrectionPlanned("correct", AT, AT + timedelta(minutes=5), "nodes", "a", 5, 2, {})
+    outcome = ActionFinished("correct/x", AT, plan.id, Action.CORRECT_SIZE, Result.DONE, "", plan.subject, OutcomeDetail.APPLIED)
+    seen = replace(RIGHT, acts=[*RIGHT.acts, raised(to, 5)], plans=[*RIGHT.plans, plan], outcomes=[*RIGHT.outcomes, outcome])
+    assert judge(seen)[1] == wrong

@@ -31,7 +31,7 @@ def plan(number: int, before: int, after: int) -> ReplicasPlanned:
     )  # fmt: skip
 
 
-def outcome(number: int, result: Result = Result.DONE, detail: OutcomeDetail = OutcomeDetail.ACCEPTED) -> ActionFinished:
+def outcome(number: int, result: Result = Result.DONE, detail: OutcomeDetail = OutcomeDetail.APPLIED) -> ActionFinished:
     at = AT + timedelta(seconds=10)
     return ActionFinished(f"p{number}/x", at, f"p{number}", Action.SCALE, result, "because", plan(1, 1, 1).subject, detail)
 

@@ -36,6 +36,7 @@ from streams.topics import Topics
 from tests.torture import cluster_verdict, kafka_topics
 from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.lease_server import LeaseServer
+from tests.torture.lively_stages import UPDATES
 from tests.torture.recording_cluster import RecordingCluster
 from tests.torture.review_service import ReviewService
 
@@ -47,6 +48,9 @@ INSTANCES = 2
 SCRAPES = timedelta(seconds=15)
 FRESH = timedelta(seconds=150)
 """Event time that a plan must still hold to count as one that could be carried out."""
+NEEDED = Bytes(400 << 20)
+LOOPS = "loops"
+"""The namespace whose pods need `NEEDED` at each start, and have less."""
 EVICTED = "recreate"
 """The namespace whose pods are evicted and never resized."""
 
@@ -72,6 +76,12 @@ def deployments(count: int) -> tuple[SimulatedDeployment, ...]:
         )
         for n in range(count)
     )
+
+
+def looping() -> SimulatedDeployment:
+    """Two pods that are OOM-killed at each start until their limit has been raised to what they need."""
+    needs = ContainerTemplate("main", lambda _: Load(Cores(0.2), NEEDED), amounts(0.1, 128), amounts(None, 256))
+    return SimulatedDeployment(LOOPS, "looping", 2, (needs,))
 
 
 def policies(cluster: str, at: datetime, *, off: bool = False) -> list[VerticalPolicyChanged]:
@@ -107,6 +117,7 @@ class TortureCluster:
         self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
         self.leases, self._webhooks = LeaseServer(), free_ports(INSTANCES)
         self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=deployments(self.size))
+        self.cluster.most_missing = UPDATES.eviction_tolerance
         self.cluster.reviewed_by(ReviewService(self._webhooks))
         self.server = SimulatedServer(self.cluster)
         self.stop = threading.Event()
@@ -143,7 +154,7 @@ class TortureCluster:
 
     def _set_policies(self, *, off: bool = False) -> None:
         for policy in policies(self.name, self.start, off=off):
-            self._publish("policies", policy.target, policy)
+            self._publish("rules", policy.target, policy)
 
     def control(self, *, paused: bool) -> None:
         """Switch the pause on or off; returns when it is in the log."""

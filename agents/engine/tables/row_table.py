@@ -2,7 +2,8 @@
 
 A new name takes the lowest free row, so the place of a row follows from the names alone and a loaded table goes on exactly as
 the dumped one. Names and numbers are different chunks: names change when a thing comes or goes, numbers with each sample.
-Wide columns are dumped sparse: a bit for each cell, then the cells that are not zero. Every bit of a number survives.
+Wide columns are dumped sparse: a bit for each cell, then the cells that are not zero. Every bit of a number survives. Columns
+of several numbers that are mostly not zero are dense: an array (rows, count).
 """
 
 import heapq
@@ -32,15 +33,16 @@ def distinct(numbers: Indices) -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """One number for each row, or `width` float64 numbers that are mostly zero.
+    """One number for each row, or `width` float64 numbers that are mostly zero, or `dense` numbers.
 
     What is not `kept` is in no chunk: a row that was loaded has the default, as a new one has.
     """
 
-    kind: type[np.float64 | np.int64 | np.int32 | np.int16 | np.bool_] = np.float64
+    kind: type[np.float64 | np.float32 | np.int64 | np.int32 | np.int16 | np.bool_] = np.float64
     default: float = 0.0
     width: int = 0
     kept: bool = True
+    dense: int = 0
 
 
 class RowTable:
@@ -230,8 +232,9 @@ class RowTable:
                 self._columns[name][start : start + CHUNK] = spec.default
                 continue
             if not spec.width:
-                self._columns[name][start : start + CHUNK] = np.frombuffer(data, spec.kind, CHUNK, offset)
-                offset += CHUNK * np.dtype(spec.kind).itemsize
+                numbers = np.frombuffer(data, spec.kind, CHUNK * (spec.dense or 1), offset)
+                self._columns[name][start : start + CHUNK] = numbers.reshape(_shape(spec, CHUNK))
+                offset += numbers.nbytes
                 continue
             cells = CHUNK * spec.width
             mask = np.unpackbits(np.frombuffer(data, np.uint8, cells // 8, offset)).astype(bool)
@@ -247,7 +250,12 @@ class RowTable:
 
 
 def _blank(spec: ColumnSpec, rows: int) -> NDArray[np.generic]:
-    return np.zeros(rows, spec.kind) if spec.default == 0 else np.full(rows, spec.default, spec.kind)
+    shape = _shape(spec, rows)
+    return np.zeros(shape, spec.kind) if spec.default == 0 else np.full(shape, spec.default, spec.kind)
+
+
+def _shape(spec: ColumnSpec, rows: int) -> tuple[int, ...]:
+    return (rows, spec.dense) if spec.dense else (rows,)
 
 
 def _parse(chunk: str) -> tuple[str, int]:

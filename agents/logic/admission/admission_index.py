@@ -6,6 +6,7 @@ all pods go through the same steps. A VPA that another recommender serves is lef
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from agents.engine.turn import Recorded
 from agents.logic.admission import vpa_manifest
@@ -25,23 +26,33 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
 
 Recommended = Callable[[str], RequestsRecommended | None]
 """The newest recommendation of a workload key; None when there is none."""
-HonorsHpas = Callable[[GuardOverrides], bool]
-"""Whether a resource that an HPA scales by is left to it, for workloads whose policy says this of the guards."""
+
+
+class AdmissionRules(NamedTuple):
+    """Whether a resource that an HPA scales by is left to it, and whether LimitRanges bound requests as they do upstream."""
+
+    honors_hpas: bool = True
+    upstream: bool = False
+
+
+FindAdmissionRules = Callable[[GuardOverrides], AdmissionRules]
+"""The updater's own rules for workloads whose policy says this of the guards."""
+_MadeFrom = tuple[PolicyRecord, RequestsRecommended | None, frozenset[str], bool]
 _KEPT = 100_000
 """VPAs put together that are kept at most."""
 
 
 class AdmissionIndex:
-    """`recommender`: the name under which VPAs are served. `honors_hpas` is the updater's own rule."""
+    """`recommender`: the name under which VPAs are served."""
 
     def __init__(
         self,
         cluster: str,
         recommended: Recommended,
         recommender: str = DEFAULT_RECOMMENDER,
-        honors_hpas: HonorsHpas = lambda _guards: True,
+        find_rules: FindAdmissionRules = lambda _guards: AdmissionRules(),
     ) -> None:
-        self._cluster, self._recommended, self._honors_hpas = cluster, recommended, honors_hpas
+        self._cluster, self._recommended, self._find_rules = cluster, recommended, find_rules
         self._policies = Policies(recommender)
         self._vpas_in: dict[str, set[str]] = {}
         """Keys of VPAs by namespace."""
@@ -53,7 +64,7 @@ class AdmissionIndex:
         """What each HPA and EHPA scales, and by which resources."""
         self._scaled: dict[str, frozenset[str]] | None = None
         """The resources by which HPAs scale a workload."""
-        self._made: dict[tuple[str, str], tuple[PolicyRecord, RequestsRecommended | None, frozenset[str], Vpa]] = {}
+        self._made: dict[tuple[str, str], tuple[_MadeFrom, Vpa]] = {}
 
     def serve(self, recommender: str) -> None:
         """Serve the VPAs of this name from now on."""
@@ -87,17 +98,19 @@ class AdmissionIndex:
         return any(target.startswith(within) or within.startswith(target) for target in targets)
 
     def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
-        """The VPAs whose target has this kind and name; else the policy of our own that governs it, as one."""
+        """The VPA that governs the workload of this kind and name, or the policy of our own that does, as one.
+
+        No younger VPA is asked in its place, whatever its mode: it is the one that recommender, updater and status go by.
+        """
         if not (namespace and kind and name):
             return ()
         workload = Workload(self._cluster, namespace, kind, name).key
         if workload in self._reverted:
             return ()
-        rivals = [held for held in self._policies.rivals(workload) if not held.policy.foreign]
         governing = self._policies.of(workload)
-        if not rivals and governing is not None and governing.policy.vpa is None:
-            rivals = [governing]
-        return [self._vpa(held, workload, namespace) for held in rivals]
+        if governing is None or governing.policy.foreign:
+            return ()
+        return [self._vpa(governing, workload, namespace)]
 
     def ranges(self, namespace: str) -> Ranges:
         """The LimitRanges of a namespace."""
@@ -119,10 +132,8 @@ class AdmissionIndex:
                 self._hpas[event.key] = event.workload, event.resources
         self._scaled = None
 
-    def _left(self, held: PolicyRecord, workload: str) -> frozenset[str]:
-        """The resources of a workload that are left to HPAs, as the updater leaves them."""
-        if not self._honors_hpas(held.policy.guards):
-            return frozenset()
+    def _left(self, workload: str) -> frozenset[str]:
+        """The resources by which HPAs scale a workload."""
         if self._scaled is None:
             self._scaled = {}
             for scaled, resources in self._hpas.values():
@@ -141,20 +152,21 @@ class AdmissionIndex:
 
     def _vpa(self, held: PolicyRecord, workload: str, namespace: str) -> Vpa:
         """Built once for each policy and recommendation, because a rollout asks for the same one hundreds of times."""
-        recommended, left = self._recommended(workload), self._left(held, workload)
+        rules, recommended = self._find_rules(held.policy.guards), self._recommended(workload)
+        left = self._left(workload) if rules.honors_hpas else frozenset()
+        source = held, recommended, left, rules.upstream
         key = (held.policy.target if held.policy.vpa is None else held.policy.vpa.key, workload)
         made = self._made.get(key)
-        if made is not None and made[0] is held and made[1] is recommended and made[2] == left:
-            return made[3]
+        if made is not None and made[0][0] is held and made[0][1] is recommended and made[0][2:] == source[2:]:
+            return made[1]
         containers = None if recommended is None else recommended.containers
         if held.policy.vpa is None:
             vpa = vpa_manifest.of_policy(held.policy.target, held.policy.update_mode, held.policy.containers, containers)
             vpa = replace(vpa, namespace=namespace)
         else:
             vpa = vpa_manifest.of_event(held.policy.vpa, containers)
-        if left or not held.policy.patch_new_pods:
-            vpa = replace(vpa, left=left, patches=held.policy.patch_new_pods)
+        vpa = replace(vpa, left=left, patches=held.policy.patch_new_pods, upstream=rules.upstream)
         if len(self._made) >= _KEPT:
             self._made.clear()
-        self._made[key] = held, recommended, left, vpa
+        self._made[key] = source, vpa
         return vpa

@@ -38,6 +38,8 @@ class ContainerChange:
     caps: tuple[Cap, ...] = ()
     notes: tuple[str, ...] = ()
     boost_base: Quantity | None = None
+    held: tuple[str, ...] = ()
+    """Why resources are not changed as wanted, because the API server would refuse the pod."""
 
 
 @dataclass(frozen=True, slots=True)

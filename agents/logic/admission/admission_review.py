@@ -18,13 +18,21 @@ from agents.logic.admission import field_errors, pod_patch, pod_spec, vpa_valida
 from agents.logic.admission.admission_report import AdmissionAccount, Op, ReviewStatus
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.json_fields import UnreadableError, parts, text
+from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.vpa_manifest import Vpa
 from agents.logic.admission.vpa_matching import Lookup, Unresolved, governing
+from agents.logic.resources.pod_acceptance import Rules
 
 VERSION = "admission.k8s.io/v1"
+MOST_VALUES = 100_000
+"""Values of a review that is decoded. A pod of a hundred containers has five thousand."""
 _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z-]{1,64})"')
 _UID_WITHIN = 4096
 """Bytes from the start of a review in which its uid is looked for when the rest cannot be read."""
+MOST_ANNOTATIONS = 256 << 10
+"""Bytes of all annotations of an object; an API server refuses more."""
+_UNKNOWN = 1_000
+"""Pods that an owner may still want of which that is not known."""
 _LONGEST_WARNING = 256
 """Kubernetes cuts longer ones."""
 
@@ -62,6 +70,17 @@ def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: Ad
         return _error(replace(request.about, status=ReviewStatus.ERROR, reason=f"the pod is left as it is: {error}"))
 
 
+def with_note(reply: Reply, note: Op, annotations: Mapping[str, str]) -> Reply:
+    """The reply with one annotation more; the pod is left as it is if an API server would refuse it with so many."""
+    added = [op for op in (*reply.account.ops, note) if str(op["path"]).startswith("/metadata/annotations/")]
+    sizes = [len(name) + len(value.encode(errors="replace")) for name, value in annotations.items()]
+    sizes += [len(str(op["path"])) + len(str(op["value"]).encode(errors="replace")) for op in added]
+    if sum(sizes) > MOST_ANNOTATIONS:
+        reason = f"the pod is left as it is: its annotations would be longer than {MOST_ANNOTATIONS} bytes"
+        return _error(replace(reply.account, status=ReviewStatus.ERROR, ops=(), containers=(), reason=reason))
+    return _response(replace(reply.account, ops=(*reply.account.ops, note)))
+
+
 def uid_of(review: bytes | str | Mapping[str, Any]) -> str:
     """The uid of a review that cannot be read as a whole: an answer without it would be invalid."""
     if isinstance(review, Mapping):
@@ -97,13 +116,28 @@ def _pod(request: _Request, lookup: Lookup, settings: AdmissionSettings) -> Repl
         return _error(replace(about, status=ReviewStatus.ERROR, reason=f"the pod is left as it is: {vpa.why}"))
     if not isinstance(vpa, Vpa):
         return _response(replace(about, reason=vpa))
-    found = pod_patch.patch(pod, vpa, lookup.ranges(pod.namespace), settings)
+    ranges = lookup.ranges(pod.namespace)
+    found = pod_patch.patch(pod, vpa, ranges, settings, lambda grows: _rules(pod, Rules(ranges), lookup, grows=grows))
     reason = f"the pod is left as it is: {found.reason}" if found.failed else found.reason
     status = ReviewStatus.ERROR if found.failed else ReviewStatus.APPLIED if found.ops else ReviewStatus.SKIPPED
     about = replace(
         about, status=status, vpa=vpa.name, ops=found.ops, containers=found.containers, reason=reason, left=found.left
     )
     return _error(about) if found.failed else _response(about)
+
+
+def _rules(pod: AdmittedPod, rules: Rules, lookup: Lookup, *, grows: bool) -> Rules:
+    """The rules of the pod's namespace.
+
+    A pod that asks for no more than before fits into each quota that it fitted into. Where more is asked for, all pods that the
+    owner still wants must find room with as much: else the first ones would take what the last ones need. How many these are is
+    only looked up where there is a quota.
+    """
+    quotas = lookup.quotas(pod.namespace) if grows else ()
+    if not quotas or pod.owner is None:
+        return replace(rules, quotas=quotas)
+    coming = lookup.coming(pod.namespace, pod.owner)
+    return replace(rules, quotas=quotas, coming=_UNKNOWN if coming is None else max(1, coming))
 
 
 def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:
@@ -121,11 +155,25 @@ def _vpa(request: _Request, settings: AdmissionSettings) -> Reply:
     return _response(replace(about, status=status_word, ops=found.ops, reason=reason), found.warnings)
 
 
+def excess(review: bytes | str, largest: int) -> str | None:
+    """Why a review is too large to be decoded, as a clause: its bytes, and its commas and colons, which bound its values.
+
+    Counting these takes a millisecond; decoding and checking as many values as fit into the bytes takes seconds and memory.
+    """
+    if len(review) > largest:
+        return f"it has {len(review)} bytes, and {largest} are read at most"
+    text = review.encode(errors="replace") if isinstance(review, str) else review
+    values = text.count(b",") + text.count(b":") + text.count(b"[")
+    if values > MOST_VALUES:
+        return f"it has more than {MOST_VALUES} values"
+    return None
+
+
 def _decoded(review: bytes | str | Mapping[str, Any], largest: int) -> Mapping[str, Any]:
     if isinstance(review, Mapping):
         return review
-    if len(review) > largest:
-        raise UnreadableError(f"it has {len(review)} bytes, and {largest} are read at most")
+    if (why := excess(review, largest)) is not None:
+        raise UnreadableError(why)
     try:
         found = json.loads(review, parse_constant=_no_number)
     except RecursionError:

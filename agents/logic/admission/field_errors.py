@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+_LONGEST_VALUE = 300
+"""Characters of a wrong value that are shown."""
+
 
 class Fault(Enum):
     """The kinds of faults, each with Kubernetes' code and text."""
@@ -93,4 +96,4 @@ def _shown(value: float | str) -> str:
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…", ensure_ascii=False)

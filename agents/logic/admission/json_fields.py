@@ -14,6 +14,10 @@ from schemas.exact_quantity import NotAQuantityError, Quantity
 T = TypeVar("T")
 
 _NAMES = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
+MOST_ITEMS = 1_000
+"""Entries of a list that are read: containers of a pod, policies of a VPA, and so on. A real object has a few."""
+MOST_AMOUNTS = 100
+"""Resources in one list of amounts."""
 NEVER = datetime(1, 1, 1, tzinfo=UTC)
 """Kubernetes' zero time."""
 
@@ -28,8 +32,11 @@ def parts(value: object, path: str) -> Mapping[str, Any]:
 
 
 def items(value: object, path: str) -> list[Any]:
-    """A list; an empty one for null."""
-    return _typed(value, path, list, [])
+    """A list; an empty one for null. One that is too long is refused before anybody looks at its entries."""
+    found: list[Any] = _typed(value, path, list, [])
+    if len(found) > MOST_ITEMS:
+        raise UnreadableError(f"{path} has {len(found)} entries, and {MOST_ITEMS} are read at most")
+    return found
 
 
 def text(value: object, path: str) -> str:
@@ -63,6 +70,8 @@ def amount(value: object) -> Quantity | None:
 
 def amounts(value: object, path: str) -> dict[str, Quantity] | None:
     """Quantities by resource, or None for null."""
+    if isinstance(value, dict) and len(value) > MOST_AMOUNTS:
+        raise UnreadableError(f"{path} has {len(value)} resources, and {MOST_AMOUNTS} are read at most")
     return None if value is None else _quantities(lambda: resource_lists.read(parts(value, path)))
 
 

@@ -1,14 +1,15 @@
 """The patch that gives a new pod what is recommended for it, in upstream's operations, order and texts.
 
-Two things differ from upstream, both so that no pod is refused or harmed: what is absent is judged by the pod's spec, which is
-what the patch is applied to, and a `resources` object that holds something else (claims, say) is not emptied. And a pod that is
-already as the patch would leave it gets none, so that a webhook may be asked twice.
+Three things differ from upstream, all so that no pod is refused or harmed: what is absent is judged by the pod's spec, which is
+what the patch is applied to; a `resources` object that holds something else (claims, say) is not emptied; and what the API server
+would refuse is patched in part, or not at all. And a pod that is already as the patch would leave it gets none, so that a webhook
+may be asked twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agents.logic.admission import startup_boost
+from agents.logic.admission import accepted_amounts, startup_boost
 from agents.logic.admission.admission_report import AdmissionPatch, ContainerChange, Op
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import AdmittedPod
@@ -18,6 +19,7 @@ from agents.logic.resources import capping, limit_proportion
 from agents.logic.resources.capping import Cap, CapReason
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
 from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
@@ -29,6 +31,11 @@ _ANNOTATIONS = "/metadata/annotations"
 _BOUNDED = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST)
 _TWO_MILLICORES = 2 * 10**6
 _TWO_BYTES = 2 * 10**9
+_MOST_ANNOTATED = 256 * 1024
+"""Bytes of all annotations of an object together, names and texts; Kubernetes' TotalAnnotationSizeLimitB."""
+
+FindRules = Callable[[bool], Rules]
+"""The rules that the API server has for a namespace's pods; with quotas, where the pod is to ask for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +49,23 @@ class _Wanted:
     left: tuple[str, ...] = ()
     """Resources with a recommendation that are left to HPAs."""
     base: Quantity | None = None
+    held: tuple[str, ...] = ()
+    """Why resources are not changed as wanted."""
 
 
-def patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch:
-    """The patch for a pod that this VPA governs. Where upstream fails, nothing is patched and the reason is given."""
-    again = _again(pod, vpa, ranges, settings)
+def patch(
+    pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings, rules: FindRules | None = None
+) -> AdmissionPatch:
+    """The patch for a pod that this VPA governs. Where upstream fails, nothing is patched and the reason is given.
+
+    Without `rules` there are no quotas.
+    """
+    find = rules or (lambda _: Rules(ranges))
+    again = _again(pod, vpa, find, settings)
     if again is not None:
         return again
     try:
-        return _patch(pod, vpa, ranges, settings)
+        return _within_annotations(pod, _patch(pod, vpa, find, settings))
     except (BoostError, UnscalableError) as error:
         return AdmissionPatch(reason=str(error), failed=True)
 
@@ -65,37 +80,84 @@ def observed(pod: AdmittedPod) -> str:
     return ", ".join(container.name for container in pod.containers)
 
 
-def _patch(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch:
+def _patch(pod: AdmittedPod, vpa: Vpa, rules: FindRules, settings: AdmissionSettings) -> AdmissionPatch:
     ops: list[Op] = [] if pod.annotations is not None else [_add(_ANNOTATIONS, {})]
     changes, updates = [], []
-    capped = _capped(pod, vpa, ranges)
-    advised: dict[str, Advice] = {}
-    for advice in capped.advice:
-        advised.setdefault(advice.container, advice)
-    for index, container in enumerate(pod.containers):
-        caps = capped.caps.get(container.name, ())
-        wanted = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges, caps)
-        if settings.cpu_startup_boost:
-            policy = vpa.policy_of(container.name)
-            if policy is not None and policy.mode == ContainerMode.OFF:
-                continue
-            wanted, boost_ops = _boosted(container, wanted, vpa, settings)
-            ops += boost_ops
-        found, words = _container_ops(index, pod, wanted)
-        if found:
+    wanted, boost_ops = _all_wanted(pod, vpa, rules(False).ranges, settings)  # noqa: FBT003  # a function's only argument
+    for index, (part, boosting) in enumerate(zip(_accepted(pod, wanted, rules), boost_ops, strict=True)):
+        if part is None:
+            continue
+        ops += boosting
+        found, words = _container_ops(index, pod, part)
+        if found or part.held:
             ops += found
             updates.append(f"container {index}: {', '.join(words)}")
-        changes.append(_change(index, pod.standing[index], wanted))
+        changes.append(_change(index, pod.standing[index], part))
     if updates:
         ops.append(_annotate(UPDATES, _mark(vpa) + "; ".join(updates)))
     ops.append(_annotate(OBSERVED_CONTAINERS, observed(pod)))
     return AdmissionPatch(tuple(ops), tuple(changes), left=tuple(sorted(vpa.left)))
 
 
+def _all_wanted(
+    pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings
+) -> tuple[list[_Wanted | None], list[list[Op]]]:
+    """What is wanted for each container, and the operations that note its boost; None for one that is left alone."""
+    capped = _capped(pod, vpa, ranges)
+    advised: dict[str, Advice] = {}
+    for advice in capped.advice:
+        advised.setdefault(advice.container, advice)
+    found: list[_Wanted | None] = []
+    noted: list[list[Op]] = []
+    for index, container in enumerate(pod.containers):
+        caps, policy = capped.caps.get(container.name, ()), vpa.policy_of(container.name)
+        wanted, ops = _wanted(pod.standing[index], advised.get(container.name), vpa, ranges, caps), list[Op]()
+        left = settings.cpu_startup_boost and policy is not None and policy.mode == ContainerMode.OFF
+        if settings.cpu_startup_boost and not left:
+            wanted, ops = _boosted(container, wanted, vpa, settings)
+        found.append(None if left else wanted)
+        noted.append(ops)
+    return found, noted
+
+
+def _accepted(pod: AdmittedPod, wanted: Sequence[_Wanted | None], rules: FindRules) -> list[_Wanted | None]:
+    """As much of it as the API server accepts."""
+    whole = replace(pod.whole, resources=replace(pod.whole.resources, containers=pod.containers))
+    amounts = [({}, {}) if part is None else (part.requests, part.limits) for part in wanted]
+    accepted = accepted_amounts.fit(whole, amounts, rules)
+    found = []
+    for part, (requests, limits) in zip(wanted, accepted.amounts, strict=True):
+        if part is not None:
+            held = tuple(why for name, why in accepted.held.items() if name in part.requests or name in part.limits)
+            part = replace(part, requests=requests, limits=limits, held=held)  # noqa: PLW2901  # the same part, with less
+        found.append(part)
+    return found
+
+
+def _within_annotations(pod: AdmittedPod, made: AdmissionPatch) -> AdmissionPatch:
+    """The patch, unless the pod's annotations would become longer than the API server takes."""
+    texts = dict(pod.annotations or {})
+    before = sum(map(_size, texts.items()))
+    texts |= {_annotation(op): str(op["value"]) for op in made.ops if str(op["path"]).startswith(f"{_ANNOTATIONS}/")}
+    size = sum(map(_size, texts.items()))
+    if size <= max(before, _MOST_ANNOTATED):
+        return made
+    return AdmissionPatch(reason=f"its annotations would be longer than {_MOST_ANNOTATED} bytes", failed=True)
+
+
+def _size(annotation: tuple[str, str]) -> int:
+    return sum(len(text.encode(errors="surrogatepass")) for text in annotation)
+
+
+def _annotation(op: Op) -> str:
+    """The name of the annotation that an operation sets."""
+    return str(op["path"]).removeprefix(f"{_ANNOTATIONS}/").replace("~1", "/").replace("~0", "~")
+
+
 def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
     if vpa.advice is None or vpa.mode == UpdateMode.OFF:
         return capping.Capped((), {})
-    return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges)
+    return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges, upstream=vpa.upstream)
 
 
 def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges, caps: tuple[Cap, ...]) -> _Wanted:
@@ -136,7 +198,7 @@ def _container_ops(index: int, pod: AdmittedPod, wanted: _Wanted) -> tuple[list[
     ops: list[Op] = []
     if container.requests is None and container.limits is None and not pod.given[index]:
         ops.append(_add(path, {}))
-    words = [str(cap) for cap in wanted.caps if cap.by is not CapReason.POD_RANGE] + list(wanted.notes)
+    words = [str(cap) for cap in wanted.caps if cap.by is not CapReason.POD_RANGE] + list(wanted.notes) + list(wanted.held)
     kinds = (("requests", "request", container.requests, wanted.requests), ("limits", "limit", container.limits, wanted.limits))
     for kind, word, present, amounts in kinds:
         if present is None and amounts:
@@ -159,10 +221,11 @@ def _change(index: int, standing: Container, wanted: _Wanted) -> ContainerChange
         caps=wanted.caps,
         notes=wanted.notes,
         boost_base=wanted.base,
+        held=wanted.held,
     )
 
 
-def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettings) -> AdmissionPatch | None:
+def _again(pod: AdmittedPod, vpa: Vpa, rules: FindRules, settings: AdmissionSettings) -> AdmissionPatch | None:
     """The answer to a pod that was patched before and is as the patch left it; None for any other.
 
     What a LimitRange allows depends on the container's former amounts, which the patch has overwritten, so a bounded amount is
@@ -173,13 +236,14 @@ def _again(pod: AdmittedPod, vpa: Vpa, ranges: Ranges, settings: AdmissionSettin
     before = tuple(_unboosted(container, pod.annotations) for container in pod.containers)
     standing = tuple(_unboosted(container, pod.annotations) for container in pod.standing)
     try:
-        found = _patch(replace(pod, containers=before, standing=standing), vpa, ranges, settings)
+        found = _patch(replace(pod, containers=before, standing=standing), vpa, rules, settings)
     except (BoostError, UnscalableError):
         return None
+    ranges = rules(False).ranges  # noqa: FBT003  # a function's only argument
     annotated = pod.annotations.get(UPDATES, "").split(_mark(vpa), 1)[-1].split("; ")
     bounded = {part.partition(":")[0].strip(): part for part in annotated}
     settled = all(
-        _stands(change, pod.containers[change.index], bounded.get(f"container {change.index}", ""), shared=ranges.pod is not None)
+        _stands(change, pod.containers[change.index], bounded.get(f"container {change.index}", ""), shared=bool(ranges.pod))
         for change in found.containers
     )
     if not settled or not _annotated(found.ops, pod.annotations, vpa):
@@ -199,10 +263,8 @@ def _annotated(ops: Sequence[Op], annotations: Mapping[str, str], vpa: Vpa) -> b
         if path == f"{_ANNOTATIONS}/{UPDATES}":
             if not annotations.get(UPDATES, "").startswith(_mark(vpa)):
                 return False
-        elif path.startswith(f"{_ANNOTATIONS}/"):
-            name = path.removeprefix(f"{_ANNOTATIONS}/").replace("~1", "/").replace("~0", "~")
-            if annotations.get(name) != value:
-                return False
+        elif path.startswith(f"{_ANNOTATIONS}/") and annotations.get(_annotation(op)) != value:
+            return False
     return True
 
 

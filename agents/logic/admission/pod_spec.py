@@ -6,6 +6,8 @@ from typing import Any
 
 from agents.logic.admission import json_fields
 from agents.logic.admission.json_fields import UnreadableError
+from agents.logic.resources.pod_resources import InitContainer, PodResources
+from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.resources.resource_lists import Container
 
 
@@ -23,7 +25,8 @@ class AdmittedPod:
     """A pod.
 
     `containers` as the spec has them, `standing` with what their status says of them instead, if it does. `given`: the resources
-    objects of the spec's containers as they are; None where there is none. `annotations`: None where there are none.
+    objects of the spec's containers as they are; None where there is none. `annotations`: None where there are none. `whole`: all
+    that the spec asks for, as quotas see it.
     """
 
     namespace: str
@@ -34,6 +37,7 @@ class AdmittedPod:
     containers: tuple[Container, ...]
     standing: tuple[Container, ...]
     given: tuple[Mapping[str, Any] | None, ...]
+    whole: QuotaPod
     uid: str = ""
 
 
@@ -58,8 +62,39 @@ def read(manifest: object, namespace: str = "") -> AdmittedPod:
         containers=containers,
         standing=_standing(containers, json_fields.parts(whole.get("status"), "status")),
         given=tuple(entry.get("resources") for entry in entries),
+        whole=_whole(containers, spec),
         uid=json_fields.text(meta.get("uid"), "metadata.uid"),
     )
+
+
+def _whole(containers: tuple[Container, ...], spec: Mapping[str, Any]) -> QuotaPod:
+    path = "spec.initContainers"
+    entries = [json_fields.parts(entry, path) for entry in json_fields.items(spec.get("initContainers"), path)]
+    init = tuple(InitContainer(_container(entry, path), sidecar=entry.get("restartPolicy") == "Always") for entry in entries)
+    own = json_fields.parts(spec.get("resources"), "spec.resources")
+    requests, limits = (json_fields.amounts(own.get(kind), f"spec.resources.{kind}") for kind in ("requests", "limits"))
+    overhead = json_fields.amounts(spec.get("overhead"), "spec.overhead")
+    stated = spec.get("resources") is not None
+    return QuotaPod(
+        PodResources(containers, init, requests, limits, overhead, stated=stated),
+        json_fields.text(spec.get("priorityClassName"), "spec.priorityClassName"),
+        terminating=spec.get("activeDeadlineSeconds") is not None,
+        crosses=_crosses(json_fields.parts(spec.get("affinity"), "spec.affinity")),
+    )
+
+
+def _crosses(affinity: Mapping[str, Any]) -> bool:
+    """Whether an affinity to pods, or against them, names other namespaces."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = json_fields.parts(affinity.get(kind), f"spec.affinity.{kind}")
+        for how in ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"):
+            path = f"spec.affinity.{kind}.{how}"
+            for entry in json_fields.items(rules.get(how), path):
+                term = json_fields.parts(entry, path)
+                term = json_fields.parts(term.get("podAffinityTerm"), path) if how.startswith("preferred") else term
+                if term.get("namespaces") or term.get("namespaceSelector") is not None:
+                    return True
+    return False
 
 
 def _container(entry: Mapping[str, Any], path: str) -> Container:

@@ -86,6 +86,8 @@ class Vpa:
     """Resources that HorizontalPodAutoscalers scale the target by; only a startup boost sets them."""
     patches: bool = True
     """Whether new pods are patched. A VPA that governs pods without patching them does not leave them to another VPA."""
+    upstream: bool = True
+    """Whether LimitRanges bound requests as they do upstream, also by limits that stay as they are."""
 
     @property
     def mode(self) -> str:

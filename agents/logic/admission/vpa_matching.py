@@ -4,13 +4,14 @@ Upstream's pkg/admission-controller/resource/vpa/matcher.go and pkg/utils/vpa/ap
 selectors are given; without either nothing governs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from agents.logic.admission.pod_spec import AdmittedPod, PodOwnerReference
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.resources.container_limit_range import NONE, Ranges
+from agents.logic.resources.container_limit_range import Ranges
+from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.policies.vertical import UpdateMode
 
 
@@ -33,26 +34,11 @@ class Lookup(Protocol):
     def ranges(self, namespace: str) -> Ranges:
         """The LimitRanges of a namespace."""
 
+    def quotas(self, namespace: str) -> Sequence[ResourceQuotaChanged]:
+        """The quotas of a namespace."""
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """All of it in tables. `above` leads from owners to topmost controllers; an owner that is not in it is its own."""
-
-    by_target: Mapping[tuple[str, str, str], Sequence[Vpa]] = field(default_factory=dict)
-    by_namespace: Mapping[str, Ranges] = field(default_factory=dict)
-    above: Mapping[tuple[str, PodOwnerReference], PodOwnerReference | Unresolved | None] = field(default_factory=dict)
-
-    def topmost(self, namespace: str, owner: PodOwnerReference) -> PodOwnerReference | Unresolved | None:
-        """See Lookup."""
-        return self.above.get((namespace, owner), owner)
-
-    def vpas(self, namespace: str, kind: str, name: str) -> Sequence[Vpa]:
-        """See Lookup."""
-        return self.by_target.get((namespace, kind, name), ())
-
-    def ranges(self, namespace: str) -> Ranges:
-        """See Lookup."""
-        return self.by_namespace.get(namespace, NONE)
+    def coming(self, namespace: str, owner: PodOwnerReference) -> int | None:
+        """How many pods an owner still wants, the one under review among them; None if that is not known."""
 
 
 def governing(pod: AdmittedPod, lookup: Lookup) -> Vpa | Unresolved | str:

@@ -5,6 +5,7 @@ It finds all errors of an object together. An object may keep fields of a featur
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from agents.logic.admission import vpa_manifest
 from agents.logic.admission.admission_report import Op
@@ -20,6 +21,8 @@ MODES = ("InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate")
 _SCALING = ("Auto", "Off")
 _BOOSTS = ("Factor", "Quantity")
 _RESOURCES = (CPU, MEMORY)
+_MOST_SAID = 100
+"""Errors, and warnings, of one object that are said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,22 @@ def check(manifest: object, before: object, settings: AdmissionSettings) -> Chec
     """Check a manifest; `before` is what it replaces, None for a new one."""
     try:
         found = vpa_manifest.read(manifest)
-        allowed = _allowed(vpa_manifest.read(before), settings)
     except UnreadableError as error:
         return CheckedVpa(errors=(internal(str(error)),))
-    errors = tuple(_spec(found, allowed))
+    allowed = _allowed(_readable(before), settings)
+    errors = tuple(islice(_spec(found, allowed), _MOST_SAID))
     ops: tuple[Op, ...] = ()
     if found.update is None and not errors:
         ops = ({"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": UpdateMode.RECREATE.value}},)
-    return CheckedVpa(ops, tuple(_warnings(found, allowed)), errors, found.name)
+    return CheckedVpa(ops, tuple(islice(_warnings(found, allowed), _MOST_SAID)), errors, found.name)
+
+
+def _readable(before: object) -> Vpa:
+    """What is replaced; an empty object where that cannot be read, for it must not keep anybody from mending it."""
+    try:
+        return vpa_manifest.read(before)
+    except UnreadableError:
+        return vpa_manifest.read(None)
 
 
 def _allowed(before: Vpa, settings: AdmissionSettings) -> _Allowed:

@@ -1,12 +1,14 @@
-"""The rules by which a VPA object gets its conditions. Rules and texts are upstream's (pkg/recommender/model, vpa.go).
+"""The rules by which a VPA object gets its conditions.
 
-A condition keeps the time of its last flip.
+Rules and texts are upstream's (pkg/recommender/model, vpa.go), but for the condition of a loop of OOM kills, which is ours. A
+condition keeps the time of its last flip.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from agents.logic.resources.memory_bound import MemoryBound
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition
@@ -23,12 +25,14 @@ class TargetKnowledge:
 
     `containers` is the recommendation: empty for none, None while it is unknown. `rival` is `namespace/name` of the VPA that
     governs the target instead of this one, if any. `crowded`: so many VPAs have this target that this one is ignored.
+    `bound`: what keeps a loop of OOM kills going, None where there is no such loop.
     """
 
     pods: int | None = None
     containers: Sequence[ContainerRecommendation] | None = ()
     rival: str = ""
     crowded: bool = False
+    bound: MemoryBound | None = None
 
 
 def conditions(
@@ -40,20 +44,22 @@ def conditions(
     its own, and says that instead of claiming that none match.
     """
     now = at.replace(microsecond=0)
+    since = {condition.type: condition for condition in before}
     governed = _crowded(vpa) if target.crowded else _rivalled(vpa, target.rival)
     unsupported = vpa.unsupported or governed
     pods = 0 if unsupported else target.pods
-    since = {condition.type: condition for condition in before}
     no_pods = _status(None if pods is None else pods == 0 and (not governed or bool(vpa.unsupported)))
     if pods is None and ConditionType.NO_PODS in since:
         no_pods = since[ConditionType.NO_PODS].status
     provided = _status(None if target.containers is None and not target.rival else bool(target.containers))
     missing = provided is not ConditionStatus.TRUE and no_pods is ConditionStatus.TRUE
     reasons = {True: (NO_PODS_REASON, NO_PODS_MESSAGE), False: ("", "")}
+    limited = _memory_limited(target.bound, now) if target.bound or ConditionType.MEMORY_LIMITED in since else ()
     found = (
         DecidedCondition(ConditionType.UNSUPPORTED, _status(bool(unsupported)), now, "", unsupported),
         DecidedCondition(ConditionType.NO_PODS, no_pods, now, *reasons[no_pods is ConditionStatus.TRUE]),
         DecidedCondition(ConditionType.PROVIDED, provided, now, *reasons[missing]),
+        *limited,
     )
     return tuple(_keep_time(condition, since.get(condition.type)) for condition in found)
 
@@ -66,6 +72,12 @@ def shown(vpa: VpaChanged, recommended: Sequence[ContainerRecommendation]) -> tu
     modes = {entry.container: entry.mode for entry in vpa.containers}
     found = [each for each in recommended if modes.get(each.container, modes.get("*")) is not ContainerMode.OFF]
     return tuple(sorted(found, key=lambda each: each.container))
+
+
+def _memory_limited(bound: MemoryBound | None, now: datetime) -> tuple[DecidedCondition]:
+    """Upstream has no such condition, so nothing is said of it before there is a first loop."""
+    texts = ("", "") if bound is None else (bound.reason, bound.clause)
+    return (DecidedCondition(ConditionType.MEMORY_LIMITED, _status(bound is not None), now, *texts),)
 
 
 def _status(holds: bool | None) -> ConditionStatus:

@@ -6,12 +6,13 @@ The source has judged whether an object can be served, and says so in `VpaChange
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Protocol
 
 from agents.engine.tables.chunked_state import PartedState, StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Decided, DeferredRecords, Recorded, Turn
-from agents.logic.conditions import condition_rules
+from agents.logic.conditions import condition_rules, unanswered_kills
 from agents.logic.conditions.condition_rules import TargetKnowledge
 from agents.logic.conditions.targeted_workloads import DecidedRequests, TargetIndex
 from agents.logic.targeted_vpas import TargetedVpas
@@ -26,7 +27,7 @@ from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 
 NAME = "conditions"
-PROGRAM = 2
+PROGRAM = 1
 """Counts changes of this capability's code that change what is decided. Its settings are the recommender's."""
 
 
@@ -116,7 +117,7 @@ class VpaConditions(PartedState):
 
     def _ingest_policies(self, turn: Turn) -> None:
         before = self._settings.recommender, self._settings.heartbeat
-        self._rules.ingest(turn.of("policies"))
+        self._rules.ingest(turn.of("rules"))
         self._settings = self._rules.settings
         if (self._settings.recommender, self._settings.heartbeat) != before:
             self._touched.update(self.vpas)
@@ -182,7 +183,7 @@ class VpaConditions(PartedState):
                 yield self._decided(VpaConditionsDecided(self._id(turn, key), turn.at, *about, (), (), {}, withdrawn=True))
             return
         vpa = record.event
-        target, requests = self._knowledge(vpa)
+        target, requests = self._knowledge(vpa, turn.at)
         containers = None if target.containers is None else condition_rules.shown(vpa, target.containers)
         known = before.conditions if before is not None and before.uid == vpa.uid else ()
         found = condition_rules.conditions(vpa, replace(target, containers=containers), known, turn.at)
@@ -211,7 +212,7 @@ class VpaConditions(PartedState):
     def _decided(self, event: VpaConditionsDecided, *cause: Place) -> Decided:
         return Decided("vpa-conditions", event.key, event, cause)
 
-    def _knowledge(self, vpa: VpaChanged) -> tuple[TargetKnowledge, DecidedRequests | None]:
+    def _knowledge(self, vpa: VpaChanged, at: datetime) -> tuple[TargetKnowledge, DecidedRequests | None]:
         """The known state of a VPA's target, and the recommendation behind it."""
         heartbeat = self._settings.heartbeat
         if self._is_crowded_out(vpa):
@@ -221,7 +222,8 @@ class VpaConditions(PartedState):
             rival = "" if governing is None else f"{governing.namespace}/{governing.name}"
             return TargetKnowledge(0, (), rival), None
         pods, containers = self.targets.count(vpa.target, heartbeat), self.targets.containers(vpa.target, heartbeat)
-        return TargetKnowledge(pods, containers), self.targets.live_requests(vpa.target, heartbeat)
+        bound = unanswered_kills.condition_of(vpa, self.targets.kills(vpa.target), containers or (), at)
+        return TargetKnowledge(pods, containers, bound=bound), self.targets.live_requests(vpa.target, heartbeat)
 
     def _is_crowded_out(self, vpa: VpaChanged) -> bool:
         """Whether so many VPAs with its target come before it that it is ignored."""
@@ -249,4 +251,5 @@ class VpaConditions(PartedState):
 
 def _because(vpa: VpaChanged, target: TargetKnowledge) -> dict[str, object]:
     governed = {"governed_by": target.rival} if target.rival else {}
-    return {"target": vpa.target or "none", "pods": "unknown" if target.pods is None else target.pods, **governed}
+    limited = {"memory_limited": target.bound.reason} if target.bound is not None else {}
+    return {"target": vpa.target or "none", "pods": "unknown" if target.pods is None else target.pods, **governed, **limited}

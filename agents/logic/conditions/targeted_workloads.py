@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
+from agents.logic.conditions import unanswered_kills
+from agents.logic.conditions.unanswered_kills import UnansweredKills
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
@@ -56,9 +58,10 @@ class DecidingTurns:
 
 @dataclass(frozen=True, slots=True)
 class PodOfWorkload:
-    """The workload of a pod that is there."""
+    """The workload of a pod that is there, and the OOM kills that nobody has answered with more memory."""
 
     workload: str
+    kills: tuple[UnansweredKills, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class TargetIndex:
         self.pods: ObjectTable[PodOfWorkload] = ObjectTable("pods", PodOfWorkload, 256)
         self.sources: ObjectTable[PodVisibility] = ObjectTable("sources", PodVisibility, 1)
         self._counts: Counter[str] | None = None
+        self._killed: dict[str, set[str]] | None = None
         self._changed: set[str] = set()
         self._all_of: set[str] = set()
 
@@ -90,7 +94,7 @@ class TargetIndex:
 
     def loaded(self) -> None:
         """A chunk was loaded, so the counts must be made again."""
-        self._counts = None
+        self._counts = self._killed = None
 
     def take_changed(self) -> tuple[set[str], set[str]]:
         """The workloads, and the clusters with all their workloads, whose known state may have changed."""
@@ -104,12 +108,17 @@ class TargetIndex:
         uid, after = event.pod.uid, event.workload.key if there else ""
         old = self.pods.get(uid)
         before = "" if old is None else old.workload
-        if before == after:
+        known = () if old is None else old.kills
+        kills = unanswered_kills.seen_in(event, known) if isinstance(event, PodChanged) and there else ()
+        if before == after and kills == known:
             return
-        self._count(before, -1)
-        self._count(after, 1)
+        if before != after:
+            self._count(before, -1)
+            self._count(after, 1)
+        if kills != known:
+            self._note_kills(uid, before or after, after if kills else "")
         if after:
-            self.pods.upsert(uid, PodOfWorkload(after))
+            self.pods.upsert(uid, PodOfWorkload(after, kills))
         else:
             self.pods.remove(uid)
 
@@ -183,6 +192,31 @@ class TargetIndex:
         if self._counts is None:
             self._counts = Counter(pod.workload for pod in self.pods.values())
         return self._counts
+
+    def kills(self, workload: str) -> list[UnansweredKills]:
+        """The kills of a workload's containers that nobody has answered yet."""
+        pods = (self.pods.get(uid) for uid in sorted(self._killed_pods.get(workload, ())))
+        return [kills for pod in pods if pod is not None for kills in pod.kills]
+
+    @property
+    def _killed_pods(self) -> dict[str, set[str]]:
+        """The pods with kills, by workload. They are few, and looked at often."""
+        if self._killed is None:
+            self._killed = {}
+            for uid, pod in self.pods.items():
+                if pod.kills:
+                    self._killed.setdefault(pod.workload, set()).add(uid)
+        return self._killed
+
+    def _note_kills(self, uid: str, before: str, after: str) -> None:
+        """A pod that belonged to the workload `before` has other kills; `after` is its workload, empty without kills."""
+        killed = self._killed_pods
+        killed.get(before, set()).discard(uid)
+        if not killed.get(before):
+            killed.pop(before, None)
+        if after:
+            killed.setdefault(after, set()).add(uid)
+        self._changed.update({before, after} - {""})
 
     def _count(self, workload: str, step: int) -> None:
         if not workload:

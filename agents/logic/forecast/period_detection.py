@@ -122,17 +122,6 @@ def chance(off: Floats, variance: float) -> float:
     return float(((grown + rarity) / slopes).min())
 
 
-def autocorrelation(values: Floats) -> Floats:
-    """The circular autocorrelation at each lag, as many lags as values: 1 at lag 0, NaN everywhere if all values are equal.
-
-    Source: `pkg/prediction/dsp/auto_correlation.go` of Crane.
-    """
-    if constant(values):
-        return np.full(len(values), np.nan)
-    _, power = _power(values)
-    return _correlation(power, _variance(power, len(values)), len(values))
-
-
 def _power(values: Floats) -> tuple[float, Floats]:
     """The mean, and the power of each frequency; the power at frequency 0, the mean's own, is set to 0."""
     spectrum = np.fft.rfft(values)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.logic.guards import budget_schedules
-from agents.logic.nodes import expanders
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.expanders import Expander, ExpanderError
+from agents.logic.nodes.growth import expanders
+from agents.logic.nodes.growth.expanders import Expander, ExpanderError
 from schemas.units import Fraction, Seconds
 
 NAME = "scaler"
-PROGRAM = 10
+PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
 
 GIB = 2**30
@@ -47,6 +47,9 @@ class ScalerSettings:
     """Whether groups that are alike grow evenly. Upstream does not by default."""
     balance_ignored: str = ""
     """Keys of labels, between commas, by which groups that are alike may differ, beside those of place and name."""
+    fastpath: bool = False
+    """Whether one group of equal pods is computed instead of packed: quicker, and often more nodes. Upstream's
+    `fastpath-binpacking-enabled`."""
     most_nodes: int = 0
     """Nodes that the cluster may have; 0 sets no limit."""
     most_added: int = 1000
@@ -161,6 +164,9 @@ class ScalerSettings:
     """How long a node stays that replaced others, and one whose cheaper replacement was given up."""
     consolidate_to_spot: bool = False
     """Whether the cheaper node may be of a group of spot instances."""
+    recommended_requests: bool = True
+    """Whether removals, replacements and growth reckon with the requests that new pods get by the recommendations in force. Not
+    upstream's."""
     planned_replicas: bool = False
     """Whether groups also grow for replicas that the forecaster plans and that have no pods yet. Upstream's
     `enable-proactive-scaleup` goes by what controllers want themselves."""

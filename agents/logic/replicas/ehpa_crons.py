@@ -25,24 +25,31 @@ class CronEntry:
 
 
 def active(cron: CronEntry, now: float) -> bool:
-    """Whether the next of its two moments is the end. Raises `ValueError` if a schedule or the zone cannot be read.
+    """Whether the next of its two moments is the end, as upstream has it. Raises `ValueError` as `in_window`.
 
     A cron is always active if its start never comes, never active if its end never comes, and active if both moments are equal.
     Source: `pkg/metricprovider/cron_trigger.go` of Crane.
     """
     zone = cron_schedules.load(cron.zone)
     start, end = (cron_schedules.parse(text).next(now, zone) for text in (cron.start, cron.end))
-    return is_between(start, end)
-
-
-def is_between(start: int | None, end: int | None) -> bool:
-    """Whether a cron with this next start and next end is active."""
     return end is not None and (start is None or start >= end)
 
 
-def wanted(crons: Sequence[CronEntry], now: float, *, least: int) -> int:
+def in_window(cron: CronEntry, now: float) -> bool:
+    """Whether it has started since it last ended. Raises `ValueError` if a schedule or the zone cannot be read.
+
+    Upstream's rule is the same where starts and ends take turns. With it, a window that starts on weekdays and ends daily lasts
+    from Friday to Sunday. A cron that ends at the moment at which it starts is not active.
+    """
+    zone = cron_schedules.load(cron.zone)
+    start, end = (cron_schedules.parse(text).last(now, zone) for text in (cron.start, cron.end))
+    return start is not None and (end is None or start > end)
+
+
+def wanted(crons: Sequence[CronEntry], now: float, *, least: int, upstream: bool = False) -> int:
     """The largest target of the active crons, at least `least`; `ValueError` if any of them cannot be read."""
-    return max([least, *[cron.target for cron in crons if active(cron, now)]])
+    rule = active if upstream else in_window
+    return max([least, *[cron.target for cron in crons if rule(cron, now)]])
 
 
 def name(cron: CronEntry, *, namespace: str, ehpa: str, default_zone: str = "UTC") -> str:
@@ -65,8 +72,8 @@ def _plain(schedule: str) -> str:
 def refusals(crons: Sequence[CronEntry], now: float, *, namespace: str, ehpa: str) -> list[str]:
     """Sentences on what is wrong with an EHPA's crons; empty if nothing is.
 
-    Upstream checks texts, zones and names. It misses a start that never comes, and a start and end that always coincide; either
-    keeps a cron active for ever.
+    Upstream checks texts, zones and names. It misses moments that never come, a start and end that always coincide, and `@every`,
+    which has no moments of its own.
     """
     found = [f"two crons are called '{given}'" for given in _twice([cron.name for cron in crons])]
     names = [name(cron, namespace=namespace, ehpa=ehpa) for cron in crons]
@@ -84,6 +91,8 @@ def _refusal(cron: CronEntry, now: float) -> str:
         start, end = cron_schedules.parse(cron.start), cron_schedules.parse(cron.end)
     except ValueError as error:
         return f"cron '{cron.name}': {error}"
+    if start.every or end.every:
+        return f"cron '{cron.name}': '@every' says how often, and not when it starts or ends"
     if start.next(now, zone) is None or end.next(now, zone) is None:
         return f"cron '{cron.name}': its start '{cron.start}' or its end '{cron.end}' never comes"
     return f"cron '{cron.name}' ends when it starts" if start == end else ""

@@ -3,11 +3,12 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agents.logic.replicas import hpa_metrics
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.hpa_metrics import HpaMetric
+from agents.logic.replicas.scaling_behavior import ScalingBehavior
 from schemas.well_known_labels import EHPA_UID, METRIC_QUERY
 
 Object = dict[str, object]
@@ -43,15 +44,15 @@ class ScaleTarget:
 
 @dataclass(frozen=True, slots=True)
 class PredictionSpec:
-    """How the EHPA wants its metrics forecast: the window in seconds, and the algorithm's block from the manifest."""
+    """How the EHPA wants its metrics forecast: the window in seconds, and the algorithm's block, if it is from a manifest."""
 
     window: int
-    algorithm: Mapping[str, object]
+    algorithm: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Ehpa:
-    """One EHPA. `entries` are its metrics as in the manifest; `metrics` parses them."""
+    """One EHPA. From a manifest it has `entries` and `behavior`, from the log `logged` and `rules`."""
 
     namespace: str
     name: str
@@ -66,11 +67,13 @@ class Ehpa:
     prediction: PredictionSpec | None = None
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
+    logged: tuple[HpaMetric, ...] | None = None
+    rules: ScalingBehavior | None = None
 
     @property
     def metrics(self) -> tuple[HpaMetric, ...]:
-        """The parsed entries."""
-        return tuple(hpa_metrics.read(entry) for entry in self.entries)
+        """Its metrics. Raises `ValueError` for an entry of a manifest that cannot be read."""
+        return self.logged if self.logged is not None else tuple(hpa_metrics.read(entry) for entry in self.entries)
 
     @property
     def queries(self) -> dict[str, str]:

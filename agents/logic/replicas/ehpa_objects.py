@@ -1,127 +1,46 @@
-"""Converts EHPAs and algorithms from the log's form into the forms that upstream's rules use."""
+"""EHPAs and algorithms of the log in the forms that the rules of autoscalers and forecasts use."""
 
 from collections.abc import Mapping
 
-from agents.logic.replicas import ehpa_manifest
-from agents.logic.replicas.ehpa_manifest import API, KIND, Ehpa, Object
+from agents.logic.replicas import hpa_metrics, scaling_behavior
+from agents.logic.replicas.ehpa_crons import CronEntry
+from agents.logic.replicas.ehpa_manifest import Ehpa, Object, PredictionSpec, ScaleTarget
 from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.scaling import AlgorithmOptions, HpaBehavior, HpaScalingRules, MetricSpec
-from schemas.policies.selectors import Requirement
+from schemas.policies.scaling import AlgorithmOptions, PredictionOptions
 from schemas.policies.vpa import TargetRef
-
-_BLOCKS = {
-    "Resource": "resource",
-    "ContainerResource": "containerResource",
-    "Pods": "pods",
-    "Object": "object",
-    "External": "external",
-}
-_OF_PODS = ("Resource", "ContainerResource")
 
 
 def ehpa_of(event: EhpaChanged) -> Ehpa:
     """The EHPA of an event. Raises a `ValueError` that names what cannot be carried out."""
     if event.unsupported:
         raise ValueError(event.unsupported)
-    return ehpa_manifest.read(manifest_of(event))
-
-
-def manifest_of(event: EhpaChanged) -> Object:
-    """The object's manifest, as far as the log keeps it."""
-    spec: Object = {
-        "scaleTargetRef": reference(event.target_ref),
-        "scaleStrategy": event.strategy.value,
-        "metrics": [metric(each) for each in event.metrics],
-        "crons": [
-            _without_none(
-                name=cron.name,
-                description=cron.description,
-                timezone=cron.timezone,
-                start=cron.start,
-                end=cron.end,
-                targetReplicas=cron.target_replicas,
-            )
-            for cron in event.crons
-        ],
-        **_without_none(
-            minReplicas=event.min_replicas,
-            maxReplicas=event.max_replicas,
-            specificReplicas=event.specific_replicas,
-            behavior=None if event.behavior is None else behavior(event.behavior),
-        ),
-    }
-    if event.prediction is not None:
-        algorithm = event.prediction.algorithm
-        spec["prediction"] = _without_none(
-            predictionWindowSeconds=event.prediction.window_seconds,
-            predictionAlgorithm=None if algorithm is None else algorithm_block(algorithm),
-        )
-    about: Object = {
-        "namespace": event.namespace,
-        "name": event.name,
-        "uid": event.uid,
-        "generation": event.generation,
-        "labels": dict(event.labels),
-        "annotations": dict(event.annotations),
-    }
-    return {"apiVersion": API, "kind": KIND, "metadata": about, "spec": spec}
-
-
-def metric(spec: MetricSpec) -> Object:
-    """One entry of `metrics`."""
-    block: Object = {"target": _target(spec)}
-    if spec.type in _OF_PODS:
-        block = {"name": spec.name, **_without_none(container=spec.container), **block}
-    else:
-        selector = _without_none(
-            matchLabels=dict(spec.match_labels), matchExpressions=[_expression(each) for each in spec.expressions]
-        )
-        block = {"metric": {"name": spec.name, **_without_none(selector=selector)}, **block}
-    if spec.described is not None:
-        block["describedObject"] = reference(spec.described)
-    return {"type": spec.type, _BLOCKS.get(spec.type, spec.type): block}
-
-
-def _target(spec: MetricSpec) -> Object:
-    target = spec.target
-    return _without_none(
-        type=target.type,
-        averageUtilization=target.average_utilization,
-        averageValue=target.average_value,
-        value=target.value,
+    if event.max_replicas is None:
+        raise ValueError("'maxReplicas' is not set")
+    ref = event.target_ref or TargetRef("", "")
+    return Ehpa(
+        namespace=event.namespace,
+        name=event.name,
+        uid=event.uid,
+        target=ScaleTarget(ref.api_version, ref.kind, ref.name),
+        most=event.max_replicas,
+        least=event.min_replicas,
+        strategy=event.strategy.value,
+        crons=tuple(CronEntry(cron.name, cron.start, cron.end, cron.target_replicas, cron.timezone) for cron in event.crons),
+        prediction=_prediction(event.prediction),
+        labels=event.labels,
+        annotations=event.annotations,
+        logged=tuple(hpa_metrics.of_spec(spec) for spec in event.metrics),
+        rules=scaling_behavior.of_event(event.behavior),
     )
 
 
-def _expression(requirement: Requirement) -> Object:
-    return {"key": requirement.key, "operator": requirement.operator.value, **_without_none(values=list(requirement.values))}
-
-
-def reference(ref: TargetRef | None) -> Object:
-    """A reference to an object, as manifests write it."""
-    return {} if ref is None else {**_without_none(apiVersion=ref.api_version), "kind": ref.kind, "name": ref.name}
-
-
-def behavior(rules: HpaBehavior) -> Object:
-    """A `behavior` block."""
-    return _without_none(
-        scaleUp=None if rules.scale_up is None else _rules(rules.scale_up),
-        scaleDown=None if rules.scale_down is None else _rules(rules.scale_down),
-    )
-
-
-def _rules(rules: HpaScalingRules) -> Object:
-    policies = [{"type": each.type, "value": each.value, "periodSeconds": each.period_seconds} for each in rules.policies]
-    return _without_none(
-        policies=policies,
-        selectPolicy=rules.select_policy,
-        stabilizationWindowSeconds=rules.stabilization_window_seconds,
-        tolerance=rules.tolerance,
-    )
-
-
-def algorithm_block(options: AlgorithmOptions) -> Object:
-    """A `predictionAlgorithm` block."""
-    return _without_none(algorithmType=options.type, dsp=dsp_block(options), percentile=percentile_block(options))
+def _prediction(options: PredictionOptions | None) -> PredictionSpec | None:
+    """Prediction is on only if its window and the block of its algorithm are set, as in a manifest."""
+    if options is None or options.window_seconds is None or options.algorithm is None:
+        return None
+    blocks = {"dsp": dsp_block, "percentile": percentile_block}
+    given = blocks[options.algorithm.type](options.algorithm) if options.algorithm.type in blocks else None
+    return PredictionSpec(options.window_seconds) if given else None
 
 
 def dsp_block(options: AlgorithmOptions) -> Object | None:
@@ -130,7 +49,7 @@ def dsp_block(options: AlgorithmOptions) -> Object | None:
     if dsp is None:
         return None
     fourier: list[Object] = [
-        _without_none(
+        without_none(
             marginFraction=each.margin_fraction,
             lowAmplitudeThreshold=each.low_amplitude_threshold,
             highFrequencyThreshold=each.high_frequency_threshold,
@@ -139,8 +58,8 @@ def dsp_block(options: AlgorithmOptions) -> Object | None:
         )
         for each in dsp.fft
     ]
-    estimators = _without_none(maxValue=[{"marginFraction": margin} for margin in dsp.max_value], fft=fourier)
-    return _without_none(sampleInterval=dsp.sample_interval, historyLength=dsp.history_length, estimators=estimators)
+    estimators = without_none(maxValue=[{"marginFraction": margin} for margin in dsp.max_value], fft=fourier)
+    return without_none(sampleInterval=dsp.sample_interval, historyLength=dsp.history_length, estimators=estimators)
 
 
 def percentile_block(options: AlgorithmOptions) -> Object | None:
@@ -152,7 +71,7 @@ def percentile_block(options: AlgorithmOptions) -> Object | None:
     block = (
         {}
         if histogram is None
-        else _without_none(
+        else without_none(
             maxValue=histogram.max_value,
             epsilon=histogram.epsilon,
             halfLife=histogram.half_life,
@@ -161,7 +80,7 @@ def percentile_block(options: AlgorithmOptions) -> Object | None:
             bucketSizeGrowthRatio=histogram.bucket_size_growth_ratio,
         )
     )
-    return _without_none(
+    return without_none(
         aggregated=percentile.aggregated,
         historyLength=percentile.history_length,
         sampleInterval=percentile.sample_interval,
@@ -173,7 +92,7 @@ def percentile_block(options: AlgorithmOptions) -> Object | None:
     )
 
 
-def _without_none(**fields: object) -> Object:
+def without_none(**fields: object) -> Object:
     """The fields that are set: neither None nor an empty text, list or mapping."""
     return {name: value for name, value in fields.items() if value is not None and not _is_empty(value)}
 

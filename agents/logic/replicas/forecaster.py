@@ -61,7 +61,8 @@ class Forecaster(PartedState):
         self.known = ForecasterState(lambda key: self._partition_of(key) == self.partition, settings.most_metrics)
         self.published: ObjectTable[LastForecast] = ObjectTable("published", LastForecast, 64)
         self.plans: ObjectTable[PlanMemory] = ObjectTable("plans", PlanMemory, 64)
-        self._expiring, self._rounds, self._crons = TimerQueue(), TimerQueue(), CronClock()
+        self._expiring, self._rounds = TimerQueue(), TimerQueue()
+        self._crons = CronClock(upstream=settings.upstream_crons)
         self._stale = False
         super().__init__(self.rules.table, self.published, self.plans, *self.known.tables())
 
@@ -89,7 +90,7 @@ class Forecaster(PartedState):
 
     def _follow_rules(self, turn: Turn) -> None:
         """From this turn on, decide by the rules in the log."""
-        self.rules.ingest(turn.of("policies"))
+        self.rules.ingest(turn.of("rules"))
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
@@ -256,14 +257,14 @@ class Forecaster(PartedState):
         """The guard that objects to scaling the workload, and its sentence; None if none does."""
         if ehpa.unsupported or not ehpa.target:
             return "spec", ehpa.unsupported or "the EHPA names no target"
+        first = self.known.shares.scaled_by(ehpa.target) or key
+        if first != key:  # said before anything else: consumers go by it, whatever else is the matter
+            _, namespace, _, name = first.split("/")
+            return "rival", f"the EHPA '{namespace}/{name}' scales the same target and is older"
         if paused := shared_guards.paused(self.known.control.get(ehpa.cluster)):
             return "paused", paused
         if refused := self._too_many(key):
             return self.known.shares.exceeded(key) or "metrics", refused
-        first = self.known.shares.scaled_by(ehpa.target) or key
-        if first != key:
-            _, namespace, _, name = first.split("/")
-            return "rival", f"the EHPA '{namespace}/{name}' scales the same target and is older"
         return None
 
     def _situation(self, key: str, ehpa: EhpaChanged, turn: Turn) -> ScalingSituation | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from schemas.units import Fraction, Seconds
 
 NAME = "forecaster"
-PROGRAM = 10
+PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -15,6 +15,9 @@ class ForecasterSettings:
 
     upstream_predictors: bool = False
     """Whether an EHPA's algorithm is carried out as upstream has it; otherwise `dsp` means the best of our own profiles."""
+    upstream_crons: bool = False
+    """Whether a cron of an EHPA is active when its next moment is the end, as upstream has it; otherwise, when it has started
+    since it last ended."""
     refit: Seconds = Seconds(600.0)
     """A forecast is made anew after this time; upstream takes 12 hours."""
     fits_per_turn: int = 4
@@ -35,6 +38,9 @@ class ForecasterSettings:
     """CPU of a pod that is not ready says nothing in this time after its start; the HPA controller's default."""
     readiness: Seconds = Seconds(30.0)
     """A pod that becomes unready within this time of its start was never ready; the HPA controller's default."""
+    scale_to_zero: bool = True
+    """Whether workloads are scaled to 0 and back as with HPAScaleToZero, which Kubernetes has on by default from 1.37: one that
+    its autoscaler has scaled to 0 is scaled up again, one that somebody else has is left alone. Set it to false before 1.37."""
     expires: Seconds = Seconds(120.0)
     """A plan is void after this time."""
     ahead: Seconds = Seconds(0.0)

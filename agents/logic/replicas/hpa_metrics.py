@@ -8,6 +8,7 @@ from agents.logic.replicas.hpa_pods import HpaPods, MetricSamples, Milli
 from agents.logic.replicas.hpa_reconcile import MetricResult
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
 from schemas import exact_quantity
+from schemas.policies.scaling import MetricSpec
 
 _BLOCKS = {
     "Resource": "resource",
@@ -57,6 +58,20 @@ def read(entry: Mapping[str, object]) -> HpaMetric:
         percent if isinstance(percent, int) else None,
         _amount(target.get("averageValue")),
         _amount(target.get("value")),
+    )
+
+
+def of_spec(spec: MetricSpec) -> HpaMetric:
+    """A metric of the log. Raises `ValueError` for an invalid amount."""
+    target, of_pods = spec.target, spec.type in ("Resource", "ContainerResource")
+    return HpaMetric(
+        spec.type,
+        spec.name,
+        spec.container if of_pods else "",
+        () if of_pods else tuple(sorted(spec.match_labels.items())),
+        target.average_utilization,
+        _amount(target.average_value or None),
+        _amount(target.value or None),
     )
 
 

@@ -47,9 +47,6 @@ class ReadyCondition(IntEnum):
 MOST_MILLI = 2**63 - 1
 """The largest amount Kubernetes can hold."""
 
-NEVER = -math.inf
-"""Stands for the time of a condition that has none."""
-
 NOT_STARTED = math.nan
 """Stands for the start of a pod that has not started."""
 

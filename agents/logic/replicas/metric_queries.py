@@ -1,7 +1,8 @@
 """The Prometheus expression that gives a metric's history for a whole workload.
 
 These are upstream's defaults, and better ones where upstream's read too much: its queries for Pods metrics cover more than the
-workload, its queries for one container return a series for each pod, and it does not escape names and values.
+workload, its queries for one container return a series for each pod, a pair of servers doubles its sums of usage, and it does
+not escape names and values.
 """
 
 import re
@@ -17,6 +18,8 @@ _PODS = {
     "StatefulSet": "[0-9]+$",
 }
 _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+_ONCE = "max by (namespace, pod, container)"
+"""Each container once, however many servers and jobs scrape its kubelet, and whatever labels they add."""
 
 
 def query(ehpa: Ehpa, metric: HpaMetric, *, as_upstream: bool = False, more: Sequence[str] = ()) -> str | None:
@@ -36,8 +39,10 @@ def _default(ehpa: Ehpa, metric: HpaMetric, more: Sequence[str], *, as_upstream:
         container = 'container!=""' if metric.kind == "Resource" else f'container="{escaped(metric.container)}"'
         selected = "{" + ",".join([*where, container, *more]) + "}"
         if metric.name == "cpu":
-            return f"sum(irate({_CPU}{selected}[3m]))"
-        return f"sum({_MEMORY}{selected})" if metric.name == "memory" else None
+            rate = f"irate({_CPU}{selected}[3m])"
+            return f"sum({rate})" if as_upstream else f"sum({_ONCE} (sum without (cpu, id, image, name) ({rate})))"
+        of_each = f"{_MEMORY}{selected}" if as_upstream else f"{_ONCE} ({_MEMORY}{selected})"
+        return f"sum({of_each})" if metric.name == "memory" else None
     if metric.kind not in ("Pods", "External"):
         return None
     labels = [f'{key}="{value if as_upstream else escaped(value)}"' for key, value in metric.selector]

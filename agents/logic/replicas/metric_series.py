@@ -23,6 +23,7 @@ class WantedSeries:
 
     `scraped`: the forecaster sums it up from pod usage, so the query serves only for its history. `options`: how to forecast it;
     None for a value that is only observed. `asked`: the query in the form for one server, which may hold several clusters.
+    `by_tenant`: a tenant wrote the query, or the name of the metric that the default query has as it stands.
     """
 
     identifier: str
@@ -32,6 +33,7 @@ class WantedSeries:
     scraped: bool = False
     options: AlgorithmOptions | None = None
     asked: str = ""
+    by_tenant: bool = False
 
 
 def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeries]:
@@ -52,8 +54,9 @@ def of_ehpa(event: EhpaChanged, matchers: Sequence[str] = ()) -> list[WantedSeri
         series = series_id(metric.identifier, "" if scraped else query)
         forecast = options if metric.kind in PREDICTED else None
         asked = query if own_query or not matchers else metric_queries.query(ehpa, metric, more=matchers) or ""
+        of_tenant = bool(ehpa.queries.get(metric.identifier)) or (not own_query and metric.kind in ("Pods", "External"))
         found.setdefault(
-            metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast, asked)
+            metric.identifier, WantedSeries(metric.identifier, event.target, series, query, scraped, forecast, asked, of_tenant)
         )
     return list(found.values())
 
@@ -71,4 +74,4 @@ def _of_metric(event: TimeSeriesPredictionChanged, metric: PredictionMetric) -> 
     query = metric.expression if metric.type == "ExpressionQuery" else ""
     options = metric.algorithm or AlgorithmOptions()
     series = series_id(identifier, "" if scraped else query)
-    return WantedSeries(metric.identifier, event.target, series, query, scraped, options, query)
+    return WantedSeries(metric.identifier, event.target, series, query, scraped, options, query, bool(query))

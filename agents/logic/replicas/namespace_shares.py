@@ -26,7 +26,7 @@ class SharingObject:
         """What matters of an EHPA or a TimeSeriesPrediction; the latter has no crons and scales nothing."""
         if isinstance(event, TimeSeriesPredictionChanged):
             return cls(event.rank, len(event.metrics))
-        return cls(event.rank, len(event.metrics), "" if event.unsupported else event.target, len(event.crons))
+        return cls(event.rank, len(event.metrics), event.claims, len(event.crons))
 
 
 class NamespaceShares:

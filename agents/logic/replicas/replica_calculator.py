@@ -5,7 +5,6 @@ Amounts are whole milli-units; ratios are float64 in Kubernetes' order of operat
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.logic.replicas.hpa_pods import MOST_MILLI, Flags, HpaPods, MetricSamples, Milli, PodGroups, ReadinessDelays, group
@@ -120,15 +119,6 @@ def _proposed(
     if (corrected < 1.0 and wanted > scene.current) or (corrected > 1.0 and wanted < scene.current):
         return proposal
     return ReplicaProposal(wanted, proposal.usage, proposal.utilization)
-
-
-def summed(values: Sequence[int]) -> int:
-    """The sum of an external metric's series (milli-units). A sum that does not fit, or is below 0, becomes the largest amount.
-
-    Kubernetes takes a negative sum for an overflow in the same way, and an autoscaler that sees one goes to its maximum.
-    """
-    total = sum(values)
-    return total if 0 <= total < MOST_MILLI else MOST_MILLI
 
 
 def by_value(value: int, pods: HpaPods, *, target: int, scene: ReplicaContext) -> ReplicaProposal | MetricError:

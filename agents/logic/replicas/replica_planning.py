@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.logic.replicas import ehpa_crons, hpa_metrics, hpa_reconcile, pod_usage, scaling_behavior
+from agents.logic.replicas import ehpa_crons, hpa_metrics, hpa_reconcile, pod_usage
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehpa
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
@@ -17,6 +17,7 @@ from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
 from schemas.facts.replica_scaling import ScaleSeen
 
 _RESOURCE = ("Resource", "ContainerResource")
+_WITHOUT_PODS = ("Object", "External")
 _DEFAULT = HpaMetric("Resource", "cpu", utilization=80)
 """The metric that the API server adds to an HPA without metrics."""
 _MILLI = 1000
@@ -76,9 +77,10 @@ class _Asked:
 
 def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: ForecasterSettings) -> PassResult:
     """Run one pass. Raises ValueError for an EHPA whose amounts cannot be read."""
-    behavior = None if ehpa.behavior is None else scaling_behavior.read(ehpa.behavior)
     least = 1 if ehpa.least is None else ehpa.least
-    bounds = HpaBounds(least, ehpa.most, behavior, settings.downscale_window)
+    if settings.scale_to_zero and not least and not _wakes(ehpa):
+        raise ValueError("minReplicas is 0, which needs a metric of type Object or External, a prediction or a cron")
+    bounds = HpaBounds(least, ehpa.most, ehpa.rules, settings.downscale_window, to_zero=settings.scale_to_zero)
     context = _context(bounds, situation, settings)
     metrics = ehpa.metrics or (_DEFAULT,)
     live = [_Asked(metric.identifier, ProposalOrigin.LIVE, metric) for metric in metrics]
@@ -89,6 +91,11 @@ def plan(ehpa: Ehpa, situation: ScalingSituation, memory: HpaMemory, settings: F
     decision, after = hpa_reconcile.decide(bounds, situation.scale.replicas, counted, memory, now=situation.now)
     proposals = tuple(_proposal(each, answer) for each, answer in zip(asked, answers, strict=True))
     return PassResult(decision, after, bounds, proposals, _upcoming(ehpa, situation, bounds, decision.replicas, settings))
+
+
+def _wakes(ehpa: Ehpa) -> bool:
+    """Whether anything can say that a workload without pods is needed again. The API server refuses an HPA if nothing can."""
+    return bool(ehpa.crons) or ehpa.prediction is not None or any(metric.kind in _WITHOUT_PODS for metric in ehpa.metrics)
 
 
 def _upcoming(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from schemas import exact_quantity
+from schemas.policies.scaling import HpaBehavior, HpaScalingRules
 
 Moment = tuple[float, int]
 """A time (seconds since the epoch) and a count of replicas: recommended, or changed."""
@@ -64,10 +65,23 @@ def _defaulted(declared: object, default: Mapping[str, object]) -> dict[str, obj
     return {**default, **{name: value for name, value in given.items() if value is not None}}
 
 
-def read(block: Mapping[str, object]) -> ScalingBehavior:
-    """The rules of a `behavior` block from an object, with defaults added."""
-    full = defaulted(block)
-    return ScalingBehavior(_rules(full["scaleUp"]), _rules(full["scaleDown"]))
+def of_event(behavior: HpaBehavior | None) -> ScalingBehavior | None:
+    """The rules of a policy in the log, with defaults added; None where it says nothing of either direction."""
+    if behavior is None or {behavior.scale_up, behavior.scale_down} <= {None, HpaScalingRules()}:
+        return None
+    return ScalingBehavior(_of(behavior.scale_up, DEFAULT_UP), _of(behavior.scale_down, DEFAULT_DOWN))
+
+
+def _of(rules: HpaScalingRules | None, default: Mapping[str, object]) -> ScalingRules:
+    usual = _rules(default)
+    if rules is None:
+        return usual
+    return ScalingRules(
+        tuple(ScalingPolicy(each.type, each.value, float(each.period_seconds)) for each in rules.policies) or usual.policies,
+        rules.select_policy or usual.select,
+        usual.window if rules.stabilization_window_seconds is None else float(rules.stabilization_window_seconds),
+        exact_quantity.read(rules.tolerance).thousandths / 1000 if rules.tolerance else None,
+    )
 
 
 def _rules(declared: object) -> ScalingRules:

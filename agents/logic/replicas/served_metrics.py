@@ -30,11 +30,11 @@ class ServedMetrics:
 
     metrics = (CRON, PREDICTION)
 
-    def __init__(self, cluster: str, latest: LatestForecast) -> None:
+    def __init__(self, cluster: str, latest: LatestForecast, *, upstream_crons: bool = False) -> None:
         self._cluster, self._latest = cluster, latest
         self._ehpas: dict[str, EhpaChanged] = {}
         self._of_target: dict[_Target, tuple[EhpaChanged, ...]] = {}
-        self._crons = CronClock()
+        self._crons = CronClock(upstream=upstream_crons)
 
     def apply(self, event: Event) -> None:
         """Take in one event of `policies`."""
@@ -98,17 +98,17 @@ class ServedMetrics:
         return max(values) if values else answers[0]
 
     def _cron(self, found: list[EhpaChanged], selector: Mapping[str, str], now: float) -> int | MetricError:
-        """The replicas that the crons of the EHPA for a target want, but at least its minimum (1 by default)."""
+        """The replicas that the crons of the EHPA that scales a target want, but at least its minimum (1 by default)."""
         absent = [word for word in TARGET_LABELS if word not in selector]
         if absent:
             return MetricError(f"the selector does not say '{absent[0]}'")
-        with_crons = [ehpa for ehpa in found if ehpa.crons]
-        if not with_crons:
+        governing = next((ehpa for ehpa in found if ehpa.claims), None)
+        if governing is None or not governing.crons:
             target = f"{selector['targetKind']} '{selector['targetNamespace']}/{selector['targetName']}'"
             return MetricError(f"no EHPA with crons scales {target}")
-        ehpa, least = with_crons[0], with_crons[0].min_replicas
+        least = governing.min_replicas
         try:
-            return 1000 * self._crons.wanted(ehpa.key, crons_of(ehpa), now, least=1 if least is None else least)
+            return 1000 * self._crons.wanted(governing.key, crons_of(governing), now, least=1 if least is None else least)
         except ValueError as error:
             return MetricError(str(error))
 

@@ -2,7 +2,8 @@
 
 The caps apply in upstream's order: the pod's LimitRange over all containers, then for each container its LimitRange, the policy
 (which wins over it), and the container's own limit unless limits follow requests. Admission and updater share this code.
-Source: pkg/utils/vpa/capping.go.
+Where limits stay as they are, upstream bounds a request nevertheless so that a limit in the same ratio would be within a
+LimitRange (kubernetes/autoscaler#7063); in our own profile the request itself is. Source: pkg/utils/vpa/capping.go.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,12 +92,20 @@ def obeys(advice: Iterable[Advice], rules: Sequence[ContainerRule]) -> bool:
     return True
 
 
-def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequence[ContainerRule], ranges: Ranges) -> Capped:
-    """Capped advice for the containers that the pod has. Raises UnscalableError where upstream would fail."""
+def cap(
+    advice: Sequence[Advice],
+    containers: Sequence[Container],
+    rules: Sequence[ContainerRule],
+    ranges: Ranges,
+    *,
+    upstream: bool = True,
+) -> Capped:
+    """Capped advice for the containers that the pod has, as upstream does or better. Raises UnscalableError."""
+    kept = frozenset[str]() if upstream else frozenset(each.name for each in containers if _keeps_limits(each.name, rules))
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
-    scaled = pod_limit_range.fit(advice, containers, ranges.pod) if ranges.pod else list(advice)
+    scaled = pod_limit_range.fit(advice, containers, ranges.pod, kept, upstream=upstream) if ranges.pod else list(advice)
     before = {each.container: each.target or {} for each in reversed(advice)}
     capped, caps = [], {}
     for each in scaled:
@@ -104,7 +113,7 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
             continue
         container = standing[each.container]
         rule = rule_of(each.container, rules)
-        bounded = bounds(container, ranges.container) if ranges.container else None
+        bounded = bounds(container, ranges.container, limit_stays=each.container in kept) if ranges.container else None
         target, steps = _steps(each.target, container, rule, bounded)
         lower, upper = (_steps(bound, container, rule, bounded)[0] for bound in (each.lower, each.upper))
         capped.append(Advice(each.container, target, lower, upper, each.uncapped))
@@ -112,6 +121,11 @@ def cap(advice: Sequence[Advice], containers: Sequence[Container], rules: Sequen
         if steps:
             caps[each.container] = tuple(steps)
     return Capped(tuple(capped), caps)
+
+
+def _keeps_limits(name: str, rules: Sequence[ContainerRule]) -> bool:
+    rule = rule_of(name, rules)
+    return rule is not None and rule.values == ControlledValues.REQUESTS_ONLY
 
 
 def _steps(

@@ -1,8 +1,7 @@
 """Merges the LimitRanges of a namespace into one, and derives the bounds on a container's requests from it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from agents.logic.resources import resource_lists
 from agents.logic.resources.limit_proportion import boundary
@@ -13,14 +12,18 @@ from schemas.policies.limit_ranges import LimitRangeChanged, LimitType
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The least, the most and the default that a LimitRange sets for containers, or for whole pods."""
+    """The least, the most and the default that a LimitRange sets for containers, or for whole pods.
+
+    `ratios`: how many times its request a limit may be, by resource.
+    """
 
     least: Resources | None = None
     most: Resources | None = None
     default: Resources | None = None
+    ratios: Mapping[str, float] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether it sets any list, even an empty one."""
+        """Whether it sets any list of amounts, even an empty one."""
         return not (self.least is None and self.most is None and self.default is None)
 
 
@@ -38,28 +41,23 @@ NONE = Ranges()
 def of_events(found: Iterable[LimitRangeChanged]) -> Ranges:
     """The LimitRanges of one namespace, from events. They are merged in the order of their names: the last default counts."""
     entries = [each for changed in sorted(found, key=lambda each: each.name) for each in changed.limits]
-    typed = [
-        (each.type, Range(*map(resource_lists.set_amounts, (each.least, each.most, each.default_limits)))) for each in entries
-    ]  # fmt: skip
-    return _merged(typed)
-
-
-def of_manifests(found: Sequence[Mapping[str, Any]]) -> Ranges:
-    """The LimitRanges of one namespace, from manifests. Raises NotAQuantityError and TypeError."""
     typed = []
-    for manifest in found:
-        for entry in (manifest.get("spec") or {}).get("limits") or ():
-            parts = (resource_lists.read(entry.get(field)) for field in ("min", "max", "default"))
-            typed.append((str(entry.get("type")), Range(*parts)))
+    for each in entries:
+        least, most, default = map(resource_lists.set_amounts, (each.least, each.most, each.default_limits))
+        typed.append((each.type, Range(least, most, default, each.ratios)))
     return _merged(typed)
 
 
-def bounds(container: Container, bounding: Range) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+def bounds(
+    container: Container, bounding: Range, *, limit_stays: bool = False
+) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
     """The least and the most that a recommendation may be, so that request and limit both stay within the range.
 
-    The least applies to both request and limit. Zero is no bound. Source: getMinAllowedRecommendation and
-    getMaxAllowedRecommendation in pkg/utils/vpa/capping.go.
+    A limit that stays as it is bounds nothing. Else the least applies to both request and limit. Zero is no bound. Source:
+    getMinAllowedRecommendation and getMaxAllowedRecommendation in pkg/utils/vpa/capping.go.
     """
+    if limit_stays:
+        return dict(bounding.least or {}), dict(bounding.most or {})
     least = _of_limit(container, bounding.least, bounding.default)
     for resource in least:
         minimum = at(bounding.least, resource)
@@ -81,11 +79,14 @@ def _of_limit(container: Container, bound: Resources | None, default: Resources 
 def _merged(entries: Iterable[tuple[str, Range]]) -> Ranges:
     of: dict[str, Range] = {}
     for kind, entry in entries:
-        if entry:
+        if entry or entry.ratios:
             so_far = of.get(kind, Range())
             least = _tightest(so_far.least, entry.least, higher=True)
             most = _tightest(so_far.most, entry.most, higher=False)
-            of[kind] = Range(least, most, so_far.default if entry.default is None else entry.default)
+            ratios = dict(so_far.ratios)
+            for name, ratio in entry.ratios.items():
+                ratios[name] = min(ratio, ratios.get(name, ratio))
+            of[kind] = Range(least, most, so_far.default if entry.default is None else entry.default, ratios)
     return Ranges(of.get(LimitType.CONTAINER), of.get(LimitType.POD))
 
 

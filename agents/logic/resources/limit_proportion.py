@@ -86,7 +86,7 @@ def boundary(
 
 
 def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up: bool = False) -> tuple[Quantity, bool]:
-    """Give amount * by / over in the amount's form, rounded down or, for CPU, `up`; and whether that fits into 64 bits."""
+    """Give amount * by / over in the amount's form, rounded down or `up`; and whether that fits into 64 bits."""
     memory = resource == MEMORY
     divisor = over.whole if memory else over.milli
     if divisor == 0:
@@ -94,5 +94,5 @@ def scaled(resource: str, amount: Quantity, *, by: Quantity, over: Quantity, up:
     product = amount.whole * by.whole if memory else amount.milli * by.milli
     result, rest = divmod(product, divisor)
     fits = -MOST - 1 <= result <= MOST
-    result = result + (up and not memory and rest != 0) if fits else MOST
+    result = result + (up and rest != 0) if fits else MOST
     return (exact_quantity.of_whole if memory else exact_quantity.of_milli)(result, amount.form), fits

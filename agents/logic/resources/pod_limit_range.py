@@ -1,10 +1,11 @@
 """A LimitRange on whole pods, shared out: all amounts of a pod are scaled alike until their limits sum to what it allows.
 
-Source: applyPodLimitRange in upstream's pkg/utils/vpa/capping.go. Like it, this fails where an amount has no list to go into.
+Limits that stay as they are count, and nothing is scaled for their sake. Source: applyPodLimitRange in upstream's
+pkg/utils/vpa/capping.go. Like it, this fails where an amount has no list to go into.
 One thing differs: memory that scales to less than a byte becomes 0 here and -1 there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agents.logic.resources.container_limit_range import Range
@@ -25,10 +26,23 @@ class _Member:
 
     container: Container
     lists: Lists | None
+    keeps_limit: bool = False
 
 
-def fit(advice: Sequence[Advice], containers: Sequence[Container], allowed: Range) -> list[Advice]:
-    """The scaled advice. A container that has requests but no advice takes part with its requests as the target."""
+def fit(
+    advice: Sequence[Advice],
+    containers: Sequence[Container],
+    allowed: Range,
+    kept: Collection[str] = (),
+    *,
+    upstream: bool = True,
+) -> list[Advice]:
+    """The scaled advice; the limits of the containers in `kept` stay as they are.
+
+    Upstream rounds shares of memory down, so that their sum may be a few bytes short of the least amount.
+
+    A container that has requests but no advice takes part with its requests as the target.
+    """
     advised = {each.container for each in advice}
     joined = [Advice(c.name, target=c.requests) for c in containers if c.name not in advised and c.requests]
     parts = [*advice, *joined]
@@ -39,9 +53,9 @@ def fit(advice: Sequence[Advice], containers: Sequence[Container], allowed: Rang
     standing: dict[str, Container] = {}
     for container in containers:
         standing.setdefault(container.name, container)
-    members = [_Member(standing[c.name], first.get(c.name)) for c in containers]
+    members = [_Member(standing[c.name], first.get(c.name), c.name in kept) for c in containers]
     for kind, resource in ORDER:
-        _share(members, kind, resource, allowed)
+        _share(members, kind, resource, allowed, up=resource == CPU or not upstream)
     fitted = zip(parts, copies, strict=True)
     return [Advice(each.container, copy["target"], copy["lower"], copy["upper"], each.uncapped) for each, copy in fitted]
 
@@ -51,7 +65,7 @@ def _lists(advice: Advice) -> Lists:
     return {kind: None if given is None else dict(given) for kind, given in found.items()}
 
 
-def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range) -> None:
+def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range, *, up: bool) -> None:
     """Scale one resource in all lists of one kind, if the range requires it."""
     least, most, default = (at(bound, resource) for bound in (allowed.least, allowed.most, allowed.default))
     amounts = [_amount(member, kind, resource) for member in members]
@@ -60,16 +74,23 @@ def _share(members: Sequence[_Member], kind: str, resource: str, allowed: Range)
     fits = not most or most.nano >= limit.nano
     if least.nano <= limit.nano and least.nano <= request.nano and fits:
         return
-    if not limit:
+    if not limit or (not request and any(member.keeps_limit for member in members)):
         return
     if least.nano > request.nano:
         for member in members:
             if member.lists is not None:
                 amount = at(member.lists[kind], resource)
-                _put(member, kind, resource, scaled(resource, amount, by=least, over=request, up=True)[0])
+                _put(member, kind, resource, scaled(resource, amount, by=least, over=request, up=up)[0])
         return
     goal = least if fits else most
+    fixed = exact_quantity.total([each for each, member in zip(limits, members, strict=True) if each and member.keeps_limit])
+    if fixed:
+        goal, limit = (exact_quantity.of_nano(each.nano - fixed.nano) for each in (goal, limit))
+        if goal.nano <= 0 or not limit:
+            return  # whatever the others ask for
     for member in members:
+        if member.keeps_limit:
+            continue
         amount = at(member.container.limits if member.lists is None else member.lists[kind], resource)
         _put(member, kind, resource, scaled(resource, amount, by=goal, over=limit)[0])
 
@@ -80,6 +101,8 @@ def _amount(member: _Member, kind: str, resource: str) -> Quantity:
 
 def _limit(member: _Member, resource: str, amount: Quantity, default: Quantity) -> Quantity | None:
     container = member.container
+    if member.keeps_limit:
+        return at(container.limits, resource)
     limit, request = at(container.limits, resource), at(container.requests, resource)
     return proportional(resource, limit, request, amount, default)[0]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
@@ -84,12 +83,3 @@ def of_recommendation(found: ContainerRecommendation) -> Advice:
         of_amounts(found.upper),
         of_amounts(found.uncapped),
     )
-
-
-def read_advice(value: Mapping[str, Any]) -> Advice:
-    """The advice in a manifest. Raises NotAQuantityError and TypeError."""
-    name = value.get("containerName") or ""
-    if not isinstance(name, str):
-        raise TypeError(f"a container's name is a string, not {type(name).__name__}")
-    lists = (read(value.get(field)) for field in ("target", "lowerBound", "upperBound", "uncappedTarget"))
-    return Advice(name, *lists)

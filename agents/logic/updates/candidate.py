@@ -1,17 +1,19 @@
 """Pods that should be changed: which, why, how urgently, and in which way. The guards decide whether they may be changed now."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.updates import update_priority
+from agents.logic.updates import cap_sentences, oom_loops, update_priority
+from agents.logic.updates.cap_sentences import Caps
 from agents.logic.updates.pod_advice import PodAdvice
-from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateReason
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.updater_state import NewestRecommendation, PodHistory, PodRecord
+from agents.logic.updates.pods_by_workload import PodRecord
+from agents.logic.updates.update_priority import UpdatePriority, UpdateReason
+from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
+from agents.logic.updates.updater_state import NewestRecommendation, PodHistory
 from schemas import times
-from schemas.facts.pods import ResizeState
+from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.scaling import UtilizationMetric
@@ -46,6 +48,21 @@ class PodSituation:
         return self.advice.priority
 
     @property
+    def upstream(self) -> bool:
+        """Whether nothing is done but what upstream's updater does."""
+        return self.settings.profile == UpdaterProfile.UPSTREAM
+
+    @property
+    def broken(self) -> bool:
+        """Whether a container of the pod was killed for lack of memory and does not serve again."""
+        return any(container.broken for container in self.pod.fact.containers)
+
+    @property
+    def killed(self) -> datetime | None:
+        """When a container of the pod was killed for lack of memory last; None where no last run ended so."""
+        return oom_loops.last_kill(self.pod.fact)
+
+    @property
     def at(self) -> datetime:
         """The time of the turn."""
         return times.from_ms(self.now)
@@ -60,13 +77,36 @@ class Candidate:
     action: Action
     left: frozenset[str] = frozenset()
     """Resources that HPAs scale by, if nothing else of the pod is to be changed."""
+    stuck_at: str = ""
+    """Why a pod that is killed again and again can be given no more memory; empty where it can."""
+    caps: Caps = field(default_factory=dict)
+    """What keeps the pod's targets where they are, if it would be changed without them."""
 
     @property
-    def order(self) -> tuple[bool, float, str, str, str]:
-        """Sorts the most urgent first, as upstream does; then by name, so that the order is one."""
+    def rescue(self) -> bool:
+        """Whether a container that was killed for lack of memory is given more. Upstream makes nothing of that."""
+        return not self.stuck_at and bool(_KILLED & set(self.why)) and not self.situation.upstream
+
+    @property
+    def looping(self) -> str:
+        """The container that is killed for lack of memory again and again, by its name; empty where none is."""
+        return oom_loops.looping(_recently_killed(self.situation))
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the pod may be changed whatever else is away: it is mended in place, and stops serving for it in no way."""
+        return self.rescue and self.action is Action.RESIZE and (self.situation.broken or not restarts(self.situation))
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, float, str, str, str]:
+        """Sorts the most urgent first, as upstream does; then by name, so that the order is one.
+
+        Before all others comes a pod whose container is being killed, and of those the one that does not serve.
+        """
         situation = self.situation
         pod = situation.pod.fact.pod
-        return (*situation.priority.rank, situation.workload, pod.name, pod.uid)
+        serves = not (self.rescue and situation.broken)
+        return (not self.rescue, serves, *situation.priority.rank, situation.workload, pod.name, pod.uid)
 
     def alike(self, other: "Candidate") -> bool:
         """Whether no guard can distinguish the two pods, which belong to one workload, at one moment."""
@@ -74,12 +114,15 @@ class Candidate:
         mine, its = one.pod.fact, two.pod.fact
         return (
             one.advice is two.advice
+            and not self.rescue
+            and self.stuck_at == other.stuck_at
             and self.why == other.why
             and self.action is other.action
             and one.history == two.history
             and mine.phase is its.phase
             and mine.resize is its.resize
             and mine.opted_out == its.opted_out
+            and (mine.init_containers, mine.requests, mine.limits) == (its.init_containers, its.requests, its.limits)
             and mine.controller == its.controller
             and (mine.node is None) == (its.node is None)
             and (mine.started == its.started or not one.settings.pod_warm_up)
@@ -88,12 +131,25 @@ class Candidate:
         )
 
 
+_KILLED = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM})
+
+
 def candidate(situation: PodSituation) -> Candidate | None:
     """The pod as a candidate, or None if it need not be changed."""
     why = reasons(situation)
-    if not why:
+    if why and not _idle(situation, why):
+        return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
+    killed = _recently_killed(situation)
+    if not killed:
         return None
-    return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)
+    acted = None if situation.history.acted is None else times.from_ms(situation.history.acted)
+    bound = oom_loops.bound(killed, situation.advice, situation.policy, _counts(situation), acted)
+    return Candidate(situation, (UpdateReason.QUICK_OOM,), Action.RESIZE, stuck_at=bound) if bound else None
+
+
+def _recently_killed(situation: PodSituation) -> list[ContainerSeen]:
+    within = timedelta(seconds=situation.settings.quick_oom)
+    return oom_loops.recently_killed(situation.pod.fact, situation.at, within)
 
 
 def without(situation: PodSituation, reduced: PodAdvice, left: frozenset[str]) -> Candidate | None:
@@ -105,25 +161,43 @@ def without(situation: PodSituation, reduced: PodAdvice, left: frozenset[str]) -
     return whole and replace(whole, left=left)
 
 
+def held_by_caps(situation: PodSituation, uncapped: PodAdvice, caps: Caps) -> Candidate | None:
+    """A pod that has all that it may have as a candidate for what is recommended, so that it can be said what holds it."""
+    found = candidate(replace(situation, advice=uncapped)) if cap_sentences.lasting(caps) else None
+    return found and replace(found, caps=caps)
+
+
 def reasons(situation: PodSituation) -> tuple[UpdateReason, ...]:
     """Why a pod should be changed; empty if it should not."""
     if situation.unboosts:
         return (UpdateReason.BOOST_OVER,)
     if situation.recommended.reverted is not None:
         return (UpdateReason.REVERT,) if situation.priority.outside else ()
-    started, settings = situation.pod.fact.started, situation.settings
-    quick = False
-    if situation.recommended.oom_uid == situation.pod.fact.pod.uid:
-        quick = update_priority.quick_kill(_kills(situation), timedelta(seconds=settings.quick_oom), _counts(situation))
-    age = None if started is None else situation.at - started
-    return update_priority.reasons(situation.priority, age=age, quick=quick, thresholds=settings.thresholds)
+    fact, settings, counts = situation.pod.fact, situation.settings, _counts(situation)
+    killed = [seen for seen in _recently_killed(situation) if counts(seen.name)]
+    if killed and not situation.upstream:  # a kill is no reason to take memory away, nor to change anything else
+        killed = [seen for seen in killed if oom_loops.short(seen, situation.advice)]
+    kills = [oom_loops.kill(fact, seen, situation.at) for seen in killed]
+    quick = update_priority.quick_kill(kills, timedelta(seconds=settings.quick_oom), counts)
+    age = None if fact.started is None else situation.at - fact.started
+    why = update_priority.reasons(situation.priority, age=age, quick=quick, thresholds=settings.thresholds)
+    return (*why, UpdateReason.OOM) if kills and not quick and not situation.upstream else why
 
 
-def _kills(situation: PodSituation) -> Iterator[RecentOomKill]:
-    """The last OOM kill of the workload, if it was of this pod. How long its container ran is counted from the pod's start."""
-    at, fact = situation.recommended.oom_at, situation.pod.fact
-    if at is not None and situation.recommended.oom_uid == fact.pod.uid:
-        yield RecentOomKill(situation.recommended.oom_container, at - (fact.started or fact.created), situation.at - at)
+_ROUNDED = 1e-6
+"""A share of what a pod requests that roundings of its containers' amounts come to."""
+
+
+def _idle(situation: PodSituation, why: tuple[UpdateReason, ...]) -> bool:
+    """Whether a change is for nothing: the pod has all that it would get, or little moves from one of its containers to another.
+
+    Where a LimitRange binds the pod as a whole, each step of one container's recommendation moves the others' shares.
+    """
+    advice = situation.advice
+    if situation.unboosts or situation.recommended.reverted is not None:
+        return False
+    little = advice.priority.difference < _ROUNDED and advice.difference < situation.settings.threshold
+    return advice.changes_nothing or (little and why == (UpdateReason.OUTSIDE,))
 
 
 def _counts(situation: PodSituation) -> Callable[[str], bool]:

@@ -19,9 +19,14 @@ _IN_PLACE_MODES = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredReplicas:
-    """How many pods a controller wants; None where it does not say."""
+    """How many pods a controller wants; None where it does not say. `refusal`: why it cannot make pods, empty while it can.
+
+    `workload`: the key of the workload whose pods they are, as far as its owner shows.
+    """
 
     replicas: int | None
+    refusal: str = ""
+    workload: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,9 @@ class ReplicaCounts:
 
     `wanted` is what the controller wants, None if unknown. `members` have not ended and are not being deleted; `live` ones have a
     node, `running` ones are not pending, and for `begun` ones a change was begun that stops a container. `boosted`: one of them
-    has a startup boost.
+    has a startup boost. `serving` ones run without failing again and again, `ready` ones say that they are ready, and `unready`
+    ones are successors that do not say so yet; `leaving` ones are being deleted. `begun_down`: those of `begun` that do not
+    serve. `most`: how many were seen at most of late.
     """
 
     controller: str
@@ -69,20 +76,43 @@ class ReplicaCounts:
     running: int = 0
     begun: int = 0
     boosted: bool = False
+    serving: int = 0
+    ready: int = 0
+    leaving: int = 0
+    begun_down: int = 0
+    unready: int = 0
+    most: int = 0
 
     def configured(self, *, strict: bool) -> int | None:
         """How many pods the controller should have; None if it wants none, so that they must be left alone.
 
-        For a Job and for an unknown controller it is the present number; `strict` as in `DisruptionRules`.
+        For an unknown controller it is the present number, or what was seen of late; `strict` as in `DisruptionRules`.
         """
         kind = self.controller.partition("/")[0]
-        if kind == "Job":
+        if kind == "Job" and (strict or not self.known):
             return self.live
         if strict and kind and kind not in SIZED:
             return 0
         if self.wanted is None or self.wanted.replicas is None:
-            return self.members
+            return self.members if strict else max(self.members, self.most)
         return self.wanted.replicas or None
+
+    @property
+    def known(self) -> bool:
+        """Whether the controller said how many pods it wants."""
+        return self.wanted is not None and self.wanted.replicas is not None
+
+    @property
+    def should_be(self) -> int:
+        """How many pods should be there: those that are, and those that are missing."""
+        if self.wanted is not None and self.wanted.replicas is not None:
+            return max(self.members, self.wanted.replicas)
+        return max(self.members, self.most)
+
+    @property
+    def missing(self) -> int:
+        """How many pods the controller wants beyond those that are there."""
+        return self.should_be - self.members
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +143,32 @@ def is_there(pod: PodChanged) -> bool:
     return pod.phase not in _ENDED and not pod.leaving
 
 
-def group(counts: ReplicaCounts, mode: UpdateMode, rules: DisruptionRules, *, boosted: bool = False) -> ReplicaGroup | None:
-    """The group of these pods; None if none of them may be disturbed. `boosted`: it is asked for to end a startup boost."""
+def is_failing(pod: PodChanged) -> bool:
+    """Whether a container of a pod has ended before and is not ready now: it fails again and again, or is just starting anew."""
+    return any(container.restarts and not container.ready for container in pod.containers)
+
+
+def serves(pod: PodChanged) -> bool:
+    """Whether a pod runs, and no container of it fails. One that was never ready counts, as many say nothing of readiness."""
+    return pod.phase is PodPhase.RUNNING and not is_failing(pod)
+
+
+def group(
+    counts: ReplicaCounts, mode: UpdateMode, rules: DisruptionRules, *, boosted: bool = False, down: bool = False
+) -> ReplicaGroup | None:
+    """The group of these pods; None if none of them may be disturbed. `boosted`: it is asked for to end a startup boost.
+
+    `down`: it is asked for a pod that serves nobody, so that others of its kind count as if they served, as they do upstream.
+    """
     configured = counts.configured(strict=rules.strict)
     in_place = mode in _IN_PLACE_MODES and rules.skip_budget
     too_few = counts.live < rules.min_replicas
     if configured is None or (too_few and not in_place and not boosted):
         return None
-    return ReplicaGroup(configured, counts.running, counts.begun, rules.tolerance, too_few and in_place)
+    if rules.strict or down:
+        return ReplicaGroup(configured, counts.running, counts.begun, rules.tolerance, too_few and in_place)
+    begun = counts.begun - counts.begun_down
+    return ReplicaGroup(configured, counts.serving, begun, rules.tolerance, too_few and in_place)
 
 
 def replica_counts(
@@ -129,15 +177,20 @@ def replica_counts(
     """The pods of a workload by controller; `wanted` is asked for what each wants, `begun` for the changes begun of its pods."""
     found: dict[str, ReplicaCounts] = {}
     for pod in pods:
-        if not is_there(pod):
+        if pod.phase in _ENDED:
             continue
         counts = found.get(pod.controller)
         if counts is None:
             controller = pod.controller
             counts = found[controller] = ReplicaCounts(controller, wanted(controller), begun=begun(controller))
+        if pod.leaving:
+            counts.leaving += 1
+            continue
         pending = pod.phase is PodPhase.PENDING
         counts.members += 1
         counts.live += not pending or pod.node is not None
         counts.running += not pending
         counts.boosted |= bool(pod.boosted)
+        counts.serving += serves(pod)
+        counts.ready += bool(pod.containers) and all(container.ready for container in pod.containers)
     return found

@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.updates import startup_boosts, update_guards
+from agents.logic.updates import cap_sentences, startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
-from agents.logic.updates.update_guards import ClusterSituation
-from agents.logic.updates.updater import ClusterCandidates, Updater
+from agents.logic.updates.cluster_candidates import ClusterCandidates
+from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.updater import Updater
 from agents.logic.updates.updater_state import NO_HISTORY
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode
 
 _BUDGETS = ("workload-budget", "namespace-budget", "budget")
-_TIMES = ("warm-up", "pod-warm-up", "schedule", "cool-down", "unchanged", "rate")
+_TIMES = ("warm-up", "pod-warm-up", "schedule", "cool-down", "unchanged", "unpatched", "rate")
 WAITING = frozenset({*_TIMES, "webhook", "phase", "resizing", "tolerance", *_BUDGETS})
 """Guards that pass by themselves."""
 
@@ -125,7 +126,10 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
         yield NoChange.PLANNED, planned
     if workload in updater.clusters.reverts:
         yield NoChange.REVERTED, "its workload was reverted, and it requests what was put back"
-    yield NoChange.FITTING, "its requests lie within the recommended bounds, so it need not be changed"
+    recommended = updater.clusters.wanted(workload, now)
+    beyond = () if recommended is None else cap_sentences.of_bounds(recommended.containers, policy)
+    more = "".join(f"; {sentence}" for sentence in beyond)
+    yield NoChange.FITTING, f"its requests lie within the recommended bounds, so it need not be changed{more}"
 
 
 def _planned(updater: Updater, uid: str) -> str | None:

@@ -6,8 +6,9 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import body
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.plan_expiry import plan_expiry
+from agents.logic.updates import cap_sentences
 from agents.logic.updates.candidate import Candidate, PodSituation, changes
-from agents.logic.updates.update_guards import ClusterSituation
+from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_refusals import Refusal
 from agents.logic.updates.update_settings import NAME
@@ -69,10 +70,16 @@ def refusal(refused: Refusal, turn: Turn, partition: int) -> UpdateRefused:
         pod=situation.pod.fact.pod,
         guard=guard,
         reason=refused.objection.reason,
-        because=_because(refused.candidate, refused.situation),
+        because=_because(refused.candidate, refused.situation) | _caps(refused),
         recommendation=situation.recommended.id,
         pods=refused.pods,
     )
+
+
+def _caps(refused: Refusal) -> dict[str, object]:
+    """In words what caps each container, where that is why the pod is held back."""
+    caps = refused.candidate.caps if refused.objection.guard == "capped" else {}
+    return {"caps": cap_sentences.words(caps)} if caps else {}
 
 
 def decided(event: ResizePlanned | EvictionPlanned | UpdateRefused, candidate: Candidate, cluster: ClusterSituation) -> Decided:
@@ -85,8 +92,8 @@ def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[t
     settings, recommended = cluster.settings, candidate.situation.recommended
     yield recommended.turn, settings.recommendation_within
     yield cluster.facts_seen, settings.facts_within
-    if candidate.why == (UpdateReason.QUICK_OOM,) and recommended.oom_at is not None:
-        yield times.to_ms(recommended.oom_at), settings.quick_oom
+    if candidate.why in ((UpdateReason.QUICK_OOM,), (UpdateReason.OOM,)) and (killed := candidate.situation.killed) is not None:
+        yield times.to_ms(killed), settings.quick_oom
 
 
 def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, object]:
@@ -97,7 +104,7 @@ def _because(candidate: Candidate, cluster: ClusterSituation) -> dict[str, objec
         "mode": cluster.mode.value,
         "action": candidate.action.value,
         "why": [reason.value for reason in candidate.why],
-        "difference": situation.priority.difference,
+        "difference": situation.advice.difference,
         "scale_up": situation.priority.scale_up,
         "policy": body(situation.policy),
         **_reverted(situation.recommended),

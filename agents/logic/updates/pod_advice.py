@@ -6,19 +6,23 @@ Most pods of a workload request the same, so it is computed once for each shape 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.governing_policies import PolicyRecord, bounds
 from agents.logic.resources import capping, resource_lists
-from agents.logic.resources.capping import ContainerRule
+from agents.logic.resources.bound_order import ordered
+from agents.logic.resources.capping import CapReason, ContainerRule
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from agents.logic.resources.limit_proportion import UnscalableError, limit_amounts
 from agents.logic.resources.resource_lists import Advice, Container
 from agents.logic.resources.service_class import service_class
 from agents.logic.updates import update_priority
-from agents.logic.updates.updater_state import NewestRecommendation, PodRecord
+from agents.logic.updates.cap_sentences import Caps
+from agents.logic.updates.pods_by_workload import PodRecord
+from agents.logic.updates.updater_state import NewestRecommendation
 from schemas.decisions.recommendations import ContainerRecommendation
-from schemas.facts.pods import ContainerSeen
+from schemas.facts.pods import ContainerSeen, PodChanged
 from schemas.names import Amounts
 from schemas.policies.vertical import ContainerPolicy, ControlledValues
 from schemas.units import Bytes
@@ -26,28 +30,102 @@ from schemas.units import Bytes
 Follows = Callable[[ContainerSeen], Amounts]
 """The new limits of a container."""
 
+_RANGES = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST, CapReason.POD_RANGE)
+_ROUNDINGS = {"cpu": 0.002, "memory": 2.0}
+"""Two roundings of an amount come to at most this: two millicores, two bytes."""
+_NEAR = 0.01
+"""The share of itself by which an amount may differ that follows from a ratio of small amounts."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlikePods:
-    """What pods that are treated alike have in common; one object stands for all equal ones."""
+    """What pods that are treated alike have in common; one object stands for all equal ones.
+
+    `init_containers`, `requests` and `limits` (those of the pod itself) only matter to the class of service, which Kubernetes
+    says is `qos`; empty where it does not.
+    """
 
     containers: tuple[ContainerSeen, ...]
     observed: str | None
+    init_containers: tuple[ContainerSeen, ...] = ()
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+    qos: str = ""
+
+
+_Alike = tuple[tuple[ContainerSeen, ...], str | None, tuple[ContainerSeen, ...], Amounts, Amounts, str]
+"""The fields of AlikePods."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapEffects:
+    """What capping did to the advice for a pod.
+
+    `caps` are the steps that changed each container's target. `fault` says why upstream's arithmetic has no answer for such a
+    pod, so that the amounts are not capped and nothing may be set; else empty.
+    """
+
+    caps: Caps = field(default_factory=dict)
+    fault: str = ""
+
+
+UNCAPPED = CapEffects()
 
 
 class PodAdvice:
     """What pods of a shape should request, how far they are from that, and what an update would set.
 
-    `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits, by container. `fault` says why
-    upstream's arithmetic has no answer for such a pod, so that the amounts are not capped and nothing may be set; else empty.
+    `advice` are the recommended amounts, capped, in exact form. `follows` gives the new limits, by container.
     """
 
     def __init__(
-        self, shape: AlikePods, recommended: NewestRecommendation, advice: Sequence[Advice], follows: Follows, fault: str = ""
+        self,
+        shape: AlikePods,
+        recommended: NewestRecommendation,
+        advice: Sequence[Advice],
+        follows: Follows,
+        effects: CapEffects = UNCAPPED,
     ) -> None:
-        self.recommended, self.fault = recommended, fault
-        self.priority = update_priority.priority(_containers(shape), advice, update_priority.observed(shape.observed))
+        self.recommended, self.fault, self.caps = recommended, effects.fault, effects.caps
+        self.seen = update_priority.observed(shape.observed)
+        self.priority = update_priority.priority(_containers(shape), advice, self.seen)
         self._shape, self._follows = shape, follows
+
+    @cached_property
+    def difference(self) -> float:
+        """By how much containers' requests are off their targets, as a share of what the pod requests, over both resources.
+
+        What only moves from one container to another counts, too, unlike in its priority: where a LimitRange shares out
+        what a pod may have, nothing else ever moves.
+        """
+        return sum(_share(self._pairs(resource)) for resource in ("cpu", "memory"))
+
+    @cached_property
+    def changes_nothing(self) -> bool:
+        """Whether an update would leave all containers that admission saw with the requests that they have.
+
+        A LimitRange bounds a request by its ratio to the limit, and the ratios of template and pod differ by what was rounded.
+        So an amount that it bounds is the same if it differs by no more than that: the successor would come back as it is.
+        """
+        return all(
+            now is not None and (now == target or (name in self._ranged and _near(resource, now, target)))
+            for resource in ("cpu", "memory")
+            for name, now, target in self._pairs(resource)
+        )
+
+    @cached_property
+    def _ranged(self) -> frozenset[str]:
+        """The containers that a LimitRange bounds."""
+        return frozenset(name for name, steps in self.caps.items() if any(step.by in _RANGES for step in steps))
+
+    def _pairs(self, resource: str) -> Sequence[tuple[str, float | None, float]]:
+        """What each container that admission saw requests of a resource, and its target; only where there is a target."""
+        pairs = (
+            (each.name, getattr(each.requests, resource), getattr(self.targets.get(each.name), resource, None))
+            for each in self._shape.containers
+            if self.seen is None or each.name in self.seen
+        )
+        return [(name, now, target) for name, now, target in pairs if target is not None]
 
     @property
     def targets(self) -> Mapping[str, Amounts]:
@@ -68,29 +146,42 @@ class PodAdvice:
     @cached_property
     def keeps_class(self) -> bool:
         """Whether the pod stays in its class of service, without which the API refuses to resize it in place."""
-        before, requests, limits = self._shape.containers, self.requests, self.limits
-        changed = [(each, requests.get(each.name), limits.get(each.name)) for each in before]
-        after = [ContainerSeen(c.name, _over(c.requests, request), _over(c.limits, limit)) for c, request, limit in changed]
-        return service_class(before) == service_class(after)
+        shape, requests, limits = self._shape, self.requests, self.limits
+        changed = [(each, requests.get(each.name), limits.get(each.name)) for each in shape.containers]
+        after = [ContainerSeen(c.name, over(c.requests, request), over(c.limits, limit)) for c, request, limit in changed]
+        before, then = (
+            service_class((*each, *shape.init_containers), shape.requests, shape.limits) for each in (shape.containers, after)
+        )
+        return then in (before, shape.qos)
+
+
+class Bounding(NamedTuple):
+    """What bounds the advice for a workload.
+
+    `left`: resources that HPAs scale by, for those who ask without them. `upstream`: caps are exactly upstream's.
+    """
+
+    ranges: Ranges = NONE
+    left: frozenset[str] = frozenset()
+    upstream: bool = False
 
 
 class WorkloadAdvice:
-    """One recommendation for the pods of one workload. `left`: resources that HPAs scale by, for those who ask without them."""
+    """One recommendation for the pods of one workload."""
 
-    def __init__(
-        self, recommended: NewestRecommendation, policy: PolicyRecord, ranges: Ranges, left: frozenset[str] = frozenset()
-    ) -> None:
-        self.recommended, self.policy, self.ranges, self.left = recommended, policy, ranges, left
+    def __init__(self, recommended: NewestRecommendation, policy: PolicyRecord, bounding: Bounding) -> None:
+        self.recommended, self.policy, self.bounding, self.left = recommended, policy, bounding, bounding.left
         self._advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
         rules = tuple(_rule(each) for each in policy.policy.containers)
         caps = recommended.reverted is None and (
-            ranges != NONE
+            bounding.ranges != NONE
             or any(each.values == ControlledValues.REQUESTS_ONLY for each in rules)
             or not capping.obeys(self._advice, rules)  # the policy is newer, or something else was put above it
         )
         self._rules = rules if caps else None
         self._found: dict[AlikePods, PodAdvice] = {}
         self._found_reduced: dict[AlikePods, PodAdvice] = {}
+        self._found_uncapped: dict[AlikePods, PodAdvice] = {}
 
     def of(self, shape: AlikePods) -> PodAdvice:
         """All that is recommended to pods of a shape."""
@@ -100,18 +191,22 @@ class WorkloadAdvice:
         """The same without what HPAs scale by."""
         return _remembered(self._found_reduced, shape, lambda: self._made(shape, self.left))
 
-    def _made(self, shape: AlikePods, left: frozenset[str]) -> PodAdvice:
-        recommended, advice, fault = self.recommended, self._advice, ""
+    def uncapped(self, shape: AlikePods) -> PodAdvice:
+        """What would be recommended if nothing capped it, without what HPAs scale by."""
+        return _remembered(self._found_uncapped, shape, lambda: self._made(shape, self.left, capped=False))
+
+    def _made(self, shape: AlikePods, left: frozenset[str], *, capped: bool = True) -> PodAdvice:
+        recommended, advice, effects = self.recommended, self._advice, UNCAPPED
         try:
-            if self._rules is not None:
-                recommended = self._capped(shape)
+            if capped and self._rules is not None:
+                recommended, effects = self._capped(shape)
         except UnscalableError as error:
-            fault = str(error)
+            effects = CapEffects(fault=str(error))
         recommended = _without(recommended, left) if left else recommended
         if recommended is not self.recommended:
             advice = tuple(map(resource_lists.of_recommendation, recommended.containers))
         targets = {each.container: each.target for each in recommended.containers}
-        return PodAdvice(shape, recommended, advice, lambda seen: self._limits(seen, targets[seen.name]), fault)
+        return PodAdvice(shape, recommended, advice, lambda seen: self._limits(seen, targets[seen.name]), effects)
 
     def _limits(self, seen: ContainerSeen, target: Amounts) -> Amounts:
         """The limits that go with a target, none where the policy says that they stay; in a revert those that were there."""
@@ -122,9 +217,12 @@ class WorkloadAdvice:
             return Amounts()
         return limit_amounts(seen.requests, seen.limits, target)
 
-    def _capped(self, shape: AlikePods) -> NewestRecommendation:
-        capped = capping.cap(self._advice, _containers(shape), self._rules or (), self.ranges)
-        return replace(self.recommended, containers=tuple(map(_recommendation, capped.advice)))
+    def _capped(self, shape: AlikePods) -> tuple[NewestRecommendation, CapEffects]:
+        capped = capping.cap(
+            self._advice, _containers(shape), self._rules or (), self.bounding.ranges, upstream=self.bounding.upstream
+        )
+        found = replace(self.recommended, containers=tuple(_recommendation(ordered(each)) for each in capped.advice))
+        return found, CapEffects(capped.caps)
 
 
 @dataclass(slots=True)
@@ -133,21 +231,19 @@ class AdviceCache:
 
     _workloads: dict[str, WorkloadAdvice] = field(default_factory=dict)
     _shapes: dict[str, tuple[PodRecord, AlikePods]] = field(default_factory=dict)
-    _alike: dict[tuple[tuple[ContainerSeen, ...], str | None], AlikePods] = field(default_factory=dict)
+    _alike: dict[_Alike, AlikePods] = field(default_factory=dict)
 
-    def of(
-        self, workload: str, recommended: NewestRecommendation, policy: PolicyRecord, ranges: Ranges, left: frozenset[str]
-    ) -> WorkloadAdvice:
+    def of(self, workload: str, recommended: NewestRecommendation, policy: PolicyRecord, bounding: Bounding) -> WorkloadAdvice:
         """For the pods of a workload."""
         found = self._workloads.get(workload)
         if (
             found is None
             or found.recommended is not recommended
             or found.policy is not policy
-            or found.ranges is not ranges
-            or found.left != left
+            or found.bounding.ranges is not bounding.ranges
+            or found.bounding[1:] != bounding[1:]
         ):
-            found = self._workloads[workload] = WorkloadAdvice(recommended, policy, ranges, left)
+            found = self._workloads[workload] = WorkloadAdvice(recommended, policy, bounding)
         return found
 
     def shape(self, pod: PodRecord) -> AlikePods:
@@ -156,7 +252,7 @@ class AdviceCache:
         cached = self._shapes.get(uid)
         if cached is not None and cached[0] is pod:
             return cached[1]
-        key = pod.fact.containers, pod.fact.observed
+        key = _alike(pod.fact)
         shape = self._alike.get(key)
         if shape is None:
             shape = self._alike[key] = AlikePods(*key)
@@ -168,9 +264,18 @@ class AdviceCache:
         if len(self._shapes) > len(live):
             self._shapes = {uid: cached for uid, cached in self._shapes.items() if uid in live}
         if len(self._alike) > 2 * len(self._shapes):
-            self._alike = {(shape.containers, shape.observed): shape for _, shape in self._shapes.values()}
+            self._alike = {_alike(pod.fact): shape for pod, shape in self._shapes.values()}
         if len(self._workloads) > len(workloads):
             self._workloads = {workload: cached for workload, cached in self._workloads.items() if workload in workloads}
+
+
+def _alike(fact: PodChanged) -> _Alike:
+    """What advice depends on: the amounts of the containers, whatever became of their runs."""
+    plain = [
+        tuple(ContainerSeen(each.name, each.requests, each.limits) for each in several)
+        for several in (fact.containers, fact.init_containers)
+    ]
+    return plain[0], fact.observed, plain[1], fact.requests, fact.limits, fact.qos
 
 
 def _remembered(found: dict[AlikePods, PodAdvice], shape: AlikePods, make: Callable[[], PodAdvice]) -> PodAdvice:
@@ -210,7 +315,19 @@ def _without(recommended: NewestRecommendation, left: frozenset[str]) -> NewestR
     )
 
 
-def _over(old: Amounts, new: Amounts | None) -> Amounts:
+def _share(pairs: Sequence[tuple[str, float | None, float]]) -> float:
+    """The sum of |request - target| over the sum of requests; a request that is missing counts as nothing."""
+    requested = sum(now or 0.0 for _, now, _ in pairs)
+    off = sum(abs((now or 0.0) - target) for _, now, target in pairs)
+    return off / max(requested, 0.001) if off else 0.0
+
+
+def _near(resource: str, one: float, other: float) -> bool:
+    return abs(one - other) <= max(_NEAR * other, _ROUNDINGS[resource] + 1e-9)
+
+
+def over(old: Amounts, new: Amounts | None) -> Amounts:
+    """Amounts with the new ones over the old ones, where there are some."""
     if new is None:
         return old
     return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)

@@ -1,6 +1,6 @@
-"""Further constraints on updates: replicas, HPAs, disruption budgets, LimitRanges, and the webhook's Lease."""
+"""Further constraints on updates: replicas, HPAs, disruption budgets, LimitRanges, quotas, and the webhook's Lease."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agents.engine.tables.chunked_state import StatePart
@@ -8,11 +8,14 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.logic.resources import container_limit_range
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from agents.logic.updates.eviction_tolerance import ConfiguredReplicas
+from agents.logic.updates.node_rooms import NodeRooms
 from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
 from schemas.catalogue import Event
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
+from schemas.names import cluster_of
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
 from schemas.policies.scaling import UtilizationMetric
@@ -43,17 +46,28 @@ class UpdateConstraints:
         self.hpas: ObjectTable[HpaRecord] = ObjectTable("hpas", HpaRecord, 64)
         self.webhooks: ObjectTable[WebhookState] = ObjectTable("webhooks", WebhookState, 1)
         self.limit_ranges: ObjectTable[LimitRangeChanged] = ObjectTable("limit-ranges", LimitRangeChanged, 16)
-        self.budgets = PodDisruptionBudgets()
+        self.quotas: ObjectTable[ResourceQuotaChanged] = ObjectTable("quotas", ResourceQuotaChanged, 16)
+        self.budgets, self.rooms = PodDisruptionBudgets(), NodeRooms()
         self._ranges: dict[str, Ranges] | None = None
+        self._quotas: dict[str, list[ResourceQuotaChanged]] | None = None
         self._scalers: dict[str, list[HpaRecord]] | None = None
+        self._controllers_of: dict[str, set[str]] | None = None
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables."""
-        return (self.controllers, self.hpas, self.webhooks, self.limit_ranges, *self.budgets.tables())
+        return (
+            self.controllers,
+            self.hpas,
+            self.webhooks,
+            self.limit_ranges,
+            self.quotas,
+            *self.budgets.tables(),
+            *self.rooms.tables(),
+        )
 
     def loaded(self) -> None:
         """A chunk was loaded."""
-        self._scalers = self._ranges = None
+        self._scalers = self._ranges = self._quotas = self._controllers_of = None
         self.budgets.loaded()
 
     def ingest(self, event: Event) -> None:
@@ -63,8 +77,11 @@ class UpdateConstraints:
         """
         match event:
             case ReplicaControllerChanged():
-                self.controllers.upsert(_controller(event), ConfiguredReplicas(event.replicas))
+                self._unlist(_controller(event))
+                self.controllers.upsert(_controller(event), wanted := _wanted(event))
+                self._listed.setdefault(wanted.workload, set()).add(f"{event.kind}/{event.name}")
             case ReplicaControllerRemoved():
+                self._unlist(_controller(event))
                 self.controllers.remove(_controller(event))
             case HpaTargetChanged():
                 self.hpas.upsert(_hpa(event), HpaRecord(event.workload, event.resources, event.utilizations))
@@ -74,6 +91,12 @@ class UpdateConstraints:
                 self._scalers = None
             case WebhookLeaseSeen():
                 self.webhooks.upsert(event.cluster, WebhookState(event.alive, event.reason))
+            case ResourceQuotaChanged():
+                self.quotas.upsert(event.key, event)
+                self._quotas = None
+            case ResourceQuotaRemoved():
+                self.quotas.remove(event.key)
+                self._quotas = None
             case _:
                 self.budgets.ingest(event)
 
@@ -112,6 +135,17 @@ class UpdateConstraints:
         cluster, namespace, *_ = workload.split("/")
         return self._ranges.get(f"{cluster}/{namespace}", NONE)
 
+    def quotas_of(self, workload: str) -> Sequence[ResourceQuotaChanged]:
+        """The quotas of a workload's namespace, by name."""
+        if self._quotas is None:
+            self._quotas = {}
+            for _, quota in sorted(self.quotas.items()):
+                self._quotas.setdefault(f"{quota.cluster}/{quota.namespace}", []).append(quota)
+        if not self._quotas:
+            return ()
+        cluster, namespace, *_ = workload.split("/")
+        return self._quotas.get(f"{cluster}/{namespace}", ())
+
     def scaled_by(self, workload: str) -> frozenset[str]:
         """The resources by which HPAs scale a workload."""
         return frozenset(each for hpa in self._of(workload) for each in hpa.resources)
@@ -133,10 +167,49 @@ class UpdateConstraints:
         cluster, namespace, *_ = workload.split("/")
         return self.controllers.get(f"{cluster}/{namespace}/{controller}")
 
+    @property
+    def _listed(self) -> dict[str, set[str]]:
+        """The controllers of each workload, as `kind/name`."""
+        if self._controllers_of is None:
+            self._controllers_of = {}
+            for key, wanted in self.controllers.items():
+                self._controllers_of.setdefault(wanted.workload, set()).add(key.split("/", 2)[2])
+        return self._controllers_of
+
+    def _unlist(self, controller: str) -> None:
+        """A controller is gone, or may have another owner now."""
+        known = self.controllers.get(controller)
+        if known is not None:
+            names = self._listed[known.workload]
+            names.discard(controller.split("/", 2)[2])
+            if not names:
+                del self._listed[known.workload]
+
+    def controllers_of(self, workload: str) -> Sequence[str]:
+        """The controllers (kind/name) that should have pods of a workload, as far as their owners show."""
+        return sorted(self._listed.get(workload, ()))
+
+    def workloads(self, cluster: str) -> Iterator[str]:
+        """The workloads of a cluster that should have pods, as far as the owners of controllers show."""
+        return (workload for workload in self._listed if cluster_of(workload) == cluster)
+
+    def workload_of(self, controller: str) -> str:
+        """The workload whose pods a controller should have, as far as its owner shows; itself if it is unknown."""
+        known = self.controllers.get(controller)
+        return controller if known is None else known.workload or controller
+
     def webhook_away(self, cluster: str) -> str | None:
         """Why no webhook is running; None if one is, or if nothing watches for it."""
         found = self.webhooks.get(cluster)
         return None if found is None or found.alive else found.reason
+
+
+def _wanted(event: ReplicaControllerChanged) -> ConfiguredReplicas:
+    """Deployments and CronJobs have their pods by way of others; any other owner may be no workload."""
+    owner, workload = event.owner, f"{event.kind}/{event.name}"
+    if owner is not None and owner.kind in ("Deployment", "CronJob"):
+        workload = f"{owner.kind}/{owner.name}"
+    return ConfiguredReplicas(event.replicas, event.refusal, f"{event.cluster}/{event.namespace}/{workload}")
 
 
 def _controller(event: ReplicaControllerChanged | ReplicaControllerRemoved) -> str:

@@ -1,88 +1,48 @@
 """The guards of the updater: each examines a pod that should be changed and may object, with the reason."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from agents.logic.guards import budget, budget_schedules, shared_guards
+from agents.logic.guards import budget, shared_guards
 from agents.logic.guards.budget import Headcount
-from agents.logic.guards.budget_schedules import ScheduledBudget
-from agents.logic.guards.shared_guards import ControlRecord, Objection
+from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
-from agents.logic.updates import eviction_tolerance, pod_disruption_budgets
-from agents.logic.updates.candidate import Candidate, disrupts, infeasible, stuck
-from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup
-from agents.logic.updates.pod_disruption_budgets import BudgetRecord
+from agents.logic.updates import (
+    advice_guards,
+    api_refusals,
+    eviction_tolerance,
+    missing_pods,
+    node_rooms,
+    oom_loops,
+    pod_disruption_budgets,
+)
+from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, stuck
+from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup, serves
 from agents.logic.updates.update_priority import UpdateReason, admitted
-from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.workload_evictions import WorkloadEviction
-from schemas.decisions.recommendations import CitedRules
+from agents.logic.updates.update_settings import UpdaterProfile
+from schemas import times
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.outcomes import Action
-from schemas.policies.control import Mode
 from schemas.policies.vertical import UpdateMode
-from schemas.units import Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSituation:
-    """What the guards may know besides the pod. Times are turn numbers.
-
-    `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
-    `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
-    `evicted`: the last eviction of the workload; `groups`: its pods by direct controller; `webhook_away`: why no webhook is
-    running, None if one is or nothing watches for it; `disruption_budgets`: those that select the workload's pods, and
-    `evicting`: for how many evictions that each of them selects a plan is open, by its key.
-    """
-
-    now: int
-    first_turn: int
-    facts_seen: int
-    control: ControlRecord | None
-    cluster: Headcount
-    workload: Headcount
-    namespace: Headcount
-    planned: int
-    settings: UpdateSettings
-    rules: CitedRules | None = None
-    evicted: WorkloadEviction | None = None
-    groups: Mapping[str, ReplicaCounts] = field(default_factory=dict)
-    webhook_away: str | None = None
-    disruption_budgets: Sequence[BudgetRecord] = ()
-    evicting: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def mode(self) -> Mode:
-        """The cluster's mode."""
-        return shared_guards.mode(self.control)
-
-    @property
-    def budget(self) -> Fraction:
-        """The share of pods that may be away or being changed at one time."""
-        return self._at_most(shared_guards.budget(self.control, self.settings.budget))
-
-    def workload_budget(self, said: Fraction | None) -> Fraction:
-        """The same for one workload, whose policy may have `said` another share."""
-        return self.budget if said is None else self._at_most(said)
-
-    @property
-    def scheduled(self) -> ScheduledBudget | None:
-        """The smallest of the budgets that hold at this time."""
-        return budget_schedules.in_force(self.settings.budget_schedules, self.now)
-
-    def _at_most(self, share: Fraction) -> Fraction:
-        if self.settings.profile == UpdaterProfile.UPSTREAM:
-            return Fraction(1.0)
-        return budget_schedules.at_most(share, self.settings.budget_schedules, self.now)
-
 
 Guard = Callable[[Candidate, ClusterSituation], str | None]
 
 
+_HOLDING = frozenset(
+    {"opt-out", "hpa", "limit-range", "requirements", "service-class", "acceptance", "unchanged", "replicas", "node"}
+    | {"disruption-budget"}
+)
+"""Guards that keep a loop of OOM kills going until somebody does something."""
+
+
 def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
-    """The first guard that objects, or None."""
-    return shared_guards.first_objection(GUARDS, candidate, cluster)
+    """The first guard that objects, or None. One that keeps a loop of OOM kills going is a bound of that loop."""
+    objection = shared_guards.first_objection(GUARDS, candidate, cluster)
+    if objection is None or objection.guard not in _HOLDING or not candidate.rescue or not candidate.looping:
+        return objection
+    return Objection("oom-bound", f"{oom_loops.unhelped(candidate.looping)}: {objection.reason}")
 
 
 def objections(candidate: Candidate, cluster: ClusterSituation) -> Iterator[Objection]:
@@ -117,18 +77,66 @@ def _opted_out(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _unchanged(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    evicted, pause = cluster.evicted, cluster.settings.unchanged_pause
-    if candidate.action is not Action.EVICT or evicted is None or evicted.judged is None or not evicted.fault:
+    """After an eviction in vain one pod is tried at a time, and later after each: nobody knows when the reason is gone."""
+    evicted = cluster.evicted
+    if candidate.action is not Action.EVICT or evicted is None or not evicted.vain:
         return None
-    seconds = (cluster.now - evicted.judged) / 1000
-    return None if seconds >= pause else f"{evicted.fault}; the next pod is evicted after {pause:g} s"
+    pause = evicted.pause(cluster.settings.unchanged_pause)
+    since = evicted.at if evicted.judged is None else evicted.judged
+    if (cluster.now - since) / 1000 < pause:
+        why = evicted.fault or "the successor of the last evicted pod is not known yet"
+        return f"{why}; the next pod is evicted after {pause:g} s, after {evicted.vain} in vain"
+    if pause and cluster.workload.acting:
+        return "another pod of the workload is evicted, to see whether that changes anything now"
+    return None
+
+
+def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    """Nobody is evicted from a workload whose new pods do not come, for that would be one more that is missing."""
+    if candidate.action is not Action.EVICT or cluster.settings.profile == UpdaterProfile.UPSTREAM:
+        return None
+    groups = cluster.groups.values()
+    refused = next((counts for counts in groups if counts.wanted is not None and counts.wanted.refusal), None)
+    if refused is not None and refused.wanted is not None:
+        return f"{_owner(refused)} cannot make new pods: {refused.wanted.refusal}"
+    if cluster.short is None or cluster.evicted is None or _is_lost(candidate, groups):
+        return None
+    seconds = (cluster.now - cluster.short) / 1000
+    if seconds < cluster.settings.successor_within:
+        return None
+    return f"the successor of an evicted pod has not come for {seconds:g} s: {missing_pods.shortage(groups, cluster.evicted)}"
+
+
+def _unpatched(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    """Nobody is evicted whose successor the webhook would leave as it is."""
+    pause = cluster.unpatched
+    if candidate.action is not Action.EVICT or pause is None or cluster.settings.profile == UpdaterProfile.UPSTREAM:
+        return None
+    return pause.says(candidate.situation.workload)
+
+
+def _quota(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return None if cluster.settings.profile == UpdaterProfile.UPSTREAM else api_refusals.of_quotas(candidate, cluster.quotas)
+
+
+def _is_lost(candidate: Candidate, groups: Iterable[ReplicaCounts]) -> bool:
+    """Whether the pod is killed for want of memory again and again, and new pods do come: another one takes nothing away."""
+    if UpdateReason.QUICK_OOM not in candidate.why or serves(candidate.situation.pod.fact):
+        return False
+    return all(counts.running == counts.should_be for counts in groups)
+
+
+def _oom_bound(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+    return candidate.stuck_at or None
 
 
 def _paused(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.paused(cluster.control)
 
 
-def _warm_up(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
+def _warm_up(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.rescue:
+        return None  # what is killed at each start has no time, and is only given more
     return shared_guards.warming_up(
         stage="updater", now=cluster.now, first_turn=cluster.first_turn, warm_up=cluster.settings.warm_up
     )
@@ -138,7 +146,7 @@ def _blind(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return shared_guards.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
 
 
-_URGENT = frozenset({UpdateReason.QUICK_OOM, UpdateReason.REVERT, UpdateReason.BOOST_OVER})
+_URGENT = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM, UpdateReason.REVERT, UpdateReason.BOOST_OVER})
 """Reasons for which a pod is changed that has only just begun."""
 
 
@@ -171,15 +179,8 @@ def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     return f"no webhook is at work that would change the pod's successor: {cluster.webhook_away}"
 
 
-def _hpa(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
-    if not candidate.left:
-        return None
-    return f"a HorizontalPodAutoscaler scales the workload by {' and '.join(sorted(candidate.left))}, which is left to it"
-
-
-def _limit_range(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
-    fault = candidate.situation.advice.fault
-    return f"what is recommended cannot be brought within the namespace's LimitRanges: {fault}" if fault else None
+def _acceptance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    return api_refusals.of_amounts(candidate, cluster.ranges)
 
 
 def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -220,7 +221,10 @@ def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     history = candidate.situation.history
     if set(candidate.situation.unboosts) - set(history.tried):
         return None  # the end of a boost does not wait for other plans
-    acted = history.acted
+    acted, killed = history.acted, candidate.situation.killed
+    lag = cluster.settings.interval * 1000  # in which the recommender may not have known of a kill yet
+    if candidate.rescue and acted is not None and killed is not None and times.to_ms(killed) > acted - lag:
+        return None  # what was planned last was not enough
     return shared_guards.cooling_down(subject="pod", now=cluster.now, planned=acted, cool_down=cluster.settings.cool_down)
 
 
@@ -236,6 +240,8 @@ def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | No
 
 
 def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.harmless:
+        return None
     counts = _counts(candidate, cluster)
     if candidate.situation.workload.split("/")[2] == "Pod":
         return "no controller would make the pod anew"
@@ -244,10 +250,14 @@ def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
         return None
     if group is None and counts.configured(strict=cluster.settings.disruption.strict) is None:
         return f"{_owner(counts)} wants no pods"
+    if candidate.rescue and candidate.situation.broken and candidate.situation.policy.policy.guards.min_replicas is None:
+        return None  # it serves nobody now; only who has said how many pods must be there is obeyed
     return f"{_owner(counts)} has {counts.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
 
 
 def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.harmless:
+        return None
     group = _group(candidate, cluster)
     if group is None or group.disruptable or serves_nobody(candidate, cluster):
         return None
@@ -263,6 +273,16 @@ def _restarts(candidate: Candidate, cluster: ClusterSituation) -> bool:
     if cluster.settings.profile != UpdaterProfile.UPSTREAM:
         return disrupts(candidate)
     return candidate.action is Action.EVICT or any(c.restarts_on for c in candidate.situation.pod.fact.containers)
+
+
+def _node(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.action is not Action.EVICT or not cluster.settings.honor_nodes:
+        return None
+    pod, planned = candidate.situation.pod.fact, changes(candidate.situation)[0]
+    never = node_rooms.objection(pod, planned, cluster.rooms)
+    if never is not None or cluster.free is None or not serves(pod):
+        return never  # a pod that serves nobody loses nothing while its successor waits
+    return None if node_rooms.may_grow(pod, planned, cluster.rooms) else cluster.free.objection(pod, planned)
 
 
 def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -287,20 +307,38 @@ def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | No
     """The pod's group. One with an open plan that stops a container counts as begun."""
     counts, unboosts = _counts(candidate, cluster), bool(candidate.situation.unboosts)
     rules, mode = cluster.settings.disruption, candidate.situation.policy.policy.update_mode
-    return eviction_tolerance.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted))
+    down = not serves(candidate.situation.pod.fact)
+    return eviction_tolerance.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted), down=down)
+
+
+def _spared(candidate: Candidate, headcount: Headcount) -> int:
+    """How many of those that are away do not hold the change back.
+
+    A change that stops no container takes nothing away, whatever is missing; and for one of a pod that serves nobody, the others
+    that serve nobody are like it.
+    """
+    if not disrupts(candidate):
+        return headcount.missing + headcount.down
+    return 0 if serves(candidate.situation.pod.fact) else headcount.down
 
 
 def _workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.harmless:
+        return None
     share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
-    return budget.over_budget("workload", cluster.workload, share)
+    return budget.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload))
 
 
-def _namespace_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return budget.over_budget("namespace", cluster.namespace, cluster.budget)
+def _namespace_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.harmless:
+        return None
+    return budget.over_budget("namespace", cluster.namespace, cluster.budget, spared=_spared(candidate, cluster.namespace))
 
 
-def _cluster_budget(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return budget.over_budget("cluster", cluster.cluster, cluster.budget)
+def _cluster_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.harmless:
+        return None
+    return budget.over_budget("cluster", cluster.cluster, cluster.budget, spared=_spared(candidate, cluster.cluster))
 
 
 def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -308,6 +346,7 @@ def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 GUARDS: tuple[tuple[str, Guard], ...] = (
+    ("oom-bound", _oom_bound),
     ("mode", _mode),
     ("protected", _protected),
     ("opt-out", _opted_out),
@@ -315,18 +354,24 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("warm-up", _warm_up),
     ("blind", _blind),
     ("stale", _stale),
-    ("hpa", _hpa),
-    ("limit-range", _limit_range),
+    ("hpa", advice_guards.hpa),
+    ("limit-range", advice_guards.limit_range),
+    ("capped", advice_guards.capped),
     ("webhook", _webhook),
     ("requirements", _requirements),
     ("phase", _phase),
     ("pod-warm-up", _pod_warm_up),
     ("resizing", _resizing),
     ("service-class", _service_class),
+    ("acceptance", _acceptance),
     ("unchanged", _unchanged),
+    ("unpatched", _unpatched),
+    ("successor", _successor),
+    ("quota", _quota),
     ("cool-down", _cool_down),
     ("replicas", _replicas),
     ("tolerance", _tolerance),
+    ("node", _node),
     ("disruption-budget", _disruption_budget),
     ("schedule", _schedule),
     ("workload-budget", _workload_budget),

@@ -21,6 +21,7 @@ class UpdateReason(StrEnum):
 
     OUTSIDE = "outside its bounds"
     QUICK_OOM = "quick OOM"
+    OOM = "OOM kill"
     OLD = "old enough and far from its target"
     REVERT = "to be as it was before"
     BOOST_OVER = "its startup boost has ended"

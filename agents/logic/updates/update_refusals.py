@@ -2,7 +2,8 @@
 
 It is decided again when the guard comes back after it was gone for an hour, and when it holds back at least twice as many pods as
 before. So a roll-out of thousands of pods makes a few records, and neither alternating guards nor a fluctuating number makes
-more.
+more. What somebody has to put right is said again each half an hour while it lasts, so that `status` can tell what is and what
+was.
 """
 
 from collections import Counter
@@ -12,7 +13,8 @@ from dataclasses import dataclass, replace
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates.candidate import Candidate
-from agents.logic.updates.update_guards import ClusterSituation
+from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.lasting_guards import LASTING, SAID_AGAIN
 from agents.logic.updates.updater_state import NONE_REFUSED, RefusedPods
 
 _GROWTH = 2
@@ -68,6 +70,9 @@ def _news_of(before: RefusedPods, found: Mapping[str, Refusal], now: int) -> tup
     """The new entry of a workload, and its refusals to decide now."""
     gone = {name: before.gone.get(name, now) for name in before.guards if name not in found}
     guards = {name: pods for name, pods in before.guards.items() if now - before.gone.get(name, now) < _FORGOTTEN}
-    news = [refusal for name, refusal in found.items() if refusal.pods >= _GROWTH * guards.get(name, 0)]
+    due = {name for name in found if name in LASTING and now - before.said.get(name, 0) >= SAID_AGAIN}
+    news = [refusal for name, refusal in found.items() if name in due or refusal.pods >= _GROWTH * guards.get(name, 0)]
     guards.update((refusal.objection.guard, refusal.pods) for refusal in news)
-    return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}), news
+    said = {**before.said, **{refusal.objection.guard: now for refusal in news if refusal.objection.guard in LASTING}}
+    kept = {name: at for name, at in said.items() if name in guards}
+    return RefusedPods(guards, {name: since for name, since in gone.items() if name in guards}, kept), news

@@ -18,7 +18,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 11
+PROGRAM = 1
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -65,8 +65,14 @@ class UpdateSettings:
     """A resource that a HorizontalPodAutoscaler of the workload scales by is left to it. Not upstream's."""
     honor_disruption_budgets: bool = True
     """No eviction is planned that a PodDisruptionBudget would refuse. Not upstream's, which asks and is refused."""
+    honor_nodes: bool = True
+    """No pod is evicted whose successor fits no node that is known, and no new one of a known group. Not upstream's."""
+    other_autoscaler: bool = False
+    """Something else than Ullage or Karpenter adds nodes when pods wait, so full nodes hold no eviction back. Not upstream's."""
     unchanged_pause: Seconds = Seconds(3600.0)
-    """No pod of a workload is evicted for this long after one came back as it was, or as nobody recommended. Not upstream's."""
+    """Pause after an evicted pod came back as it was, or as nobody recommended; twice as long after the next. Not upstream's."""
+    successor_within: Seconds = Seconds(300.0)
+    """No pod of a workload is evicted while successors of evicted ones have been missing for longer. Not upstream's."""
     rate: int = 100
     """Plans in one interval for each cluster, at most. Upstream has no limit by default."""
     pod_warm_up: Seconds = Seconds(0.0)
@@ -165,6 +171,7 @@ def _upstream(settings: UpdateSettings) -> UpdateSettings:
         honor_opt_outs=False,
         honor_hpas=False,
         honor_disruption_budgets=False,
+        honor_nodes=False,
         unchanged_pause=Seconds(0.0),
         rate=1_000_000,
         pod_warm_up=Seconds(0.0),

@@ -15,99 +15,40 @@ from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards import plan_expiry
 from agents.logic.guards.budget import Headcount
-from agents.logic.guards.shared_guards import Objection
 from agents.logic.stage_rules import StageRules
-from agents.logic.updates import eviction_tolerance, plan_builder, startup_boosts
+from agents.logic.updates import eviction_tolerance, node_rooms, plan_builder, startup_boosts
 from agents.logic.updates.candidate import Candidate, disrupts
+from agents.logic.updates.cluster_candidates import ClusterCandidates
+from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
-from agents.logic.updates.pod_disruption_budgets import BudgetRecord
-from agents.logic.updates.update_guards import ClusterSituation, first_objection, serves_nobody
+from agents.logic.updates.free_rooms import FreeRooms
+from agents.logic.updates.missing_pods import MissingPods
+from agents.logic.updates.pods_by_workload import PodRecord
+from agents.logic.updates.turns_taken import TurnsTaken
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
-from agents.logic.updates.workload_evictions import WorkloadEviction
+from agents.logic.updates.workload_evictions import PodsBefore
+from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
-from schemas.facts.pods import PodPhase
-from schemas.names import cluster_of
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import PodChanged, PodPhase
+from schemas.names import Amounts, cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
 
 @dataclass(frozen=True, slots=True)
-class TurnsTaken:
-    """The first and the last turn that were taken."""
-
-    first: int
-    turn: int
-
-
-@dataclass(frozen=True, slots=True)
 class OpenPlans:
-    """How many open plans stop a container of a running pod, by workload and direct controller; open evictions, by budget."""
+    """How many open plans stop a container of a running pod, by workload and direct controller; open evictions, by budget.
 
-    groups: Counter[tuple[str, str]] = field(default_factory=Counter)
-    evicting: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterCandidates:
-    """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
-
-    `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload.
-    Of the workloads that have candidates: `groups` are the pods of each by direct controller, `disruption_budgets` those that
-    select its pods. `evicting`: the open evictions that each disruption budget selects.
+    `down`: those of `groups` whose pods do not serve anyway.
     """
 
-    cluster: str
-    situation: ClusterSituation
-    pods: Sequence[Candidate]
-    counts: Mapping[str, Headcount]
-    namespaces: Mapping[str, Headcount]
-    evictions: ObjectTable[WorkloadEviction]
-    groups: Mapping[str, Mapping[str, ReplicaCounts]]
-    disruption_budgets: Mapping[str, Sequence[BudgetRecord]]
-    evicting: Counter[str]
-
-    def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
-        """Each pod, what the guards knew of its cluster, and the first objection.
-
-        A pod without an objection counts for those after it.
-        """
-        situation, before = self.situation, ""
-        held: Candidate | None = None
-        objection: Objection | None = None
-        for each in self.pods:
-            workload = each.situation.workload
-            if workload != before:  # pods of one workload mostly come one after the other
-                situation, before, held = self._situation_of(each, situation), workload, None
-            if held is None or not each.alike(held):
-                objection = first_objection(each, situation)
-                held = each
-            yield each, situation, objection
-            if objection is None:
-                held = None
-                if not serves_nobody(each, situation):
-                    situation.groups[each.situation.pod.fact.controller].begun += 1
-                    for count in (situation.workload, situation.namespace, situation.cluster):
-                        count.acting += 1
-                situation = replace(situation, planned=situation.planned + 1)
-                if each.action is Action.EVICT:
-                    self.evicting.update(budget.key for budget in situation.disruption_budgets)
-
-    def _situation_of(self, pod: Candidate, situation: ClusterSituation) -> ClusterSituation:
-        """The same situation for the pods of another workload."""
-        workload = pod.situation.workload
-        return replace(
-            situation,
-            workload=self.counts[workload],
-            namespace=self.namespaces[workload.split("/")[1]],
-            evicted=self.evictions.get(workload),
-            settings=pod.situation.settings,
-            groups=self.groups[workload],
-            disruption_budgets=self.disruption_budgets[workload],
-            evicting=self.evicting,
-        )
+    groups: Counter[tuple[str, str]] = field(default_factory=Counter)
+    down: Counter[tuple[str, str]] = field(default_factory=Counter)
+    evicting: Counter[str] = field(default_factory=Counter)
 
 
 class Updater(PartedState):
@@ -124,17 +65,16 @@ class Updater(PartedState):
         self.policies = Policies(settings.recommender)
         self.clusters = UpdaterState(self.policies)
         self.turns: ObjectTable[TurnsTaken] = ObjectTable("marks", TurnsTaken, 1)
+        self.missing = MissingPods(self.clusters)
         self._settings, self._search = SettingsCache(settings), CandidateSearch(self.clusters)
-        super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), self.rules.table)
+        super().__init__(*self.policies.tables(), self.turns, *self.clusters.tables(), *self.missing.tables(), self.rules.table)
 
     def step(self, turn: Turn) -> Sequence[Decided]:
         """Take a turn in; plan and refuse when an interval begins."""
         self.scatter(turn)
         self._follow_rules(turn)
         self.clusters.ingest(turn)
-        self.clusters.judge_successors(
-            lambda pod: self._search.advised(pod, self._settings_of(pod.fact.workload.key)), turn.number
-        )
+        self.clusters.judge_successors(self.advised, turn.number)
         taken = self.turns.get("") or TurnsTaken(turn.number, turn.number)
         self.turns.upsert("", replace(taken, turn=turn.number))
         due = self.clusters.boost_ends.due(taken.turn, turn.number, self.clusters.pods, self._boost_ends)
@@ -154,12 +94,13 @@ class Updater(PartedState):
     def _end_boosts(self, turn: Turn, due: Collection[str]) -> list[Decided]:
         """Lower pods whose startup boost ends between two intervals. Pods that a guard holds back wait for the next interval."""
         start = self._interval_start(turn.number)
+        self.missing.note(turn.number)
         return [each for cluster in self.candidates(due=due, since=start) for each in self._plan(turn, cluster, None)]
 
     def _follow_rules(self, turn: Turn) -> None:
         """Decide by the rules that the log has from this turn on."""
         before = self.rules.cited
-        self.rules.ingest(turn.of("policies"))
+        self.rules.ingest(turn.of("rules"))
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
@@ -190,7 +131,9 @@ class Updater(PartedState):
     def _decide(self, turn: Turn) -> list[Decided]:
         """Look at every cluster."""
         self.clusters.forget_recommendations(turn.number - int(self.settings.recommendation_within * 1000))
+        self.clusters.unpatched.forget(times.from_ms(turn.number))
         self._search.advice.prune(self.clusters.pods, self.clusters.pods_of)
+        self.missing.note(turn.number)
         refusals = IntervalRefusals(self.clusters.refused)
         decided: list[Decided] = []
         for cluster in self.candidates():
@@ -230,11 +173,13 @@ class Updater(PartedState):
                 counts = {workload: self._count(workload) for workload in names}
                 begun = OpenPlans() if fresh else self._count_plans(counts, now)
                 total, namespaces = Headcount(), dict[str, Headcount]()
-                for workload, count in counts.items():
+                absent = ((workload, Headcount(live=all_, missing=all_)) for workload, all_ in self.missing.of_no_pod(cluster))
+                for workload, count in (*counts.items(), *absent):
                     total.add(count)
                     namespaces.setdefault(workload.split("/")[1], Headcount()).add(count)
                 found.sort(key=lambda each: each.order)
                 situation = self._situation(taken, cluster, total, planned=self._planned(cluster, since))
+                situation = replace(situation, free=self._free(cluster, None if fresh else now))
                 concerned = {each.situation.workload for each in found}
                 yield ClusterCandidates(
                     cluster,
@@ -243,9 +188,13 @@ class Updater(PartedState):
                     counts,
                     namespaces,
                     self.clusters.evictions,
+                    self.missing.shortfalls,
+                    self.clusters.unpatched,
                     {name: self._groups(name, begun) for name in concerned},
                     {name: self.clusters.constraints.budgets.of(name) for name in concerned},
+                    {name.split("/")[1]: self.clusters.constraints.quotas_of(name) for name in concerned},
                     begun.evicting,
+                    {name: self.clusters.constraints.ranges_of(name) for name in concerned},
                 )
 
     def _is_loud(self, workload: str, now: int, concerns: Collection[str] | None) -> bool:
@@ -274,7 +223,28 @@ class Updater(PartedState):
             settings=self._settings.own,
             rules=self.rules.cited,
             webhook_away=self.clusters.constraints.webhook_away(cluster),
+            rooms=self.clusters.constraints.rooms.of(cluster, node_rooms.daemons(self.clusters.pods_of, cluster)),
         )
+
+    def _free(self, cluster: str, now: int | None) -> FreeRooms | None:
+        """What a cluster's nodes have left. `now`: the turn in which evictions that are planned count; None if they do not."""
+        if self._settings.own.other_autoscaler:
+            return None
+        nodes = self.clusters.constraints.rooms.nodes_of(cluster)
+
+        def pods() -> Iterator[PodChanged]:
+            return (pod.fact for pod in self.clusters.pods.values() if pod.fact.workload.cluster == cluster)
+
+        def going() -> Iterator[tuple[PodChanged, Mapping[str, Amounts]]]:
+            for uid, history in sorted(self.clusters.histories.items()) if now is not None else ():
+                pod = self.clusters.pods.get(uid)
+                if pod is None or pod.fact.workload.cluster != cluster or pod.fact.leaving:
+                    continue
+                if now is not None and history.to_evict and history.has_plan(now):
+                    advised = self.advised(pod) or {}
+                    yield pod.fact, {name: each.target for name, each in advised.items()}
+
+        return FreeRooms(nodes, pods, going)
 
     def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals | None) -> Iterator[Decided]:
         """Plan for the pods that no guard holds back; the others go to the refusals."""
@@ -292,6 +262,10 @@ class Updater(PartedState):
         wanted = self.clusters.wanted(workload, now)
         return self._search.of(workload, now, wanted, settings, partial(self._history, fresh=fresh))
 
+    def advised(self, pod: PodRecord) -> Mapping[str, ContainerRecommendation] | None:
+        """What is recommended for a pod, by container, as admission gives it; None where nothing is."""
+        return self._search.advised(pod, self._settings_of(pod.fact.workload.key))
+
     def _settings_of(self, workload: str) -> UpdateSettings:
         """The settings in force, and over them what the workload's policy says."""
         policy = self.policies.of(workload)
@@ -299,9 +273,10 @@ class Updater(PartedState):
 
     def _groups(self, workload: str, begun: OpenPlans) -> dict[str, ReplicaCounts]:
         """The pods of a workload by direct controller."""
-        pods = (pod.fact for pod in self.clusters.pods_of[workload].values())
-        wanted = partial(self.clusters.constraints.configured, workload)
-        return eviction_tolerance.replica_counts(pods, wanted, lambda controller: begun.groups[workload, controller])
+        groups = self.missing.groups(workload, lambda controller: begun.groups[workload, controller])
+        for name, counts in groups.items():
+            counts.begun_down = begun.down[workload, name]
+        return groups
 
     def _history(self, uid: str, *, fresh: bool = False) -> PodHistory:
         history = self.clusters.histories.get(uid) or NO_HISTORY
@@ -311,10 +286,7 @@ class Updater(PartedState):
         """Count the pods of a workload that are there."""
         count = self._search.quiet.counted(workload)
         if count is None:
-            count = Headcount()
-            for pod in self.clusters.pods_of[workload].values():
-                if eviction_tolerance.is_there(pod.fact):
-                    count.count(running=pod.fact.phase is PodPhase.RUNNING, acting=False)
+            count = self.missing.count(workload)
             self._search.quiet.count(workload, count)
         return count
 
@@ -324,17 +296,24 @@ class Updater(PartedState):
         As in upstream, a resize that stops no container only counts in the interval in which it is planned: however long the
         kubelet defers it, its pod serves, and others need not wait.
         """
-        found = OpenPlans()
+        found, leaving = OpenPlans(), Counter[tuple[str, str]]()
         for uid, history in self.clusters.histories.items():
             pod = self.clusters.pods.get(uid) if history.disrupts(now) else None
             if pod is None or pod.fact.phase is not PodPhase.RUNNING or pod.fact.workload.key not in counts:
                 continue
-            workload = pod.fact.workload.key
-            counts[workload].acting += 1
-            if not pod.fact.leaving:  # a pod that leaves no longer belongs to its group
-                found.groups[workload, pod.fact.controller] += 1
+            workload, serving = pod.fact.workload.key, eviction_tolerance.serves(pod.fact)
+            group = workload, pod.fact.controller
+            if pod.fact.leaving:  # a pod that leaves no longer belongs to its group, and it may take long
+                leaving[group] += history.plan is not None and now <= history.plan.expires
+            else:
+                found.groups[group] += 1
+                found.down[group] += not serving
+                counts[workload].acting += serving
+                counts[workload].down -= not serving
             if history.to_evict:
                 found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
+        for (workload, controller), count in leaving.items():  # those that are missed already count once
+            counts[workload].acting += max(0, count - self.missing.groups(workload)[controller].missing)
         return found
 
     def _remember(self, planned: Candidate, plan: ResizePlanned | EvictionPlanned) -> None:
@@ -348,6 +327,7 @@ class Updater(PartedState):
             asks=asks,
             disrupts=disrupts(planned),
             unboosts=situation.unboosts,
+            before=self.missing.before(situation.workload) if planned.action is Action.EVICT else PodsBefore(),
         )
         history = replace(situation.history, plan=opened, acted=situation.now, tried=situation.unboosts)
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)

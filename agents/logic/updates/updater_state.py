@@ -12,26 +12,23 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
 from agents.logic.guards.shared_guards import ControlRecord
+from agents.logic.resources.bound_order import ordered_container
 from agents.logic.updates import workload_evictions
 from agents.logic.updates.boost_ends import BoostEnds
+from agents.logic.updates.changed_workloads import ChangedWorkloads
+from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload
+from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_constraints import UpdateConstraints
-from agents.logic.updates.workload_evictions import WorkloadEviction
+from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.reverts import RevertEnded, RevertRequested
-
-
-@dataclass(frozen=True, slots=True)
-class PodRecord:
-    """The newest fact about a pod, without its labels, and its place in the log."""
-
-    fact: PodChanged
-    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +40,6 @@ class NewestRecommendation:
     at: datetime
     place: Place
     containers: tuple[ContainerRecommendation, ...]
-    oom_at: datetime | None = None
-    oom_uid: str = ""
-    oom_container: str = ""
     reverted: RevertRequested | None = None
     """The revert that replaces it."""
 
@@ -70,7 +64,7 @@ class OpenPlan:
 
     `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a
     resize asks for. `disrupts`: it stops a container; a pod that is resized without a restart serves on, however long it takes.
-    `unboosts`: the containers whose startup boost it ends.
+    `unboosts`: the containers whose startup boost it ends. `before`: the pods of its workload before an eviction.
     """
 
     id: str
@@ -81,6 +75,7 @@ class OpenPlan:
     asks: Mapping[str, Amounts] = field(default_factory=dict)
     disrupts: bool = True
     unboosts: tuple[str, ...] = ()
+    before: PodsBefore = PodsBefore()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +96,11 @@ class PodHistory:
     tried: tuple[str, ...] = ()
 
     def has_plan(self, now: int) -> bool:
-        """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out."""
-        return self.plan is not None and now <= self.plan.expires
+        """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out.
+
+        A pod whose eviction the cluster accepted goes, however late we are told of it.
+        """
+        return self.plan is not None and (now <= self.plan.expires or (self.plan.done and self.plan.action is Action.EVICT))
 
     @property
     def to_evict(self) -> bool:
@@ -111,18 +109,20 @@ class PodHistory:
 
     def disrupts(self, now: int) -> bool:
         """Whether such a plan stops a container of the pod."""
-        return self.plan is not None and self.plan.disrupts and now <= self.plan.expires
+        return self.plan is not None and self.plan.disrupts and self.has_plan(now)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedPods:
     """How many pods of a workload each guard held back when it was said last.
 
-    `gone`: the first turn in which a guard that is not forgotten yet held nothing back any more.
+    `gone`: the first turn in which a guard that is not forgotten yet held nothing back any more. `said`: the turn in which a
+    guard was said last that is said again while it lasts.
     """
 
     guards: Mapping[str, int] = field(default_factory=dict)
     gone: Mapping[str, int] = field(default_factory=dict)
+    said: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +143,6 @@ class LastPodFact:
     seen: int
 
 
-@dataclass(slots=True)
-class ChangedWorkloads:
-    """The workloads that changed since the last query: `keys`, or `all` by a policy that names many."""
-
-    keys: set[str] = field(default_factory=set)
-    all: bool = True
-
-    def clear(self) -> None:
-        """The changes were read."""
-        self.keys.clear()
-        self.all = False
-
-
 NO_HISTORY = PodHistory()
 NONE_REFUSED = RefusedPods()
 
@@ -174,45 +161,51 @@ class UpdaterState:
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
         self.evictions: ObjectTable[WorkloadEviction] = ObjectTable("evictions", WorkloadEviction, 64)
         self.reverts: ObjectTable[RevertRecord] = ObjectTable("reverts", RevertRecord, 16)
-        self.constraints = UpdateConstraints()
+        self.unpatched, self.constraints = UnpatchedWorkloads(), UpdateConstraints()
         self._deferred: dict[str, tuple[DeferredRecords, int]] = {}
         """Recommendations that are newer than all before, by workload; entered when somebody asks for them."""
-        self._pods_of: dict[str, dict[str, PodRecord]] | None = None
+        self._index: PodsByWorkload | None = None
         self._successors: list[PodRecord] = []
         """New pods of workloads of which one was evicted; judged at the end of the turn in which they came."""
         self.changed = ChangedWorkloads()
+        self.recounted = ChangedWorkloads()
+        """Those whose pods, controllers or evictions changed since they were last counted."""
         self.boost_ends = BoostEnds()
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
         ours = self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts, self.evictions
-        return (*ours, self.made, *self.constraints.tables())
+        return (*ours, self.made, self.unpatched.table, *self.constraints.tables())
 
     def loaded(self) -> None:
         """A chunk was loaded, so the indexes must be built again."""
-        self._pods_of = None
+        self._index = None
         self.boost_ends.forget()
         self.constraints.loaded()
-        self.changed.all = True
+        self.changed.all = self.recounted.all = True
 
     @property
     def pods_of(self) -> dict[str, dict[str, PodRecord]]:
         """The pods of each workload, by workload key and uid."""
-        if self._pods_of is None:
-            self._pods_of = {}
-            for uid, pod in self.pods.items():
-                self._pods_of.setdefault(pod.fact.workload.key, {})[uid] = pod
-        return self._pods_of
+        return self.index.of
+
+    @property
+    def index(self) -> PodsByWorkload:
+        """The pods by workload and by controller."""
+        if self._index is None:
+            self._index = PodsByWorkload(self.pods.values())
+        return self._index
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn, input by input."""
-        for recorded in turn.of("policies"):
+        for recorded in (*turn.of("rules"), *turn.of("policies")):
             self._policy_changed(self.policies.take(recorded))
             self.changed.all |= self.constraints.ingest_policy(recorded.event)
             self._ingest_revert(recorded)
         for recorded in turn.of("control"):
             if isinstance(recorded.event, ControlChanged):
                 self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        self.constraints.rooms.ingest(turn)
         for recorded in turn.of("pod-changes-by-cluster"):
             self._ingest_fact(recorded, turn.number)
         for part in turn.parts("recommendations-by-cluster"):
@@ -266,9 +259,23 @@ class UpdaterState:
         elif isinstance(event, PodDeleted):
             self._remove_pod(event.pod.uid, now)
         else:
+            if isinstance(event, ReplicaControllerRemoved):
+                self._controller_changed(event)
             self.constraints.ingest(event)
+            if isinstance(event, ReplicaControllerChanged):
+                self._controller_changed(event)
             return
         self.facts.upsert(event.workload.cluster, LastPodFact(now))
+
+    def _controller_changed(self, event: ReplicaControllerChanged | ReplicaControllerRemoved) -> None:
+        """What a controller wants decides how many pods of its workload are missing."""
+        key = f"{event.cluster}/{event.namespace}/{event.kind}/{event.name}"
+        for workload in (*self.index.workloads_of(key), self.constraints.workload_of(key)):
+            self._count_again(workload)
+
+    def _count_again(self, workload: str) -> None:
+        self.changed.keys.add(workload)
+        self.recounted.keys.add(workload)
 
     def _upsert_pod(self, event: PodChanged, place: Place, now: int) -> None:
         uid = event.pod.uid
@@ -279,8 +286,8 @@ class UpdaterState:
             self._successors.append(pod)
         self._remove_from_index(uid)  # the source may have found a better owner since
         self.constraints.budgets.note_labels(event.workload.key, event.labels)
-        self.pods_of.setdefault(event.workload.key, {})[uid] = pod
-        self.changed.keys.add(event.workload.key)
+        self.index.add(pod)
+        self._count_again(event.workload.key)
         self.pods.upsert(uid, pod)
         if event.boosted:
             self.boost_ends.note(uid)
@@ -299,7 +306,7 @@ class UpdaterState:
             if targets is None or evicted is None:
                 continue
             fault = workload_evictions.fault(pod.fact, evicted, targets)
-            self.evictions.upsert(pod.fact.workload.key, replace(evicted, judged=now, fault=fault))
+            self.evictions.upsert(pod.fact.workload.key, evicted.judge(fault, now))
         self._successors.clear()
 
     def _note_leaving(self, uid: str, workload: Workload, now: int) -> None:
@@ -314,7 +321,10 @@ class UpdaterState:
         """From now on a new pod is judged. What was found since the plan was made stays found."""
         noted = self.evictions.get(workload)
         if noted is None or history.acted is None or noted.at < history.acted:
-            self.evictions.upsert(workload, WorkloadEviction(now, expect))
+            self._count_again(workload)
+            before = PodsBefore() if history.plan is None else history.plan.before
+            vain = 0 if noted is None else noted.vain
+            self.evictions.upsert(workload, WorkloadEviction(now, expect, before=before, vain=vain))
 
     def _remove_pod(self, uid: str, now: int) -> None:
         known = self.pods.get(uid)
@@ -326,13 +336,10 @@ class UpdaterState:
 
     def _remove_from_index(self, uid: str) -> None:
         """Take a pod out of its workload's. The index is built from the table, so this comes before the table changes."""
-        known, by_workload = self.pods.get(uid), self.pods_of
+        known, index = self.pods.get(uid), self.index
         if known is not None:
-            pods = by_workload[known.fact.workload.key]
-            self.changed.keys.add(known.fact.workload.key)
-            del pods[uid]
-            if not pods:
-                del by_workload[known.fact.workload.key]
+            self._count_again(known.fact.workload.key)
+            if index.remove(known):
                 self.constraints.budgets.forget(known.fact.workload.key)
 
     def recommendation(self, workload: str) -> NewestRecommendation | None:
@@ -362,14 +369,15 @@ class UpdaterState:
         known = self.recommended.get(key)
         self.changed.keys.add(key)
         if known is None or turn > known.turn:
-            kill = event.last_oom
-            oom = (None, "", "") if kill is None else (kill.at, kill.pod.uid, kill.container)
-            newest = NewestRecommendation(event.id, turn, event.at, recorded.place, event.containers, *oom)
+            newest = NewestRecommendation(
+                event.id, turn, event.at, recorded.place, tuple(map(ordered_container, event.containers))
+            )
             self.recommended.upsert(key, newest)
 
     def _ingest_outcome(self, event: ActionFinished, now: int) -> None:
         if event.subject.kind is not SubjectKind.POD:
             return
+        self.unpatched.ingest(event)
         history = self.histories.get(event.subject.uid)
         plan = None if history is None else history.plan
         if history is None or plan is None or plan.id != event.decision:

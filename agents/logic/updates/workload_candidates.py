@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from agents.logic.governing_policies import PolicyRecord
 from agents.logic.updates import eviction_tolerance, startup_boosts
-from agents.logic.updates.candidate import Candidate, PodSituation, candidate, without
-from agents.logic.updates.pod_advice import AdviceCache, PodAdvice, WorkloadAdvice
+from agents.logic.updates.candidate import Candidate, PodSituation, candidate, held_by_caps, without
+from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, WorkloadAdvice
+from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
-from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, PodRecord, UpdaterState
+from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
+from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, UpdaterState
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.policies.scaling import UtilizationMetric
 
@@ -74,7 +75,8 @@ class CandidateSearch:
             return None
         constraints = self.clusters.constraints
         left = constraints.scaled_by(key) if settings.honor_hpas and recommended.reverted is None else frozenset()
-        return self.advice.of(key, recommended, policy, constraints.ranges_of(key), left)
+        bounding = Bounding(constraints.ranges_of(key), left, settings.profile == UpdaterProfile.UPSTREAM)
+        return self.advice.of(key, recommended, policy, bounding)
 
     def _plain(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:
         """A pod as a candidate, and the first turn in which it may be one."""
@@ -83,16 +85,19 @@ class CandidateSearch:
             return None, NEVER
         shape = self.advice.shape(pod)
         whole = advice.of(shape)
-        calm = 0 if advice.left else calm_until(pod, whole.recommended, whole.priority, workload.settings)
+        views, now = (whole, advice.uncapped(shape)) if whole.caps else (whole,), workload.now
+        calms = (calm_until(pod, view.recommended, view.priority, workload.settings, now) for view in views)
+        calm = 0 if advice.left else min(calms)
         history = workload.history(uid) if calm <= workload.now else NO_HISTORY
         if calm > workload.now or history.has_plan(workload.now):
             return None, calm
         situation = PodSituation(
             workload.now, workload.key, pod, whole, workload.policy, history, workload.settings, scaled=self._scaled(workload)
         )
-        if not advice.left:
-            return candidate(situation), calm
-        return without(situation, advice.reduced(shape), advice.left), calm
+        found = without(situation, advice.reduced(shape), advice.left) if advice.left else candidate(situation)
+        if found is None and whole.caps:
+            found = held_by_caps(situation, advice.uncapped(shape), whole.caps)
+        return found, calm
 
     def _boosted(self, workload: _Workload, uid: str, pod: PodRecord) -> tuple[Candidate | None, int]:
         """The same of a pod that was given a startup boost: while it lasts, the pod is left alone."""

@@ -4,24 +4,49 @@ Without that an eviction changes nothing, and the next one would change nothing 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import PodChanged
 from schemas.names import Amounts
+
+_A_DAY = 86_400.0
+_DOUBLINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PodsBefore:
+    """How many pods a workload had before an eviction: that were there, that served, and that were ready."""
+
+    there: int = 0
+    serving: int = 0
+    ready: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadEviction:
     """The last pod of a workload that was evicted for us, gone or going in turn `at`: what it requested, and how the next came.
 
-    `fault` says what is wrong with that one, empty while none has come or it is right; `judged` when that was found.
+    `fault` says what is wrong with that one, empty while none has come or it is right; `judged` when that was found. `before`:
+    the pods of the workload before it, of which there should be as many again. `vain`: after how many evictions in a row the
+    next pod had a fault, this one among them.
     """
 
     at: int
     expect: Mapping[str, Amounts]
     judged: int | None = None
     fault: str = ""
+    before: PodsBefore = PodsBefore()
+    vain: int = 0
+
+    def judge(self, fault: str, now: int) -> "WorkloadEviction":
+        """With what a new pod showed. Of an eviction that was followed by several pods with a fault, one counts."""
+        again = self.judged is not None and bool(self.fault)
+        return replace(self, judged=now, fault=fault, vain=self.vain + (not again) if fault else 0)
+
+    def pause(self, first: float) -> float:
+        """Seconds until the next pod is tried: `first` after one in vain, twice as many after each further one, up to a day."""
+        return min(first * 2.0 ** min(self.vain - 1, _DOUBLINGS), max(first, _A_DAY)) if self.vain else 0.0
 
 
 def fault(pod: PodChanged, evicted: WorkloadEviction, targets: Mapping[str, ContainerRecommendation]) -> str:

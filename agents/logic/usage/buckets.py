@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 EPSILON = 0.0001
 """A bucket that weighs less counts as empty when the ends of a histogram are sought."""
 
-AMOUNT_LIMIT = 1e14
-"""Upstream's largest amount, of millicores and of bytes."""
-
 
 class Buckets(Protocol):
     """How values are put into buckets."""

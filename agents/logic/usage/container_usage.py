@@ -11,11 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowKey, RowTable
-from agents.logic.usage.buckets import AMOUNT_LIMIT, cpu_buckets, memory_buckets
+from agents.logic.usage.buckets import cpu_buckets, memory_buckets
 from agents.logic.usage.histograms import Histograms
+from agents.logic.usage.hourly_minima import COLUMNS as _SERIES
+from agents.logic.usage.hourly_minima import HourlyMinima
 from agents.logic.usage.memory_peaks import MemoryPeaks
 from agents.logic.usage.percentile_cache import PercentileCache
 from agents.logic.usage.scrape_lookup import ScrapeLayer, ScrapeLookup
+from schemas.bounds import AMOUNT_LIMIT
 from schemas.facts.usage import MetricsScraped
 from schemas.times import NEVER
 from schemas.units import Seconds
@@ -35,6 +38,8 @@ class UsageSettings:
     """Each histogram bucket is wider than the one before by this share. Part of the state: never change it under a changelog."""
     zero_is_absent: bool = False
     """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""
+    leak_hours: int = 0
+    """Hours in a row in which the lowest memory use of a leaking container rose; 0 looks for no leaks."""
 
 
 CPU_WEIGHT = 0.1
@@ -47,7 +52,10 @@ _CONTAINERS = {
     "window_end": ColumnSpec(default=NEVER),
     "peak": ColumnSpec(),
     "killed": ColumnSpec(),
+    "limit": ColumnSpec(np.float32),
+    **_SERIES,
 }
+"""`limit`: of memory, in bytes, 0 where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,9 @@ class ContainerUsage:
         self.containers = RowTable("containers", _CONTAINERS)
         self.cpu = Histograms(self.aggregates, "cpu", cpu_buckets(settings.growth))
         self.memory = Histograms(self.aggregates, "memory", memory_buckets(settings.growth))
-        self.memory_percentiles = PercentileCache(self.memory)
-        self.peaks = MemoryPeaks(self.containers, self.memory, zero_is_absent=settings.zero_is_absent)
+        self.memory_percentiles = PercentileCache(self.memory, count=5)
+        self.minima = HourlyMinima(self.containers, settings.leak_hours)
+        self.peaks = MemoryPeaks(self.containers, self.memory, self.minima, zero_is_absent=settings.zero_is_absent)
         self.lookup = ScrapeLookup(self.containers, self.see)
         self.now = NEVER
         """The time that a new aggregate is said to be made at."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices, RowTable
 from agents.logic.usage.histograms import Histograms
+from agents.logic.usage.hourly_minima import HourlyMinima
 from agents.logic.usage.scrape_lookup import layers
 from schemas.times import NEVER
 
@@ -16,10 +17,13 @@ WEIGHT = 1.0
 
 
 class MemoryPeaks:
-    """Feeds the peaks of `containers` into the memory histograms of their aggregates, whose `window` is how long one lasts."""
+    """Feeds the peaks of `containers` into the memory histograms of their aggregates, whose `window` is how long one lasts.
 
-    def __init__(self, containers: RowTable, memory: Histograms, *, zero_is_absent: bool = False) -> None:
-        self.containers, self.memory = containers, memory
+    `minima` is told of the same samples.
+    """
+
+    def __init__(self, containers: RowTable, memory: Histograms, minima: HourlyMinima, *, zero_is_absent: bool = False) -> None:
+        self.containers, self.memory, self._minima = containers, memory, minima
         self._least = np.nextafter(0.0, 1.0) if zero_is_absent else 0.0
 
     def add(self, rows: Indices, aggregates: Indices, used: Floats, at: Floats, *, apart: bool = False) -> None:
@@ -33,11 +37,13 @@ class MemoryPeaks:
         if not good.all():
             rows, aggregates, used, at = rows[good], aggregates[good], used[good], at[good]
         last[rows] = at
+        self._minima.add(rows, used, at)
         self._feed(rows, aggregates, used, at, apart=apart)
 
     def kill(self, row: int, aggregate: int, memory: float, at: float) -> None:
         """A peak that an OOM kill shows. May be older than the last sample."""
         self.containers.floats("last_memory")[row] = at
+        self._minima.killed(row)
         self._feed(np.array([row]), np.array([aggregate]), np.array([memory]), np.array([at]), column="killed", apart=True)
 
     def _feed(  # noqa: PLR0913  # what a sample is, by keyword

@@ -6,7 +6,8 @@ It knows only the event. A bad number in a histogram or in a plan cannot be take
 from collections.abc import Iterator
 
 from agents.logic.guards import guard_validation
-from agents.logic.nodes import node_event_validation, scaler_settings
+from agents.logic.nodes import scaler_settings
+from agents.logic.nodes.cluster import node_event_validation
 from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas import forecaster_settings, scaling_event_validation
 from agents.logic.replicas.forecaster_settings import ForecasterSettings

@@ -18,6 +18,14 @@ from schemas.times import NEVER
 _MANY = 16
 """More aggregates of one name are added up by themselves; fewer together with those of other names."""
 
+REACHED = (0.1, 0.01)
+"""Shares of the time, or of memory's daily peaks, of which a decision says how much was used in them, or more.
+
+Old samples lose weight: of a peak each day, one that is six days old still counts at the smaller share.
+"""
+_SHARES = tuple(1.0 - share + 1e-6 for share in REACHED)
+"""As percentiles, beside those at which one of ten or of a hundred equal samples lies, where rounding alone would decide."""
+
 LevelParts = Sequence[Sequence[int]]
 """For each container name the rows of its aggregates, in the order in which they are added."""
 
@@ -33,11 +41,13 @@ class Evidence:
     count: Floats
     peaks: Floats
     """The weight of all memory peaks."""
+    reached: tuple[list[Floats], list[Floats]]
+    """Cores, and bytes, that were used in each of the shares REACHED, as the ends of buckets."""
 
 
 def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int], Sequence[int]]) -> Evidence:
     """The evidence for each member. `parts` gives the rows of the aggregates of one that has several, by its place."""
-    single, shares = these.single, these.rules[:, :6]
+    single, shares = these.single, np.column_stack([these.rules[:, :6], np.full((len(these.rules), len(_SHARES)), _SHARES)])
     if these.all_single:
         return _read(usage, single, shares, usage.memory_percentiles.find(single, shares[:, 3:]))
     one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
@@ -53,9 +63,11 @@ def gather(usage: ContainerUsage, these: MemberSelection, parts: Callable[[int],
 def _read(usage: "ContainerUsage | AggregateSum", rows: Indices, shares: Floats, memory: list[Floats]) -> Evidence:
     """The evidence in these rows, of which memory's percentiles are known."""
     columns = usage.aggregates
+    cpu = usage.cpu.percentiles(rows, [*shares[:, :3].T, *_SHARES])
     return Evidence(
-        cpu=usage.cpu.percentiles(rows, list(shares[:, :3].T)),
-        memory=memory,
+        cpu=cpu[:3],
+        memory=memory[:3],
+        reached=(cpu[3:], memory[3:]),
         first=columns.floats("first")[rows],
         last=columns.floats("last")[rows],
         count=columns["count"][rows].astype(np.float64),
@@ -118,6 +130,9 @@ def _joined(found: Sequence[Evidence], order: Indices) -> Evidence:
     def join(parts: Sequence[Floats]) -> Floats:
         return np.concatenate(parts)[order]
 
+    def reached(resource: int) -> list[Floats]:
+        return [join([each.reached[resource][i] for each in found]) for i in range(len(REACHED))]
+
     return Evidence(
         cpu=[join([each.cpu[i] for each in found]) for i in range(3)],
         memory=[join([each.memory[i] for each in found]) for i in range(3)],
@@ -125,4 +140,5 @@ def _joined(found: Sequence[Evidence], order: Indices) -> Evidence:
         last=join([each.last for each in found]),
         count=join([each.count for each in found]),
         peaks=join([each.peaks for each in found]),
+        reached=(reached(0), reached(1)),
     )

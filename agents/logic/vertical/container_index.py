@@ -103,6 +103,8 @@ class ContainerIndex:
         """The version and the workloads of the last selection, and what it gave."""
         self._workloads = 0
         """Workloads that ever had a number."""
+        self.renamed: list[int] = []
+        """Members that stand for another container since somebody emptied this list."""
 
     def add(self, keys: Iterable[RowKey]) -> None:
         """These aggregates are new."""
@@ -139,6 +141,22 @@ class ContainerIndex:
         """Container names of a workload, sorted, and their members."""
         return [(self.names[member][1], member) for member in self._of.get(workload, ())]
 
+    def rule(self, member: int, name: str) -> float:
+        """One of the numbers named by COLUMNS that a member is judged by."""
+        return self._lines.item(int(self.numbers["rule"][member]), PLACE[name])
+
+    def find(self, workload: str, container: str) -> int:
+        """The member of a container name of a workload; -1 for none."""
+        return next((member for name, member in self.containers(workload) if name == container), -1)
+
+    def rules(self, column: str, members: Indices) -> Floats:
+        """One number of the rules of each of these members; `column` is one of `estimate_rules.COLUMNS`."""
+        return self._lines.column(self.numbers["rule"][members], PLACE[column])
+
+    def some(self, column: str) -> bool:
+        """Whether this number of the rules is above 0 for any member."""
+        return bool((self._lines[np.arange(len(self._lines))][:, PLACE[column]] > 0.0).any())
+
     def label_sets(self, workload: str) -> int:
         """How many aggregates a workload has, including those outside its policy."""
         return len(self._keys.get(workload, ()))
@@ -172,11 +190,18 @@ class ContainerIndex:
         self._order = self._order or MemberOrder.of(self.names, self._of.values(), self.numbers["workload"])
         return self._order
 
+    def alone(self, members: Indices) -> MemberSelection:
+        """These members in this order, each as if it were a workload; all of them have usage."""
+        return self._selection(members, members, np.arange(len(members)))
+
     def _select(self, order: MemberOrder, ranks: Indices) -> MemberSelection:
         first, members, workload = order.whole_workloads(ranks)
         speaks = self._speak(members)
         if not speaks.all():
             members, workload = members[speaks], workload[speaks]
+        return self._selection(first, members, workload)
+
+    def _selection(self, first: Indices, members: Indices, workload: Indices) -> MemberSelection:
         rules, single = self._lines.of(self.numbers["rule"][members]), self.numbers["single"][members]
         least, most, whole = rules[:, LEAST], rules[:, MOST], rules[:, PLACE["integer_cpu"]] > 0.0
         return MemberSelection(
@@ -303,6 +328,7 @@ class ContainerIndex:
             self.names.append(key)
             if member == len(self.numbers["rule"]):
                 self._fit()
+        self.renamed.append(member)
         self.numbers["single"][member] = -1
         found = self._announced.find(key)
         self.numbers["announced"][member] = -1 if found is None else found

@@ -5,7 +5,7 @@ Most readers of decisions only read the amounts. So numbers are taken out of the
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import isnan
 from typing import TypeVar
@@ -15,16 +15,22 @@ import numpy as np
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
 from agents.logic.governing_policies import PolicyRecord, body
-from agents.logic.vertical.percentile_estimation import MILLI, Estimate
+from agents.logic.usage.buckets import Buckets, cpu_buckets, memory_buckets
+from agents.logic.usage.container_usage import UsageSettings
+from agents.logic.vertical.aggregated_usage import REACHED
+from agents.logic.vertical.memory_leaks import LeakChange
+from agents.logic.vertical.percentile_estimation import MILLI
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
 from agents.logic.vertical.rule_explanations import own_rules
-from agents.logic.vertical.vertical_settings import NAME, VerticalSettings
+from agents.logic.vertical.vertical_settings import ADAPTIVE, NAME, VerticalSettings
 from schemas import times
 from schemas.decisions.recommendations import (
     Because,
     CitedRules,
     ContainerRecommendation,
     LastOomKill,
+    MemoryLeak,
+    MemoryLeakFound,
     OomSource,
     RequestsRecommended,
 )
@@ -36,6 +42,7 @@ from schemas.units import Bytes, Cores
 
 A = TypeVar("A", Cores, Bytes)
 
+_CPU_BUCKETS, _MEMORY_BUCKETS = cpu_buckets(UsageSettings().growth), memory_buckets(UsageSettings().growth)
 _SCALES = np.array([MILLI if name.endswith("cpu") else 1.0 for name in AMOUNTS])
 
 
@@ -98,6 +105,10 @@ class Grounds:
     places: tuple[Place, ...] = ()
     left_out: str = ""
     """What part of the workload's usage is merged or left out, with the bound."""
+    floors: Mapping[str, object] = field(default_factory=dict)
+    """The least memory of containers that were killed soon after their start."""
+    leaks: tuple[MemoryLeak, ...] = ()
+    """The containers that leak memory."""
 
     @property
     def cause(self) -> tuple[Place, ...]:
@@ -129,7 +140,14 @@ class DecisionBuilder:
             oom_source=grounds.oom_source,
             rules=self.cited,
             other_recommender="" if grounds.policy is None else grounds.policy.policy.other_recommender,
+            leaks=grounds.leaks,
         )
+
+    def leak(self, change: LeakChange, leak: MemoryLeak, cause: tuple[Place, ...]) -> Decided:
+        """The decision that a container leaks, or no longer does."""
+        ident = DecisionId(NAME, self.partition, self.turn.number, "leak", change.key)
+        event = MemoryLeakFound(str(ident), self.turn.at, _parsed(change.workload), leak, change.over, change.again)
+        return Decided("memory-leaks", change.workload, event, cause)
 
     def nothing(self, workload: str, grounds: Grounds) -> list[Decided]:
         """The decision that nothing is recommended for a workload, for its own topic and its cluster's."""
@@ -161,6 +179,8 @@ class RecommendationBatch:
         """Workload and name of each container."""
         self.grounds: Sequence[Grounds] = ()
         """Of each subject; set once, before a decision is asked for."""
+        self.explained: Mapping[int, Mapping[str, object]] = {}
+        """By number among `places`, what a policy written as code says of its grounds; set once as well."""
         self._made: dict[int, DeferredRecommendation] = {}
 
     @property
@@ -180,12 +200,15 @@ class RecommendationBatch:
         """The numbers of each container as plain values."""
         return UsageNumbers(self.done, self.builder.settings, self.places)
 
-    @property
-    def decided_by(self) -> Mapping[str, str]:
-        """The entry for a policy written as code in `because`; nothing for the built-in estimator."""
-        policy, fault = self.builder.settings.policy, self.done.fault
-        fell_back = {"policy_fault": f"{fault}; the built-in estimator decided"} if fault else {}
-        return {"decided_by": policy, **fell_back} if policy else {}
+    def decided_by(self, names: Sequence[str], places: Sequence[int]) -> Mapping[str, object]:
+        """The entry in `because` for policies written as code; nothing for the built-in estimator.
+
+        `names` are the containers at `places` of the batch. `policy_grounds` has the numbers that a policy explains itself by.
+        """
+        grounds = {name: self.explained[place] for name, place in zip(names, places, strict=True) if place in self.explained}
+        policy = self.builder.settings.policy or (ADAPTIVE if grounds else "")
+        fault = {"policy_fault": f"{self.done.fault}; the built-in estimator decided"} if self.done.fault else {}
+        return {"decided_by": policy, **fault, **({"policy_grounds": grounds} if grounds else {})} if policy or fault else {}
 
     def amounts(self) -> Floats:
         """(containers, 6) The amounts named by AMOUNTS, in cores and bytes; NaN for none. This builds no decision."""
@@ -224,8 +247,9 @@ class DeferredRecommendation:
                 "containers": {name: of.numbers.reasons(place) for name, place in zip(names, found, strict=True)},
                 "policy": body(grounds.policy),
                 **of.numbers.node(found[0]),
-                **of.decided_by,
+                **of.decided_by(names, found),
                 **({"left_out": grounds.left_out} if grounds.left_out else {}),
+                **({"floors": grounds.floors} if grounds.floors else {}),
             }
 
         amounts = [of.numbers.container(place, name) for name, place in zip(names, found, strict=True)]
@@ -250,6 +274,7 @@ class UsageNumbers:
     def reasons(self, place: int) -> dict[str, object]:
         """The numbers under the amounts of a container.
 
+        `reached` says how much was used in a share of the time, or more (of memory, of its daily peaks); old samples lose weight.
         `shares` (percentiles) and `margin` are there if a policy changes them from the settings, bounds if there are any. CPU is
         in cores, memory in bytes.
         """
@@ -266,17 +291,14 @@ class UsageNumbers:
         }
 
     def node(self, place: int) -> dict[str, object]:
-        """The node that a container's pod was compared with, and the pod's sums that exceed it.
-
-        Empty if pods are not fitted to nodes.
-        """
+        """The node that a container's pod was cut down to, and the pod's sums that exceed it; empty for a pod that fits."""
         fit = self._done.fit
         if fit is None:
             return {}
         within = int(self._places[place])
         room = fit.node(within)
         if room is None:
-            return {"node": None}
+            return {}
         sums = dict(zip(AMOUNTS, fit.sums[fit.pods[within]].tolist(), strict=True))
         cpu = {name: amount / MILLI for name, amount in sums.items() if name.endswith("cpu") and amount > room.cpu * MILLI}
         memory = {name: amount for name, amount in sums.items() if name.endswith("memory") and amount > room.memory}
@@ -300,8 +322,8 @@ class UsageNumbers:
             first=evidence.first[places].tolist(),
             last=evidence.last[places].tolist(),
             rules=done.of.rules[places].tolist(),
-            cpu=_ResourceColumns.of(done.cpu, places, MILLI),
-            memory=_ResourceColumns.of(done.memory, places, 1.0),
+            cpu=_ResourceColumns.of(done, 0, places, _CPU_BUCKETS),
+            memory=_ResourceColumns.of(done, 1, places, _MEMORY_BUCKETS),
         )
 
 
@@ -310,12 +332,19 @@ class _ResourceColumns:
     percentiles: tuple[list[float], list[float], list[float]]
     confidence: list[float]
     minimum: list[float]
+    reached: list[dict[str, float]]
 
     @staticmethod
-    def of(estimate: Estimate, places: Indices, scale: float) -> "_ResourceColumns":
+    def of(done: Recommendation, resource: int, places: Indices, buckets: Buckets) -> "_ResourceColumns":
+        """Of CPU (0) or memory (1)."""
+        estimate, scale = (done.cpu, MILLI) if resource == 0 else (done.memory, 1.0)
         lower, target, upper = (found[places].tolist() for found in estimate.percentiles)
         confidence, minimum = estimate.confidence[places].tolist(), (estimate.minimum[places] / scale).tolist()
-        return _ResourceColumns((lower, target, upper), confidence, minimum)
+        ends = np.column_stack([found[places] for found in done.evidence.reached[resource]])
+        # A percentile is the end of its bucket; what was certainly reached is where that bucket starts.
+        starts = buckets.starts[np.maximum(np.searchsorted(buckets.starts, ends) - 1, 0)]
+        reached = [dict(zip(map(str, REACHED), line, strict=True)) for line in starts.tolist()]
+        return _ResourceColumns((lower, target, upper), confidence, minimum, reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +363,7 @@ def _resource(columns: _ResourceColumns, place: int) -> dict[str, object]:
         "percentiles": {"lower": lower[place], "target": target[place], "upper": upper[place]},
         "confidence": columns.confidence[place],
         "minimum": columns.minimum[place],
+        "reached": columns.reached[place],
     }
 
 

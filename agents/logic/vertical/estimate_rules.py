@@ -12,10 +12,10 @@ import numpy as np
 
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.logic.vertical.vertical_settings import ADAPTIVE, VerticalSettings
 from schemas.names import Amounts
 from schemas.policies import vpa_annotations
-from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, Tuning, UpdateMode
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Bytes, Cores
 
@@ -36,10 +36,16 @@ COLUMNS = (
     "cpu",
     "memory",
     "integer_cpu",
+    "leak_growth",
     "silent",
+    "adaptive",
+    "risk_cpu",
+    "risk_oom",
+    "in_place",
 )
 """Percentiles; margin; minimum (NaN: the share of the pod's); bounds (NaN: none); 1 where the resource is recommended, CPU
-comes in whole cores, nothing is recommended at all."""
+comes in whole cores, nothing is recommended at all, the policy `adaptive` decides; the risks that it may
+take; 1 where pods are changed as they run. `leak_growth` is a share a day."""
 
 PLACE = {name: place for place, name in enumerate(COLUMNS)}
 
@@ -48,6 +54,9 @@ MOST = [PLACE["most_cpu"]] * 3 + [PLACE["most_memory"]] * 3
 """The columns of the bounds of lower bound, target and upper bound, of CPU and then of memory."""
 
 INTEGER_CPU = "vpa-post-processor.kubernetes.io/{}_integerCPU"
+
+
+_EVICTING = (UpdateMode.RECREATE, UpdateMode.AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +73,20 @@ def entry_of(held: PolicyRecord | None, container: str, settings: VerticalSettin
     """The policy of a container, with its VPA's annotations; without its own settings if these are disabled."""
     entry = bounds(held, container)
     if not settings.per_vpa:
-        return replace(entry, oom_ratio=None, oom_minimum=None, memory_window=None, memory_windows=None, tuning=Tuning())
+        entry = replace(entry, oom_ratio=None, oom_minimum=None, memory_window=None, memory_windows=None)
+        return replace(entry, policy=None, tuning=Tuning())
     if held is None or held.policy.vpa is None or not held.policy.vpa.annotations:
         return entry
-    return replace(entry, tuning=_annotated(held.policy.vpa, container, entry.tuning))
+    vpa = held.policy.vpa
+    policy = vpa_annotations.policy_of(vpa.annotations, container) or entry.policy
+    return replace(entry, policy=policy, tuning=_annotated(vpa, container, entry.tuning))
 
 
 def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> list[float]:
     """The numbers for one container, in the order of COLUMNS."""
     entry = entry_of(held, container, settings)
     tuned = entry.tuning
-    shares = [
-        _or(getattr(tuned, name), getattr(settings, name))
-        for resource in ("cpu", "memory")
-        for name in (f"{bound}_{resource}_percentile" for bound in ("lower", "target", "upper"))
-    ]
+    shares = [share for resource in ("cpu", "memory") for share in _percentiles(tuned, settings, resource)]
     controlled = entry.controlled_resources
     whole = settings.integer_cpu and _integer(held, container)
     return [
@@ -89,8 +97,26 @@ def row(held: PolicyRecord | None, container: str, settings: VerticalSettings) -
         *limits_of(entry, Amounts(settings.maximum_cpu, settings.maximum_memory)),
         *(float(controlled is None or resource in controlled) for resource in ("cpu", "memory")),
         float(whole),
+        _or(tuned.leak_growth, settings.leak_growth),
         float(entry.mode is ContainerMode.OFF),
+        float((entry.policy or settings.policy) == ADAPTIVE),
+        _or(tuned.risk_cpu, settings.risk_cpu),
+        _or(tuned.risk_oom, settings.risk_oom),
+        float(held is None or held.policy.update_mode not in _EVICTING),
     ]
+
+
+def _percentiles(tuned: Tuning, settings: VerticalSettings, resource: str) -> tuple[float, float, float]:
+    """The percentiles of lower bound, target and upper bound. A target beyond its own bound takes the bound with it.
+
+    So the bound keeps its distance by confidence. If only the amounts were put in order, a bound would be the target itself, and
+    a pod would be changed with every step of it.
+    """
+    lower, target, upper = (
+        _or(getattr(tuned, name), getattr(settings, name))
+        for name in (f"{bound}_{resource}_percentile" for bound in ("lower", "target", "upper"))
+    )
+    return min(lower, target), target, max(upper, target)
 
 
 def folding(held: PolicyRecord | None, container: str, settings: VerticalSettings) -> FoldingRules:

@@ -121,8 +121,12 @@ class NodeFit:
     """Lower, target and upper millicores, then bytes."""
 
     def node(self, row: int) -> NodeRoom | None:
-        """The node that the pod of a row of amounts was measured against."""
-        return self.nodes[int(self.pods[row])]
+        """The node that the pod of a row of amounts was cut down to; None for a pod that fits."""
+        pod = int(self.pods[row])
+        node = self.nodes[pod]
+        if node is None or not (self.sums[pod] > np.repeat(_room(node), len(self.sums[pod]) // _RESOURCES)).any():
+            return None
+        return node
 
 
 def fit(amounts: Floats, workloads: Sequence[str], nodes: NodeIndex) -> tuple[Floats, NodeFit]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.engine.tables.row_table import Floats
-from agents.logic.usage.buckets import AMOUNT_LIMIT, power
+from agents.logic.usage.buckets import power
+from schemas.bounds import AMOUNT_LIMIT
 
 MILLI = 1000.0
 """Millicores of a core."""

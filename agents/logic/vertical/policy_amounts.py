@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.usage.histograms import Histograms
-from agents.logic.vertical.aggregated_usage import Evidence, added
+from agents.logic.vertical.aggregated_usage import AggregateSum, Evidence, added
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp
 from agents.logic.vertical.policy_code import (
     CodePolicy,
     EvidenceColumns,
     HistogramColumns,
     PolicyFault,
+    PolicyState,
     RecommendedColumns,
     answer,
 )
@@ -37,31 +40,43 @@ class JudgedContainers:
     evidence: Evidence
     cpu: Estimate
     memory: Estimate
+    in_place: NDArray[np.bool_]
 
 
-def overruled(usage: ContainerUsage, of: JudgedContainers, policy: CodePolicy) -> tuple[Estimate, Estimate, str]:
-    """CPU and memory by the policy, and why it failed ("" if it did not); then they are the built-in estimator's.
+def overruled(
+    usage: ContainerUsage, of: JudgedContainers, policy: CodePolicy, state: PolicyState, places: Indices
+) -> tuple[Estimate, Estimate, str]:
+    """CPU and memory with the policy's amounts at these places, and why it failed ("" if it did not: then all stays).
 
-    Raises PolicyFault for a strict policy.
+    `state` is what the policy remembers of the containers at `places`. Raises PolicyFault for a strict policy.
     """
-    blocks = [np.arange(start, min(start + _BLOCK, len(of.single))) for start in range(0, len(of.single), _BLOCK)]
+    if not len(places):
+        return of.cpu, of.memory, ""
     try:
-        found = [answer(policy, seen(usage, of, places)) for places in blocks]
+        found = [
+            answer(
+                policy,
+                seen(usage, of, places[begin : begin + _BLOCK]),
+                state.part(np.arange(begin, min(begin + _BLOCK, len(places)))),
+            )
+            for begin in range(0, len(places), _BLOCK)
+        ]
     except PolicyFault as fault:
         if policy.strict:
             raise
         return of.cpu, of.memory, str(fault)
 
-    def column(name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in found])
+    def amounts(name: str, before: Floats, scale: float) -> Floats:
+        column = np.concatenate([getattr(each, name) for each in found])
+        after = before.copy()
+        after[places] = _amounts(column * scale)
+        return after
 
-    cpu = [_amounts(column(f"{bound}_cpu") * MILLI) for bound in _BOUNDS]
-    memory = [_amounts(column(f"{bound}_memory")) for bound in _BOUNDS]
-    return (
-        replace(of.cpu, lower=cpu[0], target=cpu[1], upper=cpu[2]),
-        replace(of.memory, lower=memory[0], target=memory[1], upper=memory[2]),
-        "",
-    )
+    def replaced(what: str, before: Estimate, scale: float) -> Estimate:
+        lower, target, upper = (amounts(f"{bound}_{what}", getattr(before, bound), scale) for bound in _BOUNDS)
+        return replace(before, lower=lower, target=target, upper=upper)
+
+    return replaced("cpu", of.cpu, MILLI), replaced("memory", of.memory, 1.0), ""
 
 
 def _amounts(amounts: Floats) -> Floats:
@@ -70,31 +85,67 @@ def _amounts(amounts: Floats) -> Floats:
 
 
 def seen(usage: ContainerUsage, of: JudgedContainers, places: Indices) -> EvidenceColumns:
-    """What a policy sees of the containers at these places."""
-    lists = [[int(row)] if row >= 0 else list(of.parts(int(place))) for place, row in zip(places, of.single[places], strict=True)]
+    """What a policy sees of the containers at these places. Histograms and peaks are read when they are asked for."""
     single = of.single[places]
-    many = np.flatnonzero(single < 0)
-    total, rows = added(usage, [lists[place] for place in many.tolist()])
-    first = of.evidence.first[places]
+    lists = _Lists(usage, of, places)
+    first, last = of.evidence.first[places], of.evidence.last[places]
     columns = EvidenceColumns(
-        cpu=_histograms(usage.cpu, single, total.cpu, rows),
-        memory=_histograms(usage.memory, single, total.memory, rows),
-        recent_peak=_recent_peaks(usage, lists),
+        cpu=_histograms(usage.cpu, single, lists, "cpu"),
+        memory=_histograms(usage.memory, single, lists, "memory"),
+        peaks=lambda: _recent_peaks(usage, lists.rows),
         first=np.where(first == NEVER, np.nan, first),
-        last=np.where(of.evidence.last[places] == NEVER, np.nan, of.evidence.last[places]),
+        last=np.where(last == NEVER, np.nan, last),
         samples=of.evidence.count[places],
         builtin=_builtin(of, places),
+        least_cpu=of.cpu.minimum[places] / MILLI,
+        least_memory=of.memory.minimum[places],
+        in_place=of.in_place[places],
     )
     _freeze(columns)
     return columns
 
 
-def _histograms(own: Histograms, single: Indices, total: Histograms, rows: Indices) -> HistogramColumns:
-    weights = np.zeros((len(single), own.width))
+class _Lists:
+    """The aggregates of some containers, and the sums of those that have several; found when they are asked for."""
+
+    def __init__(self, usage: ContainerUsage, of: JudgedContainers, places: Indices) -> None:
+        self._usage, self._of, self._places = usage, of, places
+
+    @cached_property
+    def rows(self) -> Sequence[Sequence[int]]:
+        """The rows of the aggregates of each container."""
+        single = self._of.single[self._places].tolist()
+        return [
+            [row] if row >= 0 else list(self._of.parts(place)) for place, row in zip(self._places.tolist(), single, strict=True)
+        ]
+
+    @cached_property
+    def sums(self) -> tuple[AggregateSum, Indices]:
+        """Of containers with several, in order."""
+        return added(self._usage, [rows for rows, row in zip(self.rows, self._of.single[self._places], strict=True) if row < 0])
+
+
+def _histograms(own: Histograms, single: Indices, lists: _Lists, resource: str) -> HistogramColumns:
     one, many = np.flatnonzero(single >= 0), np.flatnonzero(single < 0)
-    weights[one] = _weights(own, single[one])
-    weights[many] = _weights(total, rows)
-    return HistogramColumns(own.scale.starts.copy(), weights)
+
+    def weights() -> Floats:
+        found = np.zeros((len(single), own.width))
+        found[one] = _weights(own, single[one])
+        if len(many):
+            total, rows = lists.sums
+            found[many] = _weights(getattr(total, resource), rows)
+        return found
+
+    def percentile(share: float) -> Floats:
+        found = np.zeros(len(single))
+        found[one] = own.percentiles(single[one], [share])[0]
+        if len(many):
+            total, rows = lists.sums
+            summed: Histograms = getattr(total, resource)
+            found[many] = summed.percentiles(rows, [share])[0]
+        return found
+
+    return HistogramColumns(own.scale.starts.copy(), weights, percentile)
 
 
 def _weights(histograms: Histograms, rows: Indices) -> Floats:
@@ -123,8 +174,8 @@ def _builtin(of: JudgedContainers, places: Indices) -> RecommendedColumns:
 
 def _freeze(columns: EvidenceColumns) -> None:
     """Make arrays read-only, because a policy that writes into them would change what the next container sees."""
-    histograms = (columns.cpu, columns.memory)
-    arrays = [array for each in histograms for array in (each.starts, each.weights)]
-    arrays += [columns.recent_peak, columns.first, columns.last, columns.samples]
+    arrays = [columns.cpu.starts, columns.memory.starts, columns.first, columns.last, columns.samples]
+    arrays += [columns.least_cpu, columns.least_memory]
+    columns.in_place.flags.writeable = False
     for array in (*arrays, *(array for _, array in columns.builtin.columns())):
         array.flags.writeable = False

@@ -19,6 +19,15 @@ from schemas.names import cluster_of
 
 
 @dataclass(frozen=True, slots=True)
+class LastTurn:
+    """The last turn taken, and the topic and partition in which metrics stand in the log."""
+
+    turn: int
+    topic: str = ""
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TurnSpan:
     """From the turn before to this one, in milliseconds."""
 
@@ -37,11 +46,6 @@ class TurnSpan:
         if first <= last:
             return (slots > first) & (slots <= last)
         return (slots > first) | (slots <= last)
-
-    def last_due(self, spread: Indices, period: int) -> Indices:
-        """The due time of each element at or before `before`."""
-        slot = spread % period
-        return (self.before - slot) // period * period + slot
 
     def next_due(self, spread: Indices, period: int) -> Indices:
         """The due time of each element, none of which is due at `before`, that comes first after it."""

@@ -1,21 +1,25 @@
 """The recommendation for many containers at once: estimate, round, bound."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
+from agents.logic.resources.bound_order import order_columns
 from agents.logic.usage.container_usage import ContainerUsage
 from agents.logic.vertical.aggregated_usage import Evidence, gather
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.estimate_rules import PLACE, cap
+from agents.logic.vertical.memory_floors import MemoryFloors
+from agents.logic.vertical.memory_leaks import MemoryLeaks
 from agents.logic.vertical.node_caps import NodeFit, NodeIndex, fit
 from agents.logic.vertical.percentile_estimation import MILLI, Estimate, clamp, confidence, estimate, rounded
-from agents.logic.vertical.policy_amounts import JudgedContainers, overruled
-from agents.logic.vertical.policy_code import CodePolicy
+from agents.logic.vertical.policy_amounts import JudgedContainers, overruled, seen
+from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, explained
+from agents.logic.vertical.policy_feed import PolicyFeed
 from agents.logic.vertical.vertical_settings import VerticalSettings
 
 AMOUNTS = ("lower_cpu", "target_cpu", "upper_cpu", "lower_memory", "target_memory", "upper_memory")
@@ -26,11 +30,29 @@ _TARGETS = (1, 4)
 
 @dataclass(frozen=True, slots=True)
 class EstimationRules:
-    """The rules of the estimate. `nodes` are those that pods must fit; without a `policy` the built-in estimator decides."""
+    """The rules of the estimate.
+
+    `floors`: the least memory of containers that are killed in a loop; `leaks`: the most of those that leak. `nodes` are those
+    that pods must fit. `policy` decides for every container, `chosen` for those whose rules ask for it; without them the built-in
+    estimator decides. `feed` has what they remember.
+    """
 
     settings: VerticalSettings
+    floors: MemoryFloors | None = None
+    leaks: MemoryLeaks | None = None
     nodes: NodeIndex | None = None
     policy: CodePolicy | None = None
+    chosen: CodePolicy | None = None
+    feed: PolicyFeed | None = None
+
+    def deciding(self, these: MemberSelection) -> Iterator[tuple[CodePolicy, Indices]]:
+        """The policies as code that decide, and the places of their containers."""
+        asks = these.rules[:, PLACE["adaptive"]] > 0.0
+        if self.policy is not None:
+            others = np.flatnonzero(~asks) if self.chosen is not None else np.arange(len(asks))
+            yield self.policy, others
+        if self.chosen is not None and asks.any():
+            yield self.chosen, np.flatnonzero(asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +99,40 @@ def reconsider(usage: ContainerUsage, members: ContainerIndex, done: Recommendat
     return _concluded(usage, members, done.of, done.evidence, rules)
 
 
+def known_of(usage: ContainerUsage, members: ContainerIndex, settings: VerticalSettings, wanted: Indices) -> EvidenceColumns:
+    """What is known of these members now, as a policy sees it."""
+    these = members.alone(wanted)
+    evidence = gather(usage, these, partial(_parts, members, these))
+    cpu, memory = judge(evidence, these, settings)
+    return seen(usage, _judged(these, members, evidence, cpu, memory), np.arange(len(wanted)))
+
+
+def grounds_of(
+    usage: ContainerUsage, members: ContainerIndex, done: Recommendation, places: Indices, by: EstimationRules
+) -> Mapping[int, Mapping[str, object]]:
+    """What policies as code say of their grounds, by number among these places of a recommendation; nothing after a fault."""
+    found: dict[int, Mapping[str, object]] = {}
+    if by.feed is None or done.fault:
+        return found
+    for policy, deciding in by.deciding(done.of):
+        numbers = np.flatnonzero(np.isin(places, deciding)) if policy.explain is not None else np.zeros(0, np.int64)
+        if not len(numbers):
+            continue
+        state, known = by.feed.remembered(policy, done.of.members[places[numbers]])
+        judged = _judged(done.of, members, done.evidence, done.cpu, done.memory)
+        said = explained(policy, seen(usage, judged, places[numbers[known]]), state)
+        for i, number in enumerate(numbers[known].tolist()):
+            found[number] = {name: column[i] for name, column in said.items()}
+    return found
+
+
+def _judged(
+    these: MemberSelection, members: ContainerIndex, evidence: Evidence, cpu: Estimate, memory: Estimate
+) -> JudgedContainers:
+    in_place = these.rules[:, PLACE["in_place"]] > 0.0
+    return JudgedContainers(these.single, partial(_parts, members, these), evidence, cpu, memory, in_place)
+
+
 def _parts(members: ContainerIndex, these: MemberSelection, place: int) -> Sequence[int]:
     return members.rows(int(these.members[place]))
 
@@ -86,16 +142,28 @@ def _concluded(
 ) -> Recommendation:
     settings, fault = by.settings, ""
     cpu, memory = judge(evidence, these, settings)
-    if by.policy is not None:
-        judged = JudgedContainers(these.single, partial(_parts, members, these), evidence, cpu, memory)
-        cpu, memory, fault = overruled(usage, judged, by.policy)
+    for policy, asking in by.deciding(these):
+        if by.feed is None or by.feed.fault:
+            fault = fault or ("" if by.feed is None else by.feed.fault)
+            continue
+        state, known = by.feed.remembered(policy, these.members[asking])
+        judged = _judged(these, members, evidence, cpu, memory)
+        cpu, memory, found = overruled(usage, judged, policy, state, asking[known])
+        fault = fault or found
+    if by.floors is not None:
+        target, upper = (by.floors.raised(each, members, these) for each in (memory.target, memory.upper))
+        memory = replace(memory, target=target, upper=upper)
     before = _rounded(cpu, memory, these, settings)
     wanted = _wanted(evidence, these, settings)
     if not wanted.all():
         before[~wanted.repeat(3, axis=1)] = np.nan
-    amounts, cut = before.copy() if these.bounds is None else cap(before, *these.bounds), None
+    amounts, cut = before, None
+    if by.leaks is not None:
+        amounts = by.leaks.bounded(amounts, members, these, () if by.floors is None else by.floors.table)
+    amounts = amounts.copy() if these.bounds is None else cap(amounts, *these.bounds)
     if by.nodes is not None:
         amounts, cut = fit(amounts, these.workload_names(these.workload), by.nodes)
+    amounts = order_columns(amounts)
     return Recommendation(these, evidence, cpu, memory, amounts, before[:, _TARGETS], cut, fault)
 
 

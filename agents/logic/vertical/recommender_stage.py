@@ -20,6 +20,7 @@ from agents.logic.governing_policies import Policies
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
+from agents.logic.vertical.deciding_policies import deciding_rules, feed_of
 from agents.logic.vertical.decision_builder import (
     DecisionBuilder,
     Grounds,
@@ -28,10 +29,12 @@ from agents.logic.vertical.decision_builder import (
 )
 from agents.logic.vertical.early_estimates import DueEstimates, EarlyEstimates
 from agents.logic.vertical.last_recommended import Announced
+from agents.logic.vertical.memory_floors import MemoryFloors
+from agents.logic.vertical.memory_leaks import LeakChange, MemoryLeaks
 from agents.logic.vertical.node_caps import NodeIndex
 from agents.logic.vertical.policy_code import PolicyLookup, only_built_in
-from agents.logic.vertical.recommendation_schedule import Schedule, TurnSpan
-from agents.logic.vertical.recommended_amounts import EstimationRules, Recommendation, recommend, reconsider
+from agents.logic.vertical.recommendation_schedule import LastTurn, Schedule, TurnSpan
+from agents.logic.vertical.recommended_amounts import Recommendation, grounds_of, recommend, reconsider
 from agents.logic.vertical.shadow_comparison import ShadowComparison
 from agents.logic.vertical.source_heartbeats import SourceHeartbeats
 from agents.logic.vertical.usage_ingest import UsageIngest
@@ -45,19 +48,10 @@ from schemas.names import Place, cluster_of
 _HOUR = 3_600_000
 _MOST_CAUSES = 100
 """Scrapes that a decision names as its cause at most, the newest: a workload may have thousands of label sets."""
-_CHANGING = ("policies", "pod-changes", "oom-events", "pod-metrics")
+_CHANGING = ("rules", "policies", "pod-changes", "oom-events", "pod-metrics")
 """The inputs whose records may change what an estimate rests on; nodes count only where pods are fitted to them."""
 _ROUTES: Mapping[str, Callable[[str], str]] = {"recommendations": str, "recommendations-by-cluster": cluster_of}
 """The topics of a recommendation, and the key that it has there; `str` leaves a workload's key as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastTurn:
-    """The last turn taken, and the topic and partition in which metrics stand in the log."""
-
-    turn: int
-    topic: str = ""
-    partition: int = 0
 
 
 @dataclass(slots=True)
@@ -70,6 +64,8 @@ class _Ingested:
     """They are judged in this turn: an OOM kill, their first pods, or the end of their last one."""
     lost: set[str]
     """A container of theirs that had a recommendation is gone."""
+    leaks: list[LeakChange]
+    """Leaks that were found or are over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +78,7 @@ class Conclusion:
     builder: DecisionBuilder
     batch: RecommendationBatch | None
     withdrawn: Sequence[str]
+    leaks: Sequence[LeakChange] = ()
 
 
 class Recommender(PartedState):
@@ -97,8 +94,8 @@ class Recommender(PartedState):
     def _build(self, settings: VerticalSettings) -> None:
         """Make the empty state that decides by these settings."""
         self.settings = settings
-        self.estimation = EstimationRules(settings, policy=self._policy_of(settings.policy))
-        self.shadow = EstimationRules(settings, policy=self._policy_of(settings.shadow_policy))
+        self.floors, self.leaks = MemoryFloors(settings.oom_loop), MemoryLeaks()
+        self.estimation, self.shadow, self.states = deciding_rules(settings, self._policy_of, self.floors, self.leaks)
         self.rules = StageRules(NAME, self._own)
         self.policies = Policies(settings.recommender)
         self.intake = UsageIngest(settings, self.policies)
@@ -107,23 +104,18 @@ class Recommender(PartedState):
         self.ooms: ObjectTable[IngestedOomKill] = ObjectTable("ooms", IngestedOomKill, 16)
         self.last: ObjectTable[LastTurn] = ObjectTable("marks", LastTurn, 1)
         self.nodes, self.sources = NodeIndex(), SourceHeartbeats()
-        if settings.node_cap:
-            self.estimation, self.shadow = (replace(each, nodes=self.nodes) for each in (self.estimation, self.shadow))
         self.members = ContainerIndex(self.usage, self.announced.table, self.policies, settings)
         self.announced.members = self.members
+        self.feed = feed_of(self.estimation, self.shadow, self.usage, self.members, self.states)
+        nodes = self.nodes if settings.node_cap else None
+        self.estimation, self.shadow = (replace(rules, feed=self.feed, nodes=nodes) for rules in (self.estimation, self.shadow))
         self.bounds = self.intake.bounds = AggregateBounds(self.members, self.usage.aggregates.__contains__)
         self.schedule = Schedule(
             self.usage, self.members, announced_policy=self.announced.policy, nodes=self.nodes, settings=settings
         )
         self.early = EarlyEstimates(self.schedule, self.members, self._estimate)
-        tables = (
-            self.usage.aggregates,
-            self.usage.containers,
-            self.announced.table,
-            self.intake.pods.table,
-            self.ooms,
-            self.last,
-        )
+        usage = (self.usage.aggregates, self.usage.containers, self.announced.table, self.intake.pods.table)
+        tables = (*usage, self.ooms, self.floors.table, self.leaks.table, self.last, self.states)
         super().__init__(*tables, *self.policies.tables(), *self.nodes.tables(), self.sources.table, self.rules.table)
         self._loaded = False
 
@@ -144,6 +136,10 @@ class Recommender(PartedState):
         ingested = self._ingest(turn, last, turned)
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
+            self.floors.expire(turn.number)
+            reviewed = self.leaks.review(turn.number)
+            ingested.leaks += reviewed
+            ingested.at_once |= {change.workload for change in reviewed}
             ingested.lost |= self._account()
         if (early := self._early(turn, span)) is not None:
             return self._conclude(turn, span, early, ingested) if len(early.workloads) else None
@@ -171,10 +167,12 @@ class Recommender(PartedState):
         Returns the workloads whose VPA changes between ours and another recommender's by these rules.
         """
         before = self.rules.cited
-        self.rules.ingest(turn.of("policies"))
+        self.rules.ingest(turn.of("rules"))
         settings = self.rules.settings
         if settings != self.settings:
             self.rebuild(partial(self._build, settings))
+        if self._loaded:
+            self.states.forget_others()
         turned = frozenset[str]() if self.rules.cited == before else self.policies.serve(settings.recommender)
         self.intake.begin(turn.number)
         if self._loaded:
@@ -189,14 +187,17 @@ class Recommender(PartedState):
         self.sources.ingest(turn.of("cluster-changes"))
         at_once = changed & turned | self._ingest_pods(turn) | self._ingest_kills(turn)
         last = self._ingest_scrapes(turn, last)
-        at_once |= self._forget_pods(turn)
+        leaks = self.leaks.take(self.intake.rising(), self.announced.table, turn.number)
+        at_once |= self._forget_pods(turn) | {change.workload for change in leaks}
         self.last.upsert("", replace(last, turn=turn.number))
-        return _Ingested(changed, at_once, self._account())
+        lost = self._account()
+        self.feed.show()
+        return _Ingested(changed, at_once, lost, leaks)
 
     def _ingest_policies(self, turn: Turn, turned: frozenset[str]) -> set[str]:
         """Take policies in; returns the workloads whose rules may have changed."""
         changed = set(turned)
-        for recorded in turn.of("policies"):
+        for recorded in (*turn.of("rules"), *turn.of("policies")):
             changed |= self.policies.take(recorded)
         if not changed:
             return set()
@@ -226,16 +227,23 @@ class Recommender(PartedState):
             event = recorded.event
             if isinstance(event, ContainerOOMKilled):
                 workload = event.workload.key
-                self.ooms.upsert(workload, IngestedOomKill(event, recorded.place, self.intake.kill(event)))
+                counted = self.intake.kill(event)
+                if counted:
+                    self.feed.killed(event)
+                    self.floors.killed(event, self.intake.peak(event), turn.number)
+                self.ooms.upsert(workload, IngestedOomKill(event, recorded.place, counted))
                 workloads.add(workload)
         return workloads
 
     def _ingest_scrapes(self, turn: Turn, last: LastTurn) -> LastTurn:
         """Fold usage."""
+        idle = self.feed.idle
         for recorded in turn.of("pod-metrics"):
             event, place = recorded.event, recorded.place
             if isinstance(event, MetricsScraped):
                 self.usage.scrape(event, event.at.timestamp(), offset=place.offset)
+                if not idle:
+                    self.feed.scraped(event)
                 last = LastTurn(turn.number, place.topic, place.partition)
         return last
 
@@ -259,6 +267,7 @@ class Recommender(PartedState):
         if removed:
             gone = self.members.remove(removed)
             lost = self.announced.forget(gone)
+            self.feed.forget(gone)
             for workload, _ in gone:
                 if workload not in self.members:
                     self.ooms.remove(workload)
@@ -277,7 +286,7 @@ class Recommender(PartedState):
         withdrawn = sorted(w for w in quiet if w in ingested.lost or self.announced.has(w))
         for workload in withdrawn:
             self.announced.withdraw(workload)
-        return Conclusion(builder, batch, withdrawn)
+        return Conclusion(builder, batch, withdrawn, ingested.leaks)
 
     def _compared(self, batch: RecommendationBatch) -> Iterable[Decided]:
         """The shadow policy's recommendations for the announced workloads; nothing without one."""
@@ -314,7 +323,8 @@ class Recommender(PartedState):
 
     def _announced(self, turn: Turn, found: Conclusion) -> Sequence[Decided]:
         """The decisions of this turn."""
-        decided: list[Decided] = []
+        tell = found.builder.leak
+        decided = [tell(change, self.leaks.described(change, self.members), self._seen_in(change)) for change in found.leaks]
         for workload in found.withdrawn:
             decided += found.builder.nothing(workload, self._grounds(turn, workload))
         batch = found.batch
@@ -327,7 +337,16 @@ class Recommender(PartedState):
             self._grounds(turn, workload, self._places(done, places[start:end], metrics[start:end]), sources)
             for workload, start, end in zip(batch.subjects, batch.begins, batch.begins[1:], strict=False)
         ]
+        batch.explained = grounds_of(self.usage, self.members, done, places, self.estimation)
         return BatchDecided(batch, _ROUTES, [*decided, *self._compared(batch)])
+
+    def _seen_in(self, change: LeakChange) -> tuple[Place, ...]:
+        """The scrape by which a leak was found; none for its end."""
+        row = None if change.over else self.usage.containers.find(change.row)
+        aggregate = -1 if row is None else int(self.usage.containers.whole("aggregate")[row])
+        offset = -1 if aggregate < 0 else int(self.usage.aggregates.whole("offset")[aggregate])
+        last = self.last.get("") or LastTurn(0)
+        return (Place(last.topic, last.partition, offset),) if offset >= 0 else ()
 
     def _metrics(self, members: Indices) -> list[Place | None]:
         """The last scrape that each member rests on; None without one, or if the member has several aggregates."""
@@ -359,7 +378,10 @@ class Recommender(PartedState):
             if sources is not None:
                 sources[cluster] = source
         left_out = self.bounds.reached(workload)
-        return Grounds(self.policies.of(workload), self.ooms.get(workload), self.intake.count(workload), source, places, left_out)
+        floors = self.floors.of(workload, (name for name, _ in self.members.containers(workload)))
+        kill, pods = self.ooms.get(workload), self.intake.count(workload)
+        leaks = self.leaks.of(workload, self.members)
+        return Grounds(self.policies.of(workload), kill, pods, source, places, left_out, floors, leaks)
 
     def load(self, chunk: str, data: bytes) -> None:
         """Put a dumped chunk in its place."""

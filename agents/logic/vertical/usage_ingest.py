@@ -19,6 +19,7 @@ from agents.logic.usage.expiry import expire
 from agents.logic.usage.pod_index import OVER, SEED, UNKNOWN, IndexedPod, PodIndex, matches
 from agents.logic.vertical.aggregate_bounds import AggregateBounds
 from agents.logic.vertical.estimate_rules import entry_of, folding
+from agents.logic.vertical.memory_leaks import RisingMemory
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
@@ -35,6 +36,7 @@ def usage_settings(settings: VerticalSettings) -> UsageSettings:
         oom_minimum=settings.oom_minimum,
         expires=type(settings.memory_window)(settings.memory_window * settings.memory_windows),
         zero_is_absent=settings.zero_is_absent,
+        leak_hours=settings.leak_hours,
     )
 
 
@@ -63,7 +65,10 @@ class UsageIngest:
         old, new = self.pods.take(event)
         if old != new:
             self.recount(event.workload.key)
-        if old == new or event.phase is PodPhase.PENDING:
+        if event.phase is PodPhase.PENDING:
+            return
+        if old == new:
+            self._note_limits(event)
             return
         workload, name = intern(event.workload.key), event.pod.name
         self.usage.lookup.look_again()
@@ -73,6 +78,27 @@ class UsageIngest:
             self._disregard(workload, name, container)
         for container in new.containers:
             self.usage.see(workload, name, container)
+        self._note_limits(event)
+
+    def _note_limits(self, event: PodChanged) -> None:
+        """Keep the memory limits of a pod's containers, which tell when a leak has filled one."""
+        containers = self.usage.containers
+        for seen in event.containers:
+            row, limit = containers.find((event.workload.key, event.pod.name, seen.name)), np.float32(seen.limits.memory or 0)
+            if row is not None and containers["limit"][row] != limit:
+                containers["limit"][row] = limit
+                containers.touch([row])
+
+    def rising(self) -> list[tuple[str, str, RisingMemory]]:
+        """Workload, container and series of all that an hour ended for in which they leaked, since the last call."""
+        found, self.usage.minima.leaking = self.usage.minima.leaking, []
+        return [self._rising(row) for row in dict.fromkeys(found)]
+
+    def _rising(self, row: int) -> tuple[str, str, RisingMemory]:
+        workload, pod, container = self.usage.containers.key(row)
+        known, limit = self.pods.get(workload, pod), float(self.usage.containers["limit"][row])
+        uid = "" if known is None else known.uid
+        return workload, container, RisingMemory(pod, uid, *self.usage.minima.series(row), limit)
 
     def gone(self, event: PodDeleted, containers: Iterable[str]) -> None:
         """A pod is gone, unless one of the same name has replaced it; `containers`: names it may have had."""
@@ -94,6 +120,11 @@ class UsageIngest:
         had = event.memory_request if event.memory_used is None else event.memory_used
         key = (workload, event.pod.name, event.container)
         return self.usage.kill(key, float(had or 0), event.at.timestamp(), OomBump(ratio, least))
+
+    def peak(self, event: ContainerOOMKilled) -> float:
+        """The most memory that a killed container is known to have used in its window, in bytes."""
+        row = self.usage.containers.find((event.workload.key, event.pod.name, event.container))
+        return 0.0 if row is None else float(self.usage.containers.floats("peak")[row])
 
     def seed(self, event: CheckpointSeen) -> None:
         """History of another recommender. Only the first one counts, because a later one would include what was folded here."""

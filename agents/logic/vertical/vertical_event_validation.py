@@ -76,6 +76,7 @@ def is_surely_good(event: Event) -> bool:
         and (pods is None or (type(pods) is int and -bounds.MOST_NUMBER <= pods <= bounds.MOST_NUMBER))
         and _is_good_part(event.workload)
         and all(part is None or _is_good_part(part) for part in (kill, source, event.rules))
+        and not event.leaks
     )
 
 
@@ -129,6 +130,8 @@ def _policies(entries: Sequence[ContainerPolicy]) -> Iterator[str]:
         yield from bounds.at_least(f"{path}.memory_windows", entry.memory_windows, 1.0)
         yield from _boost(f"{path}.boost", entry.boost)
         yield from _tuning(f"{path}.tuning", entry.tuning)
+        if entry.policy not in (None, *vpa_annotations.POLICIES):
+            yield f"{path}.policy is '{entry.policy}'; there are {' and '.join(vpa_annotations.POLICIES)}"
 
 
 def _boost(path: str, boost: StartupBoost | None) -> Iterator[str]:
@@ -151,6 +154,9 @@ def _tuning(path: str, tuning: Tuning) -> Iterator[str]:
     for field in fields(tuning):
         if field.name.endswith("percentile"):
             yield from bounds.number(f"{path}.{field.name}", getattr(tuning, field.name), 1.0)
+    for risk, (least, most) in (("risk_cpu", vpa_annotations.RISK_CPU), ("risk_oom", vpa_annotations.RISK_OOM)):
+        yield from bounds.at_least(f"{path}.{risk}", getattr(tuning, risk), least, most)
     yield from bounds.number(f"{path}.margin", tuning.margin, vpa_annotations.MOST_MARGIN)
+    yield from bounds.number(f"{path}.leak_growth", tuning.leak_growth, vpa_annotations.MOST_LEAK_GROWTH)
     yield from bounds.at_least(f"{path}.cpu_half_life", tuning.cpu_half_life, vpa_annotations.LEAST_HALF_LIFE)
     yield from bounds.at_least(f"{path}.memory_half_life", tuning.memory_half_life, vpa_annotations.LEAST_HALF_LIFE)

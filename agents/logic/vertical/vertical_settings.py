@@ -1,7 +1,9 @@
 """Settings of the recommender. Defaults are upstream's; where upstream has no such setting, the text says so."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 NAME = "recommender"
@@ -11,6 +13,8 @@ PROGRAM = 1
 DAY = 86_400.0
 BUILT_IN = "built-in"
 """The name of the estimator that needs no code of an operator's."""
+ADAPTIVE = "adaptive"
+"""The name of the policy that comes with Ullage beside it (`agents.logic.adaptive`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,14 @@ class VerticalSettings:
     """After an OOM kill the peak counts as at least this many times the memory requested or used."""
     oom_minimum: Bytes = Bytes(100 * 1024 * 1024)
     """... and as at least this many bytes more."""
+    oom_loop: Seconds = Seconds(600.0)
+    """A container OOM-killed within this time of its start gets at least twice its request, then three times, until it lives; 0
+    gives it no more than the two settings above. Not upstream's."""
+    leak_hours: int = 8
+    """A container whose lowest memory use rose in so many hours in a row, by a fifth in all and not ever more slowly, is said to
+    leak; 0 calls nothing a leak. Not upstream's."""
+    leak_growth: Fraction = Fraction(0.5)
+    """A leaking container's memory target grows by at most this share a day of what it was when the leak was found."""
     margin: Fraction = Fraction(0.15)
     """Share added to every percentile."""
     target_cpu_percentile: Fraction = Fraction(0.9)
@@ -63,7 +75,7 @@ class VerticalSettings:
     """No container is recommended more, where its policy sets no maximum of its own."""
     maximum_memory: Bytes | None = None
     """... and no more memory."""
-    node_cap: bool = False
+    node_cap: bool = True
     """A pod that no node of its cluster has room for is cut down to the largest, all containers alike. Not upstream's."""
     recommender: str = "default"
     """VPA objects are served that name this recommender; `default` also serves those that name none."""
@@ -84,6 +96,16 @@ class VerticalSettings:
     bounds_step: Fraction = Fraction(0.05)
     """A bound that moved by this share of itself is a change worth stating; 0 states every change, as upstream does."""
     policy: str = ""
-    """A policy as code that decides instead of the built-in estimator: a .py file, or the name of an installed entry point."""
+    """What decides instead of the built-in estimator: `adaptive`, a policy as code (a .py file), or an installed entry point."""
     shadow_policy: str = ""
-    """A second policy that only says what it would recommend: a .py file, an entry point, or `built-in`. Not upstream's."""
+    """A second policy that only says what it would recommend, named in the same way, or `built-in`. Not upstream's."""
+    risk_cpu: Fraction = Fraction(0.02)
+    """The share of time in which a container decided by `adaptive` may use more CPU than it requests. Not upstream's."""
+    risk_oom: float = 0.9
+    """OOM kills that `adaptive` may let happen, as a share of those that the built-in estimator would have. Not upstream's."""
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """The risks that nobody can mean."""
+        for name, (least, most) in (("risk_cpu", RISK_CPU), ("risk_oom", RISK_OOM)):
+            if not least <= getattr(self, name) <= most:
+                yield name, f"it lies from {least:g} to {most:g}"

@@ -13,6 +13,8 @@ from streams.clients.aws import launch_templates
 from streams.clients.aws.launch_templates import MixedInstances, TemplateReference
 
 FAILED = "Failed"
+NODES = "units"
+"""AWS's word for sizes that count instances."""
 NO_CAPACITY = "InsufficientInstanceCapacity"
 UNNAMED_FAILURE = "LaunchFailed"
 """The code of a failure for which AWS's message has none."""
@@ -48,8 +50,18 @@ class GroupInstance:
 
     @property
     def leaving(self) -> bool:
-        """Whether it is on its way out of its group, or out already."""
-        return self.lifecycle.startswith(("Terminat", "Detach"))
+        """Whether it is on its way out of its group, or out already; one that goes back to a warm pool is out, too."""
+        return self.lifecycle.startswith(("Terminat", "Detach")) or self.warm
+
+    @property
+    def warm(self) -> bool:
+        """Whether it waits in the group's warm pool, so that the group's size does not count it."""
+        return self.lifecycle.startswith("Warmed")
+
+    @property
+    def standby(self) -> bool:
+        """Whether somebody has put it aside: it runs, but the group's size does not count it."""
+        return self.lifecycle.endswith("Standby")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +79,37 @@ class AutoScalingGroup:
     template: TemplateReference | None = None
     mixed: MixedInstances | None = None
     suspended: tuple[str, ...] = ()
+    units: str = NODES
+    """What its sizes count: nodes, or the vCPUs or the memory of its nodes."""
+    deleting: bool = False
+    lifetime: int = 0
+    """Seconds after which AWS replaces an instance by itself, without a drain; 0 for never."""
+    rebalances: bool = False
+    """Whether AWS replaces a spot instance by itself when it recommends that."""
+
+    @property
+    def unscalable(self) -> str:
+        """Why its sizes cannot be used, in a sentence; empty if they can."""
+        if self.deleting:
+            return "AWS is deleting it"
+        if self.units != NODES:
+            return f"its sizes count '{self.units}' and not nodes (DesiredCapacityType)"
+        weights = {1} if self.mixed is None else {1, *self.mixed.weights}
+        if weights != {1}:
+            return f"an instance counts for up to {max(weights)} of its size (WeightedCapacity), which is no number of nodes"
+        return ""
+
+    @property
+    def existing(self) -> int:
+        """How many instances its size counts: not those on their way out, in its warm pool or put aside."""
+        return sum(not one.leaving and not one.standby for one in self.instances)
 
     @property
     def settled(self) -> bool:
         """Whether AWS has no more to do: as many instances as wanted, all in service."""
-        working = sum(one.lifecycle == "InService" for one in self.instances)
-        return working == self.desired == len(self.instances)
+        counted = [one for one in self.instances if not one.standby and not one.warm]
+        working = sum(one.lifecycle == "InService" for one in counted)
+        return working == self.desired == len(counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +149,19 @@ def read_group(answer: Mapping[str, Any]) -> AutoScalingGroup:
         template=launch_templates.read_reference(answer.get("LaunchTemplate")),
         mixed=None if not mixed else launch_templates.read_mixed(mixed),
         suspended=tuple(sorted(one["ProcessName"] for one in answer.get("SuspendedProcesses") or ())),
+        units=answer.get("DesiredCapacityType") or NODES,
+        deleting=bool(answer.get("Status")),  # AWS has no other status than that a group is being deleted
+        lifetime=int(answer.get("MaxInstanceLifetime") or 0),
+        rebalances=bool(answer.get("CapacityRebalance")),
     )
+
+
+def tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The filters of DescribeAutoScalingGroups for groups with all of these tags; an empty value stands for any."""
+    return [
+        {"Name": f"tag:{key}", "Values": [value]} if value else {"Name": "tag-key", "Values": [key]}
+        for key, value in sorted(tags.items())
+    ]
 
 
 def read_instance(answer: Mapping[str, Any]) -> GroupInstance:

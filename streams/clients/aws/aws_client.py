@@ -1,7 +1,7 @@
 """The calls of AutoScaling, EC2, EKS and SQS that node groups need, each bounded in time and pages.
 
-Sizes only go up: there is no call here that lowers a group's size as such, because AWS would then choose the victim. The SDK
-makes each call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block, so an
+No call here lowers a group's size below the instances that it has, because AWS would then choose the victim. The SDK makes each
+call three times at most, adapts its rate to throttling, and finds credentials as it always does. Calls block, so an
 event loop makes them in a thread. Every call raises TryAgain and GiveUp, and nothing else.
 """
 
@@ -19,6 +19,7 @@ from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
 from streams.clients.aws.eks_node_groups import EksNodeGroup
 from streams.clients.aws.interruption_notices import QueueMessage
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
+from streams.clients.page_tokens import PageTokens
 from streams.errors import BadInput, EdgeError, GiveUp, TryAgain
 
 T = TypeVar("T")
@@ -32,6 +33,10 @@ _NAMES_AT_ONCE = 50
 _CONNECT = 5.0
 _ACTIVITIES = 100
 _MESSAGES = 10
+
+
+_REFRESHING = frozenset(("Pending", "InProgress", "Cancelling", "RollbackInProgress", "Baking"))
+"""AWS's words for a refresh of instances that is not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +104,7 @@ class AwsClient:
 
     def groups_with_tags(self, tags: Mapping[str, str]) -> list[AutoScalingGroup]:
         """The groups that carry all these tags; an empty value stands for any."""
-        filters = [
-            {"Name": f"tag:{key}", "Values": [value]} if value else {"Name": "tag-key", "Values": [key]}
-            for key, value in sorted(tags.items())
-        ]
-        return self._groups(f"tags {', '.join(sorted(tags))}"[:200], Filters=filters)
+        return self._groups(f"tags {', '.join(sorted(tags))}"[:200], Filters=auto_scaling_groups.tag_filters(tags))
 
     def group_instance(self, instance: str) -> tuple[str, GroupInstance] | None:
         """The group that an instance is in, with its state there; None when it is in none."""
@@ -132,6 +133,29 @@ class AwsClient:
             if any(one.started < since for one in activities):
                 break
         return found
+
+    def scheduled_actions(self) -> dict[str, list[str]]:
+        """The names of the scheduled actions of the region, by group."""
+        request = _request("autoscaling", "DescribeScheduledActions", "reading scheduled actions of", "the region")
+        return self._by_group(request, "ScheduledUpdateGroupActions", "ScheduledActionName")
+
+    def scaling_policies(self) -> dict[str, list[str]]:
+        """The names of the scaling policies of the region that are switched on, by group."""
+        request = _request("autoscaling", "DescribePolicies", "reading scaling policies of", "the region")
+        return self._by_group(request, "ScalingPolicies", "PolicyName")
+
+    def refreshes(self, group: str) -> bool:
+        """Whether AWS is replacing the instances of a group now."""
+        request = _request(
+            "autoscaling",
+            "DescribeInstanceRefreshes",
+            "reading refreshes of group",
+            group,
+            AutoScalingGroupName=group,
+            MaxRecords=1,  # they come newest first, and only the newest can run
+        )
+        newest = _decoded(request, self._call(request).get("InstanceRefreshes") or (), lambda one: str(one["Status"]))
+        return bool(newest) and newest[0] in _REFRESHING
 
     def instance_states(self, instances: Sequence[str]) -> dict[str, InstanceState]:
         """The states of these instances in EC2, by id. One that EC2 no longer knows is absent."""
@@ -245,9 +269,20 @@ class AwsClient:
         arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}
         self._call(_request("autoscaling", "SetDesiredCapacity", "raising group", group.name, **arguments))
 
-    def terminate(self, instance: str) -> None:
-        """Terminate an instance of a group, and let the group want one node less in the same call."""
-        arguments = {"InstanceId": instance, "ShouldDecrementDesiredCapacity": True}
+    def give_up_missing(self, group: AutoScalingGroup, to: int) -> None:
+        """Let a group want only `to` nodes, because AWS did not deliver the others.
+
+        Raises ValueError if `group`, which was read just before, has more instances, or wants no more.
+        """
+        if not group.existing <= to < group.desired:
+            msg = f"group '{group.name}' wants {group.desired} nodes and has {group.existing}, so it cannot want {to}"
+            raise ValueError(msg)
+        arguments = {"AutoScalingGroupName": group.name, "DesiredCapacity": to, "HonorCooldown": False}
+        self._call(_request("autoscaling", "SetDesiredCapacity", "lowering group", group.name, **arguments))
+
+    def terminate(self, instance: str, *, replaced: bool = False) -> None:
+        """Terminate an instance of a group, and let the group want one node less in the same call, unless it is `replaced`."""
+        arguments = {"InstanceId": instance, "ShouldDecrementDesiredCapacity": not replaced}
         self._call(_request("autoscaling", "TerminateInstanceInAutoScalingGroup", "terminating instance", instance, **arguments))
 
     def protect(self, group: str, instances: Sequence[str], *, protected: bool) -> None:
@@ -255,6 +290,13 @@ class AwsClient:
         for some in _batches(instances, _NAMES_AT_ONCE):
             arguments = {"AutoScalingGroupName": group, "InstanceIds": list(some), "ProtectedFromScaleIn": protected}
             self._call(_request("autoscaling", "SetInstanceProtection", "protecting instances of group", group, **arguments))
+
+    def _by_group(self, request: _AwsRequest, field: str, name: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        switched_on = (one for page in self._pages(request) for one in page.get(field) or () if one.get("Enabled", True))
+        for group, named in _decoded(request, switched_on, lambda one: (str(one["AutoScalingGroupName"]), str(one[name]))):
+            found.setdefault(group, []).append(named)
+        return found
 
     def _groups(self, to: str, **arguments: Any) -> list[AutoScalingGroup]:
         request = _request("autoscaling", "DescribeAutoScalingGroups", "describing groups", to, MaxRecords=_AT_ONCE, **arguments)
@@ -266,15 +308,13 @@ class AwsClient:
 
     def _pages(self, request: _AwsRequest) -> Iterator[Mapping[str, Any]]:
         """All pages of an answer. Raises GiveUp for one that does not end."""
-        token: dict[str, str] = {}
-        for _ in range(MOST_PAGES):
-            page = self._call(request, **token)
+        token, pages = "", PageTokens(request.doing, request.to, MOST_PAGES)
+        while True:
+            page = self._call(request, **({"NextToken": token} if token else {}))
             yield page
-            if not page.get("NextToken"):
+            token = pages.following(page.get("NextToken"))
+            if not token:
                 return
-            token = {"NextToken": page["NextToken"]}
-        answer = f"the answer has more than {MOST_PAGES} pages"
-        raise GiveUp(doing=request.doing, to=request.to, answer=answer, detail=OutcomeDetail.INVALID)
 
     def _call(self, request: _AwsRequest, **more: str) -> Mapping[str, Any]:
         try:
@@ -283,9 +323,11 @@ class AwsClient:
             )
         except EdgeError:  # the simulated cloud raises our own errors
             raise
-        except Exception as error:  # whatever the SDK raises becomes one of the two words of the edges
+        except Exception as error:
             from streams.clients.aws import aws_refusals
 
+            if not isinstance(error, aws_refusals.OF_SDK):  # a fault of ours or of the SDK is no answer of AWS
+                raise
             raise aws_refusals.error_for_sdk(error, doing=request.doing, to=request.to, action=request.action) from error
         return answer
 

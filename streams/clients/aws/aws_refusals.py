@@ -72,6 +72,10 @@ SAYS_NO_CREDENTIALS = (
 )
 
 
+OF_SDK = (sdk.ClientError, sdk.BotoCoreError, OSError)
+"""What the SDK raises because of an answer, a missing one, or its settings."""
+
+
 def error_for_sdk(error: Exception, *, doing: str, to: str, action: str) -> EdgeError:
     """The error for an exception of the SDK. `action` is the right that the call takes, as IAM spells it."""
     if isinstance(error, sdk.ClientError):

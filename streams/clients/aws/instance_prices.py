@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streams.errors import BadInput
+from streams.yaml_reader import read_text
 
 _HEAD = ["type", "on_demand", "spot"]
 _MOST = 100_000.0
+_MOST_FILE = 1 << 20
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +34,17 @@ class InstancePrices:
 def read(path: Path) -> InstancePrices:
     """The list of a file. Raises BadInput that names the file, the line and the value."""
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"the prices '{path}' cannot be read: {error}") from error
+        rows = list(csv.reader(read_text(path, f"the price list '{path}'", _MOST_FILE).splitlines()))
+    except csv.Error as error:
+        raise BadInput(f"the price list '{path}' cannot be read: {error}") from error
     first = ",".join(rows[0]) if rows else ""
     if first != ",".join(_HEAD):
-        raise BadInput(f"the prices '{path}' must begin with the line '{','.join(_HEAD)}', not '{first[:200]}'")
+        raise BadInput(f"the prices '{path}' must begin with the line '{','.join(_HEAD)}', not '{first[:_SHOWN]}'")
     on_demand: dict[str, float] = {}
     spot: dict[str, float] = {}
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(_HEAD) or not row[0]:
-            raise BadInput(f"the prices '{path}' make no sense in line {number}: '{','.join(row)}'")
+            raise BadInput(f"the prices '{path}' make no sense in line {number}: '{','.join(row)[:_SHOWN]}'")
         on_demand[row[0]] = _price(path, number, row[1])
         if row[2]:
             spot[row[0]] = _price(path, number, row[2])
@@ -54,5 +57,5 @@ def _price(path: Path, number: int, text: str) -> float:
     except ValueError:
         price = math.nan
     if not 0 <= price <= _MOST:
-        raise BadInput(f"the prices '{path}' make no sense in line {number}: '{text}' is no price")
+        raise BadInput(f"the prices '{path}' make no sense in line {number}: '{text[:_SHOWN]}' is no price")
     return price

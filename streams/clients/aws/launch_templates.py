@@ -52,12 +52,16 @@ class TemplateVersion:
 
 @dataclass(frozen=True, slots=True)
 class MixedInstances:
-    """A mixed-instances policy. `types` are the overriding ones, by preference; `spot`: some of the instances are spot."""
+    """A mixed-instances policy. `types` are the overriding ones, by preference; `spot`: some of the instances are spot.
+
+    `weights`: how much of the group's size an instance of each of the types counts for, as far as that is said.
+    """
 
     template: TemplateReference | None
     types: tuple[str, ...] = ()
     requirements: TypeRequirements | None = None
     spot: bool = False
+    weights: tuple[int, ...] = ()
 
 
 def read_reference(answer: Mapping[str, Any] | None) -> TemplateReference | None:
@@ -73,12 +77,14 @@ def read_mixed(answer: Mapping[str, Any]) -> MixedInstances:
     """A MixedInstancesPolicy. Raises LookupError, TypeError and ValueError for what is none."""
     launch, distribution = answer.get("LaunchTemplate") or {}, answer.get("InstancesDistribution") or {}
     overrides = launch.get("Overrides") or ()
+    weights = tuple(int(one["WeightedCapacity"]) for one in overrides if one.get("WeightedCapacity"))
     demanded = next((one["InstanceRequirements"] for one in overrides if one.get("InstanceRequirements")), None)
     return MixedInstances(
         template=read_reference(launch.get("LaunchTemplateSpecification")),
         types=tuple(one["InstanceType"] for one in overrides if one.get("InstanceType")),
         requirements=None if demanded is None else read_requirements(demanded),
         spot=int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) < 100,  # noqa: PLR2004  # all of them
+        weights=weights,
     )
 
 

@@ -17,6 +17,7 @@ from kubernetes.config import ConfigException
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Bytes, Seconds
 from streams import typed_json
+from streams.answer_bounds import asked_pause, pause
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import pod_objects, refusals
 from streams.errors import GiveUp, TryAgain, Unreachable
@@ -164,11 +165,10 @@ def refusal_error(response: ApiResponse, request: ApiRequest) -> TryAgain | Give
         status = typed_json.decode(response.body, pod_objects.ApiStatus)
     except ValueError:
         status = pod_objects.ApiStatus(message=response.body[:200].decode(errors="replace"))
-    wait = float(response.retry_after) if response.retry_after is not None and response.retry_after.isdecimal() else 0.0
-    if status.details is not None:
-        wait = wait or status.details.retry_after_seconds
+    after = asked_pause(response.retry_after, response.date)
+    if after is None and status.details is not None and status.details.retry_after_seconds > 0:
+        after = pause(status.details.retry_after_seconds)
     message = status.message or status.reason
-    after = Seconds(wait) if wait else None
     causes = () if status.details is None else tuple(cause.reason for cause in status.details.causes)
     return refusals.error_for_status(
         doing=request.doing, to=request.to, code=response.code, message=message, after=after, causes=causes

@@ -28,6 +28,8 @@ _PLACES = {
     "CronJob": ("/apis/batch/v1", "cronjobs"),
     "ReplicationController": ("/api/v1", "replicationcontrollers"),
 }
+_COUNTING = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController", "Job", "DaemonSet"})
+"""The kinds that own pods directly and say how many they want."""
 _LONGEST = 16
 """Owners above one another that are followed; a real chain has three."""
 _FORGET = Seconds(300.0)
@@ -40,6 +42,21 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Owned(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
+
+
+class _Counts(msgspec.Struct, frozen=True, rename="camel"):
+    """The pods that a controller wants, and those that it has. A Job says how many may run, and a DaemonSet only has a status."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+    active: int | None = None
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    spec: _Counts = _Counts()
+    status: _Counts = _Counts()
 
 
 class ControllerChain:
@@ -64,6 +81,24 @@ class ControllerChain:
                 break
             top, key = key, owner_of(key.namespace, owners)
         return top
+
+    def coming(self, owner: ControllerKey) -> int | None:
+        """How many pods a controller wants beyond those that it has; None for a kind that does not say."""
+        key = key_of(owner.namespace, owner.api_version, owner.kind, owner.name)
+        if not key.well_known or key.kind not in _COUNTING:
+            return None
+        start, plural = _PLACES[key.kind]
+        found = self._api.find(
+            ApiRequest(api_paths.scoped(start, key.namespace, plural, key.name), "reading", str(key)), _Counted
+        )
+        if found is None:
+            return None
+        spec, status = found.spec, found.status
+        if key.kind == "DaemonSet":
+            return status.desired_number_scheduled - status.current_number_scheduled
+        if key.kind == "Job":
+            return (1 if spec.parallelism is None else spec.parallelism) - (status.active or 0)
+        return (1 if spec.replicas is None else spec.replicas) - (status.replicas or 0)
 
     def _owners(self, key: ControllerKey) -> list[OwnerReference] | None:
         """Who owns a controller; None for an object that does not count as one."""

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
+from streams.clients.page_tokens import PageTokens
 
 PAGE = 500
 """Pods in one page of a list."""
@@ -22,7 +23,7 @@ class LabelSelectedPods:
         if not selector:
             return []
         found: list[Json] = []
-        token, size = "", PAGE
+        token, size, pages = "", PAGE, PageTokens("listing pods of", namespace)
         start = f"{api_paths.scoped('/api/v1', namespace, 'pods')}?labelSelector={quote(selector, safe='')}"
         while True:
             path = f"{start}&limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
@@ -32,6 +33,6 @@ class LabelSelectedPods:
                 size = error.smaller_page(size)
                 continue
             found += page.get("items") or ()
-            token = str((page.get("metadata") or {}).get("continue") or "")
+            token = pages.following((page.get("metadata") or {}).get("continue"))
             if not token:
                 return found

@@ -17,6 +17,7 @@ from streams.clients.kube import refusals
 from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
 from streams.clients.kube.pod_objects import ApiStatus, ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject, PartialObject
+from streams.clients.page_tokens import PageTokens
 from streams.errors import GiveUp, Outdated
 
 T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
@@ -120,7 +121,7 @@ class ListWatchClient:
 
         If a page is too large, it asks again for fewer objects, so that one tenant's large objects do not hide those of others.
         """
-        after, size = "", PAGE
+        after, size, pages = "", PAGE, PageTokens("listing", resource.name)
         while True:
             request = self._request(resource, {"limit": str(size), "continue": after}, "listing")
             try:
@@ -132,7 +133,7 @@ class ListWatchClient:
                 kind = NotServed if resource.may_be_missing else GiveUp
                 raise kind(doing=request.doing, to=request.to, answer="404: the server has no such resource")
             yield ListPage(tuple(_item(raw, resource) for raw in page.items or ()), page.metadata.resource_version)
-            after = page.metadata.continue_
+            after = pages.following(page.metadata.continue_)
             if not after:
                 return
 

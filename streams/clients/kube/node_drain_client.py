@@ -19,6 +19,7 @@ from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.pod_evictions import eviction_request
 from streams.clients.kube.pod_objects import AnnotatedMeta
+from streams.clients.page_tokens import PageTokens
 
 _CORE = api_paths.root("v1")
 _FINISHED = ("Succeeded", "Failed")
@@ -107,7 +108,7 @@ class NodeDrainClient:
 
     def of_instance(self, instance: str) -> str | None:
         """The name of the node that is this instance by its provider id or its own name; None if there is none."""
-        token = ""
+        token, pages = "", PageTokens("listing nodes to find instance", instance)
         while True:
             path = f"{_CORE}/nodes?limit={_PAGE}" + (f"&continue={quote(token, safe='')}" if token else "")
             page = self._api.read(ApiRequest(path, "listing nodes to find instance", instance), _Nodes)
@@ -115,7 +116,7 @@ class NodeDrainClient:
                 name = one.metadata.name
                 if instance in (one.spec.provider_id.rpartition("/")[2], name, name.partition(".")[0]):
                     return name
-            token = page.metadata.token
+            token = pages.following(page.metadata.token)
             if not token:
                 return None
 

@@ -13,21 +13,20 @@ from typing import Annotated
 
 import msgspec
 
-from schemas import bounds
-from schemas.facts.pods import BoostedContainer, ContainerSeen, PodPhase, ResizeState
+from schemas import admission_notes, bounds
+from schemas.facts.pods import OOM_KILLED, BoostedContainer, ContainerRun, ContainerSeen, PodPhase, ResizeState
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Seconds
-from schemas.well_known_labels import CPU_STARTUP_BOOST, OBSERVED_CONTAINERS
+from schemas.well_known_labels import ADMISSION_NOTE, CPU_STARTUP_BOOST, OBSERVED_CONTAINERS, POD_OPT_OUTS, opted_out
 from streams import typed_json
 from streams.clients.cluster_port import OOMKill, Pod, PodUsage
 from streams.clients.kube import quantities
 
 _RESTARTS = "RestartContainer"
 _ALWAYS = "Always"
-_OPT_OUTS = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true"))
-"""Annotations of others that ask for the same: leave this pod where it is."""
 HASH_LABEL = "pod-template-hash"
 _LONGEST_MESSAGE = 500
+_LONGEST_REASON = 64
 """Characters of what a kubelet says that are kept."""
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with an offset, as all of Kubernetes' times have."""
@@ -90,9 +89,10 @@ class PodContainer(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ContainerTerminated(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """How and when a container ended."""
+    """How and when a container ended, and since when it had run."""
 
     reason: str = ""
+    started_at: Time | None = None
     finished_at: Time | None = None
 
 
@@ -237,7 +237,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         leaving=meta.deletion_timestamp is not None,
         init_containers=tuple(_init_container(container, first.get(container.name)) for container in pod.spec.init_containers),
         qos=pod.status.qos_class,
-        opted_out=_opted_out(meta.annotations or {}),
+        opted_out=opted_out(meta.annotations or {}, POD_OPT_OUTS),
         controller=_controller(meta),
         observed=(meta.annotations or {}).get(OBSERVED_CONTAINERS),
         boosted=boosted,
@@ -245,6 +245,8 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         resize_message=resize_message,
         version=meta.resource_version,
         requests=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.requests),
+        admitted=admission_notes.read((meta.annotations or {}).get(ADMISSION_NOTE)),
+        limits=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.limits),
     )
 
 
@@ -283,16 +285,20 @@ def _container(container: PodContainer, status: ContainerStatus | None) -> Conta
         restarts=0 if status is None else status.restart_count,
         ready=status is not None and status.ready,
         restarts_on=tuple(sorted(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)),
+        last_run=None if status is None else _last_run(status),
     )
+
+
+def _last_run(status: ContainerStatus) -> ContainerRun | None:
+    """The run that ended last: what is over now, until the kubelet moves it to the last state."""
+    end = status.state.terminated or status.last_state.terminated
+    if end is None or end.finished_at is None:
+        return None
+    return ContainerRun(end.finished_at, end.started_at, end.reason[:_LONGEST_REASON])
 
 
 def _init_container(container: PodContainer, status: ContainerStatus | None) -> ContainerSeen:
     return replace(_container(container, status), sidecar=container.restart_policy == _ALWAYS)
-
-
-def _opted_out(annotations: Mapping[str, str]) -> str:
-    found = (f"{name}={value}" for name, value in _OPT_OUTS if annotations.get(name) == value)
-    return next(found, "")
 
 
 def _boosted(pod: PodObject) -> tuple[BoostedContainer, ...]:
@@ -326,9 +332,9 @@ def _ooms(status: ContainerStatus) -> list[OOMKill]:
     counted = status.state.running is not None or now is not None
     ends = ((last, status.restart_count + (0 if counted else 1)), (now, status.restart_count + 1))
     return [
-        OOMKill(status.name, restarts, end.finished_at)
+        OOMKill(status.name, restarts, end.finished_at, end.started_at)
         for end, restarts in ends
-        if end is not None and end.reason == "OOMKilled" and end.finished_at is not None
+        if end is not None and end.reason == OOM_KILLED and end.finished_at is not None
     ]
 
 

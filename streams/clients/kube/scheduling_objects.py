@@ -7,7 +7,14 @@ read.
 import msgspec
 
 from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec
-from streams.clients.kube.watched_objects import LabelSelector, NodeObject, NodeSpec, NodeStatus
+from streams.clients.kube.watched_objects import (
+    ControllerObject,
+    ControllerSpec,
+    LabelSelector,
+    NodeObject,
+    NodeSpec,
+    NodeStatus,
+)
 
 
 class SelectorTermExpression(msgspec.Struct, frozen=True, gc=False):
@@ -122,6 +129,12 @@ class PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     ephemeral: EphemeralVolume | None = None
 
 
+class NamedResourceClaim(msgspec.Struct, frozen=True, gc=False):
+    """A claim of a pod on devices, by dynamic resource allocation."""
+
+    name: str
+
+
 class ScheduledPodSpec(PodSpec, frozen=True, gc=False, rename="camel", kw_only=True):
     """What a pod asks of its node."""
 
@@ -136,6 +149,7 @@ class ScheduledPodSpec(PodSpec, frozen=True, gc=False, rename="camel", kw_only=T
     priority: int | None = None
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
+    resource_claims: list[NamedResourceClaim] | None = None
 
 
 class ScheduledPodObject(PodObject, frozen=True, gc=False, kw_only=True):
@@ -143,6 +157,32 @@ class ScheduledPodObject(PodObject, frozen=True, gc=False, kw_only=True):
 
     metadata: AnnotatedMeta
     spec: ScheduledPodSpec
+
+
+class DaemonPodMeta(msgspec.Struct, frozen=True, gc=False):
+    """What the pods of a template get."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class DaemonPodTemplate(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The template that a DaemonSet makes pods from, with all that decides where they run."""
+
+    metadata: DaemonPodMeta = DaemonPodMeta()
+    spec: ScheduledPodSpec
+
+
+class DaemonSetSpec(ControllerSpec, frozen=True, gc=False, kw_only=True):
+    """The spec of a DaemonSet."""
+
+    template: DaemonPodTemplate
+
+
+class DaemonSetObject(ControllerObject, frozen=True, gc=False, kw_only=True):
+    """A DaemonSet with its template."""
+
+    spec: DaemonSetSpec
 
 
 class TaintObject(msgspec.Struct, frozen=True, gc=False):

@@ -15,6 +15,7 @@ from schemas.units import Seconds
 from streams.clients.kube import api_paths, quantities
 from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
 from streams.clients.kube.pod_objects import Time
+from streams.clients.page_tokens import PageTokens
 from streams.errors import TryAgain
 
 ResourceTexts = Mapping[str, str | int]
@@ -147,7 +148,7 @@ class VpaStatusClient:
 
     def _pages(self, scope: str) -> Iterator[VpaStatusObject]:
         """If a page is too large, it asks again for fewer objects."""
-        token, size = "", PAGE
+        token, size, pages = "", PAGE, PageTokens("listing", _PLURAL)
         while True:
             path = f"{scope}?limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
             try:
@@ -156,7 +157,7 @@ class VpaStatusClient:
                 size = error.smaller_page(size)
                 continue
             yield from page.items
-            token = page.metadata.token
+            token = pages.following(page.metadata.token)
             if not token:
                 return
 

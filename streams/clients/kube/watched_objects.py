@@ -73,6 +73,42 @@ class LimitRangeObject(msgspec.Struct, frozen=True, gc=False):
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
+class QuotaScopeItem(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One condition on the pods that a quota counts."""
+
+    scope_name: str
+    operator: str = "Exists"
+    values: list[str] | None = None
+
+
+class QuotaScopeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """All conditions on the pods that a quota counts."""
+
+    match_expressions: list[QuotaScopeItem] | None = None
+
+
+class ResourceQuotaSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Which pods a quota counts, in either of the two ways to say it."""
+
+    scopes: list[str] | None = None
+    scope_selector: QuotaScopeSelector | None = None
+
+
+class ResourceQuotaStatus(msgspec.Struct, frozen=True, gc=False):
+    """The amounts that the API server judges by."""
+
+    hard: dict[str, str] | None = None
+    used: dict[str, str] | None = None
+
+
+class ResourceQuotaObject(msgspec.Struct, frozen=True, gc=False):
+    """A ResourceQuota as the API server sends it."""
+
+    metadata: ObjectMeta
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
 class InvolvedObject(msgspec.Struct, frozen=True, gc=False):
     """The object that an event is about."""
 
@@ -88,6 +124,7 @@ class EventObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     metadata: AnnotatedMeta
     involved_object: InvolvedObject = InvolvedObject()
     reason: str = ""
+    message: str = ""
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -119,17 +156,24 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ControllerSpec(msgspec.Struct, frozen=True, gc=False):
-    """The spec of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
+    """The spec of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job. A Job has parallelism and completions."""
 
     selector: LabelSelector | None = None
     replicas: int | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
 
 
 class ControllerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """How many pods there are; of a DaemonSet, on how many nodes there should be one."""
+    """How many pods there are; of a DaemonSet, on how many nodes there should be one and is one; of a Job, how many succeeded."""
 
     replicas: int = 0
     desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+    active: int = 0
+    succeeded: int = 0
+    conditions: list[StatusCondition] = []
 
 
 class ControllerObject(msgspec.Struct, frozen=True, gc=False):
@@ -152,6 +196,7 @@ class ReplicationControllerObject(msgspec.Struct, frozen=True, gc=False):
 
     metadata: ObjectMeta
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: ControllerStatus = ControllerStatus()
 
 
 class PodTemplateMeta(msgspec.Struct, frozen=True, gc=False):

@@ -1,16 +1,13 @@
 """Reads some topic-partitions to their ends, each time from where it stopped before.
 
 A consumer that acts on the log must have seen all of it: `catch_up` ends only when it has reached the ends that the log named at
-its start. If the log names an end and does not deliver up to it, that is LogUnavailable; the cursor does not guess.
+its start. A log that has a record and does not deliver it raises LogUnavailable, and nothing is done. An empty answer means that
+there is no record up to the end: the last offsets may be the end of a transaction, or what retention or compaction took.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from streams.errors import LogUnavailable
 from streams.log.log_port import Log, Record
-
-_PATIENCE = 5.0
-"""Seconds to wait for a record that the log says it has."""
 
 
 class Cursor:
@@ -26,21 +23,9 @@ class Cursor:
             self._next = {place: self._log.begin(*place) for place in self._places}
         ends = {place: self._log.end(*place) for place in self._places}
         while behind := {place: self._next[place] for place, end in ends.items() if self._next[place] < end}:
-            records = self._log.poll(behind, wait=_PATIENCE)
+            records = self._log.poll(behind)
             if not records:
-                self._skip_deleted(behind, ends)
+                self._next |= {place: ends[place] for place in behind}
             for record in records:
                 self._next[record.topic, record.partition] = record.offset + 1
                 yield record
-
-    def _skip_deleted(self, behind: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> None:
-        """Retention may have deleted everything up to the end. Any other silence is LogUnavailable."""
-        for place, position in behind.items():
-            begin = self._log.begin(*place)
-            if begin <= position:
-                topic, partition = place
-                raise LogUnavailable(
-                    f"the log says that '{topic}' partition {partition} ends at {ends[place]}, but delivered nothing "
-                    f"from {position} on within {_PATIENCE:g} s: check the broker"
-                )
-            self._next[place] = begin

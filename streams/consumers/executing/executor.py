@@ -4,13 +4,13 @@ A decision is carried out only when everything in the log has been read, the con
 time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
 After each decision an outcome is appended before the next is begun. Handlers check the permit before each change; it has expired
 if the process was frozen meanwhile. A crash between act and outcome is harmless: a handler looks at the cluster first, finds it
-as decided, and reports that. The same holds for a decision that may no longer be carried out: if this process or an earlier one
-may have acted on it, the handler looks at the cluster before the outcome says that nothing was done. An act of several steps that
-fails is undone, if the handler can do that, before its outcome is written. What the cluster has accepted and not finished is
-followed for a bounded time, even beyond the plan's end and under a pause. Following delays nothing: new decisions come first, and
-one round looks at no more than `LOOKS` of those that are followed. If there are several decisions about one subject, a later one
-is not begun before the earlier one has its outcome, because it might undo it. The executor decides nothing; the handler knows
-what to do.
+as decided, and reports that. An act is done when the world shows it: until then the executor looks again. The same holds for a
+decision that may no longer be carried out: if this process or an earlier one may have acted on it, the handler looks at the
+cluster before the outcome says that nothing was done. An act of several steps that fails is undone, if the handler can do that,
+before its outcome is written. What the cluster has accepted and not finished is followed for a bounded time, even beyond the
+plan's end and under a pause. Following delays nothing: new decisions come first, and one round looks at no more than `LOOKS` of
+those that are followed. If there are several decisions about one subject, a later one is not begun before the earlier one has its
+outcome, because it might undo it. The executor decides nothing; the handler knows what to do.
 """
 
 import threading
@@ -27,17 +27,18 @@ from schemas.decision_subjects import Subject
 from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from streams import refused_records
+from streams import own_faults, refused_records
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.handler import Handler, HandlerResult, PendingDecision
 from streams.consumers.executing.outcome_index import REACH, OutcomeIndex
-from streams.errors import BadRecord, GiveUp, LogUnavailable, TryAgain, UnderWay, Unreachable
+from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
+from streams.own_faults import OwnFaults
 
 LOOKS = 10
 """How many of the decisions that are followed are looked at in one round; those that have waited longest come first."""
@@ -100,7 +101,7 @@ class Executor:
         """The partitions that decisions are read from, and the action whose name stands in their dead letters."""
         self._actions = frozenset(handler.action for handler in handlers)
         self._outcomes = context.cluster_partition("outcomes")
-        self._control = ControlState(context)
+        self._control, self._faults = ControlState(context), OwnFaults(self._name)
         self._started: tuple[Cursor, OutcomeIndex] | None = None
         self._pending: dict[str, PendingDecision] = {}
         self._unpublished: list[NewRecord] = []
@@ -111,7 +112,7 @@ class Executor:
     def poll_once(self) -> int:
         """Read the log to its end, then finish what can be finished; how many outcomes were appended. Raises LogUnavailable.
 
-        Before the first tick there is no time, so nothing is read or done.
+        Before the first tick there is no time, so nothing is read or done. Raises TooManyFaultsError after faults of our own.
         """
         appended, now = self._flush(), self._now()
         if now is None:
@@ -129,6 +130,7 @@ class Executor:
         for identifier, pending in self._due(now):
             queue = queues[pending.about]
             appended += self._attempt(pending, index, waits=queue[0] != identifier)
+            self._faults.check()
             if identifier in index:
                 del self._pending[identifier]
                 queue.remove(identifier)
@@ -140,7 +142,7 @@ class Executor:
         """Why not ready; empty when ready. An instance that stands by is."""
         if not self._read_to_end:
             return self._control.silence.reasons() or ["the decisions in the log were not read to their end yet"]
-        return self._control.silence.reasons()
+        return [*self._control.silence.reasons(), *self._faults.reasons()]
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then give the Lease back. While the log is away nothing is done."""
@@ -268,11 +270,11 @@ class Executor:
         if self._outage is not None and now < self._outage.until:
             pending.last_answer, pending.last_detail = self._outage.answer, OutcomeDetail.NO_ANSWER
             return None
-        if pending.ended is None and obstacle is not None:
-            pending.ended = self._call(pending, now, lambda decision: handler.look(decision) or obstacle)
+        if pending.ended is None and (pending.asked or obstacle is not None):
+            pending.ended = self._call(pending, now, lambda: pending.look(obstacle))
         elif pending.ended is None:
             pending.unsure = pending.unsure or handler.undo is not None
-            pending.ended = self._call(pending, now, handler.act)
+            pending.ended = self._call(pending, now, pending.act)
         return None if pending.ended is None else self._taken_back(pending, now, pending.ended)
 
     def _taken_back(self, pending: PendingDecision, now: datetime, ended: HandlerResult) -> HandlerResult | None:
@@ -281,8 +283,8 @@ class Executor:
         if undo is None or ended.result is Result.DONE:
             return ended
 
-        def take_back(decision: Any) -> HandlerResult:
-            undo(decision)
+        def take_back() -> HandlerResult:
+            undo(pending.decision)
             return ended
 
         result = self._call(pending, now, take_back)
@@ -302,7 +304,7 @@ class Executor:
         objection = self._control.objection()
         return None if objection is None else HandlerResult(Result.REFUSED, objection, OutcomeDetail.NOT_ALLOWED)
 
-    def _call(self, pending: PendingDecision, now: datetime, call: Callable[[Any], HandlerResult]) -> HandlerResult | None:
+    def _call(self, pending: PendingDecision, now: datetime, call: Callable[[], HandlerResult]) -> HandlerResult | None:
         """Call the handler.
 
         When the cluster does not answer, every decision waits, because each would run into a time-out of its own. The decision
@@ -310,22 +312,39 @@ class Executor:
         """
         self._outage = None
         try:
-            return call(pending.decision)
-        except TryAgain as later:
-            pending.not_before, pending.last_answer = now + timedelta(seconds=later.after), str(later)
-            pending.last_detail = later.detail
-            if isinstance(later, UnderWay):
-                pending.follow(now, later.after)
-                pending.last_answer = later.answer
-                return _left(later) if now > pending.follow_until else None
-            if isinstance(later, Unreachable):
-                self._outage, pending.unsure = _Outage(pending.not_before, pending.last_answer), True
+            answer: HandlerResult | EdgeError = call()
+        except EdgeError as refused:
+            answer = refused
+        except LogUnavailable:
+            raise
+        except Exception as fault:  # noqa: BLE001  # a handler calls everything that we have written
+            return self._faulted(pending, now, fault)
+        self._faults.none()
+        if isinstance(answer, TryAgain):
+            return self._put_off(pending, now, answer)
+        return HandlerResult(Result.FAILED, str(answer), answer.detail) if isinstance(answer, EdgeError) else answer
+
+    def _put_off(self, pending: PendingDecision, now: datetime, later: TryAgain) -> HandlerResult | None:
+        """The decision is looked at again later, unless it was followed long enough."""
+        pending.not_before, pending.last_answer = now + timedelta(seconds=later.after), str(later)
+        pending.last_detail = later.detail
+        if isinstance(later, UnderWay):
+            pending.follow(now, later.after)
+            pending.last_answer = later.answer
+            return _left(later) if now > pending.follow_until else None
+        if isinstance(later, Unreachable):
+            self._outage, pending.unsure = _Outage(pending.not_before, pending.last_answer), True
+        return None
+
+    def _faulted(self, pending: PendingDecision, now: datetime, fault: Exception) -> HandlerResult | None:
+        """A fault of ours is no answer of the cluster: the decision is tried again until it is void, and then says why."""
+        action = pending.handler.action.value
+        sentence = self._faults.happened(f"carrying out {action} '{pending.decision.id}'", fault)
+        pending.not_before, pending.unsure = now + timedelta(seconds=own_faults.PAUSE), True
+        pending.last_answer, pending.last_detail = sentence, OutcomeDetail.NONE
+        if now <= pending.follow_until:
             return None
-        except GiveUp as never:
-            return HandlerResult(Result.FAILED, str(never), never.detail)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
-            reason = f"the decision cannot be carried out: {type(fault).__name__}: {fault}"[:1000]
-            return HandlerResult(Result.FAILED, reason, OutcomeDetail.INVALID)
+        return HandlerResult(Result.EXPIRED, f"void since {pending.decision.void_after.isoformat()}; the last try: {sentence}")
 
     def _flush(self) -> int:
         """Append the outcomes that are not in the log yet and return how many; nothing else is begun until the log has them."""
@@ -337,7 +356,7 @@ class Executor:
 
 def _left(later: UnderWay) -> HandlerResult:
     """The result if the cluster has accepted it but not finished when following ends."""
-    return HandlerResult(Result.EXPIRED, f"the cluster accepted it; {later.answer}", later.detail)
+    return HandlerResult(Result.EXPIRED, f"it was accepted; {later.answer}", later.detail)
 
 
 def _outcome(pending: PendingDecision, ended: HandlerResult, now: datetime) -> ActionFinished:

@@ -1,7 +1,7 @@
 """Handlers, each for one class of decisions, and the state that is kept of a decision until it has an outcome."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -9,9 +9,12 @@ from schemas.decision_subjects import Subject
 from schemas.names import Place
 from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.units import Seconds
+from streams.errors import UnderWay
 
 FOLLOWED = timedelta(minutes=5)
 """Event time after a plan's end for which that is followed which the cluster accepted and is not done with."""
+LOOK_AGAIN = Seconds(2.0)
+"""Seconds between two looks at what was accepted and does not show yet."""
 _PART_OF_AGE = 10
 """What is followed is looked at again after this part of its age, so that what takes long is looked at less and less often."""
 
@@ -53,25 +56,29 @@ def _every(_decision: Any) -> bool:
     return True
 
 
-def _unknown(_decision: Any) -> None:
+def _unknown(_decision: Any) -> str:
     """For a handler that cannot see whether a decision was carried out."""
+    return "nobody can see whether it was carried out"
 
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[D]):
     """How decisions of one class are carried out: where they come from (a topic's short name), and what is done.
 
-    `act` looks at the subject first, then acts. `look` only looks: it returns a result if the cluster already is as decided, else
-    None. `undo` is for acts that take several calls of `act`, all but the last of which raise TryAgain: it takes back what was
-    begun. All may raise TryAgain and GiveUp. Decisions for which `concerns` is false are for other handlers, and get no outcome
-    from this one.
+    `act` looks at the subject first, then asks for the change; it returns None when the other side took that. From then on the
+    executor only looks, until the world shows the change, so that "done" is said of what was seen. `look` returns how it ended,
+    else a sentence: what the world shows instead. With `at_once` the other side shows what it took at its next answer, so that
+    something else there is the work of others. `undo` is for acts that take several calls of `act`, all but the last of which
+    raise TryAgain: it takes back what was begun. All may raise TryAgain and GiveUp. Decisions for which `concerns` is false are
+    for other handlers, and get no outcome from this one.
     """
 
     topic: str
     decision: type[D]
     action: Action
-    act: Callable[[D], HandlerResult]
-    look: Callable[[D], HandlerResult | None] = _unknown
+    act: Callable[[D], HandlerResult | None]
+    look: Callable[[D], HandlerResult | str] = _unknown
+    at_once: bool = False
     undo: Callable[[D], None] | None = None
     concerns: Callable[[D], bool] = _every
 
@@ -80,7 +87,8 @@ class Handler(Generic[D]):
 class PendingDecision:
     """A decision that has no outcome yet. `not_before` is event time. `unsure`: it may have been carried out already.
 
-    `followed`: the cluster has accepted and not finished it. `ended` is how it ended, while what was begun is not undone yet.
+    `asked`: this process has asked for it, and the other side took that. `followed`: it is not finished there. `ended` is how it
+    ended, while what was begun is not undone yet.
     """
 
     decision: ExecutableDecision
@@ -90,6 +98,7 @@ class PendingDecision:
     not_before: datetime | None = None
     last_answer: str = ""
     last_detail: OutcomeDetail = OutcomeDetail.NONE
+    asked: bool = False
     followed: bool = False
     ended: HandlerResult | None = None
 
@@ -102,6 +111,33 @@ class PendingDecision:
     def follow_until(self) -> datetime:
         """When following ends."""
         return self.decision.void_after + FOLLOWED
+
+    def act(self) -> HandlerResult:
+        """Ask for the change, and look whether it shows. Raises UnderWay if it does not yet, TryAgain and GiveUp."""
+        ended = self.handler.act(self.decision)
+        if ended is not None:
+            return ended
+        self.asked = self.unsure = True
+        return self.look(None)
+
+    def look(self, obstacle: HandlerResult | None) -> HandlerResult:
+        """How it ended, by a look at the world; for what nobody asked for, the `obstacle` if the world is not as decided.
+
+        Raises as `act`.
+        """
+        seen = self.handler.look(self.decision)
+        if obstacle is not None and not self.asked:
+            return obstacle if isinstance(seen, str) or seen.result is Result.REFUSED else seen
+        if isinstance(seen, str):
+            return self._not_shown(seen)
+        return replace(seen, detail=OutcomeDetail.APPLIED) if seen.detail is OutcomeDetail.ALREADY_DONE else seen
+
+    def _not_shown(self, shown: str) -> HandlerResult:
+        """What was accepted does not show: others changed it, or it takes time."""
+        if self.handler.at_once:
+            return HandlerResult(Result.FAILED, f"it was accepted, and others changed it: {shown}", OutcomeDetail.MOVED)
+        doing, to = self.handler.action.value, self.decision.subject.id
+        raise UnderWay(doing=doing, to=to, answer=shown, after=LOOK_AGAIN, detail=OutcomeDetail.IN_PROGRESS)
 
     def follow(self, now: datetime, after: Seconds) -> None:
         """The cluster is working on it: look again after so many seconds, later the longer it takes, and once when time is up."""

@@ -18,7 +18,9 @@ from datetime import UTC, datetime
 
 import structlog
 
+from schemas.bounds import MOST_INT32
 from schemas.units import Seconds
+from streams import answer_bounds
 from streams.clients.kube.json_objects import Json, ObjectStore
 from streams.clients.kube.leases import micro_time, new_lease, was_faster
 from streams.errors import GiveUp, TryAgain
@@ -109,7 +111,11 @@ class HolderLease:
         at = micro_time(datetime.now(UTC))  # noqa: TID251  # shown to people; nothing compares it
         ours = {**spec, "holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": at}
         if holder != self._identity:
-            ours |= {"acquireTime": at, "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (lease is not None)}
+            changes = answer_bounds.count(spec.get("leaseTransitions"), MOST_INT32 - 1)
+            ours |= {
+                "acquireTime": at,
+                "leaseTransitions": changes + (lease is not None),
+            }
         try:
             if lease is None:
                 self._objects.create(self._name, new_lease(self._name, ours))

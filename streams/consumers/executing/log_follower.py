@@ -22,6 +22,8 @@ from streams.log_range import offset_before_end
 
 _WAIT = 0.5
 """Seconds that one look at the log waits for something new."""
+_PATIENCE = 5.0
+"""Seconds to wait for a record that the log says it has."""
 _AGAIN = 1.0
 """Seconds until the log is asked again when it was away."""
 _log = structlog.get_logger(__name__)
@@ -110,6 +112,30 @@ class LogFollower(ABC):
             count += 1
         self._next.update({place: end for place, (_, end) in ranges.items()})
         return count
+
+    def _read_since(self, name: str, span: timedelta) -> int:
+        """Read the last `span` of event time of the cluster's partition of a topic, the oldest first; how many records."""
+        log, place = self._context.log, self._context.cluster_partition(name)
+        self._next[place] = offset_before_end(log, *place, span)
+        count, end = 0, log.end(*place)
+        while self._next[place] < end and (records := log.poll({place: self._next[place]}, wait=_PATIENCE)):
+            for record in records:
+                self._take(record)
+            count += len(records)
+        return count
+
+    def _read_newest(self, wire: str, span: timedelta) -> int:
+        """As `_read_last`, but of each key only the newest record; how many these are."""
+        log = self._context.log
+        places = [(wire, partition) for partition in range(log.partitions(wire))]
+        ranges = {place: (offset_before_end(log, *place, span), log.end(*place)) for place in places}
+        newest: dict[bytes | None, Record] = {}
+        for record in reverse_log_reader.backwards(log, ranges):
+            newest.setdefault(record.key, record)
+        for record in newest.values():
+            self._apply(record)
+        self._next.update({place: end for place, (_, end) in ranges.items()})
+        return len(newest)
 
     def _take(self, record: Record) -> None:
         tick = self._silence.take(record, before=self._tick)

@@ -56,6 +56,7 @@ class MetricsApiConsumer:
         self._limits, self._every = limits or ServerLimits(), every
         self._trusted_at: datetime | None = None
         self._faults: dict[str, str] = {}
+        self._server: HttpsServer | None = None
         self.port = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -67,10 +68,11 @@ class MetricsApiConsumer:
             stack.callback(ended.set)
             follower.start()
             self._look_after()
-            server = HttpsServer(parts.endpoint.routes, parts.holder, address=self._address, limits=self._limits)
+            server = self._server = HttpsServer(parts.endpoint.routes, parts.holder, address=self._address, limits=self._limits)
             self.port = stack.enter_context(server).port
             _log.info("serving", port=self.port)
-            while not stop.is_set() and server.alive:
+            while not stop.is_set() and server.alive and follower.is_alive():
+                server.faults.check()
                 self._register()
                 stop.wait(self._every)
                 self._look_after()
@@ -79,7 +81,9 @@ class MetricsApiConsumer:
         """Why not ready; empty when ready."""
         unread = self._parts.endpoint.trust is None
         whom = [f"whom to believe is not known yet: {self._faults.get('trust', '')}"] if unread else []
-        return [*self._parts.view.reasons(), *self._parts.view.silence(), *self._parts.keeper.reasons(self._now()), *whom]
+        faults = () if self._server is None else self._server.faults.reasons()
+        view, keeper = self._parts.view, self._parts.keeper
+        return [*view.reasons(), *view.silence(), *keeper.reasons(self._now()), *whom, *faults]
 
     def _look_after(self) -> None:
         """Look after the certificate and the trusted clients."""

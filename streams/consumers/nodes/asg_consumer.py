@@ -6,7 +6,7 @@ from datetime import datetime
 
 import structlog
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
 from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
@@ -14,7 +14,7 @@ from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import group_growth, removal_marks, soft_taints
+from streams.consumers.nodes import group_growth, group_size, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.errors import EdgeError
 from streams.log_context import LogContext
@@ -48,6 +48,13 @@ def asg_consumer(
             act=lambda plan: group_growth.grow(world.aws, plan, permit, protect=chosen.protect),
             look=lambda plan: group_growth.look(world.aws, plan),
         ),
+        Handler(
+            TOPIC,
+            SizeCorrectionPlanned,
+            Action.CORRECT_SIZE,
+            act=lambda plan: group_size.lower(world.aws, plan, permit),
+            look=lambda plan: group_size.look(world.aws, plan),
+        ),
         Handler(TOPIC, NodeRemovalPlanned, Action.REMOVE_NODE, act=removal.act, look=removal.look, undo=removal.undo),
         Handler(
             TOPIC,
@@ -55,6 +62,7 @@ def asg_consumer(
             Action.SOFT_TAINT,
             act=lambda plan: soft_taints.change(world.nodes, plan, permit, world.now()),
             look=lambda plan: soft_taints.look(world.nodes, plan),
+            at_once=True,
         ),
         permit=permit,
         upkeep=lambda pending: sweep(world, pending),

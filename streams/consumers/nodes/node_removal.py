@@ -1,5 +1,7 @@
 """Takes one node away: mark, wait, evict, wait until the pods are gone, terminate this very instance; or remove the marks.
 
+Done means that AWS shows the instance as ending or ended.
+
 Each call of `act` looks at AWS and the cluster, does the next thing, and raises TryAgain until the last is done: no state is kept
 here that a restart would lose, and several nodes can go at the same time. The taint shows since when. A pod that the plan does
 not know ends the removal: the scheduler was faster. Pods only go through the eviction API, so disruption budgets hold to the end.
@@ -20,9 +22,10 @@ from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClien
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.nodes import instance_protection, removal_marks
-from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
+from streams.errors import EdgeError, GiveUp, TryAgain, UnderWay, Unreachable
 
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
+SUSPENDED = "its process 'Terminate' is suspended, so AWS ends no instance of it"
 _SOON = Seconds(1.0)
 _EVICT_AGAIN = Seconds(5.0)
 _SHOWN = 3
@@ -57,8 +60,8 @@ class NodeRemoval:
         self._since: dict[tuple[str, str], datetime] = {}
         """When the last steps of a removal began; a restart begins them again."""
 
-    def act(self, plan: NodeRemovalPlanned) -> HandlerResult:
-        """Do the next step. Raises TryAgain while there is one, and GiveUp."""
+    def act(self, plan: NodeRemovalPlanned) -> HandlerResult | None:
+        """Do the next step; None after the last. Raises TryAgain while there is one, and GiveUp."""
         instance = self._instance(plan)
         if isinstance(instance, HandlerResult):
             return instance
@@ -77,20 +80,26 @@ class NodeRemoval:
             raise _wait(plan, "the scheduler gets time to see the taint", Seconds(self._options.delay - taken))
         return self._drain(plan, node, instance, taken)
 
-    def look(self, plan: NodeRemovalPlanned) -> HandlerResult | None:
-        """The result for an instance that is gone already; None for any other. Raises TryAgain and GiveUp."""
+    def look(self, plan: NodeRemovalPlanned) -> HandlerResult | str:
+        """The result for an instance that is gone; for any other, what AWS shows. Raises TryAgain and GiveUp."""
         found = self._instance(plan)
-        return found if isinstance(found, HandlerResult) and found.result is Result.DONE else None
+        return found if isinstance(found, HandlerResult) else f"instance '{plan.instance}' is {found.lifecycle} in its group"
 
     def undo(self, plan: NodeRemovalPlanned) -> None:
-        """Remove this removal's marks from the node, if it has them. Raises TryAgain and GiveUp."""
+        """Remove this removal's marks from the node, if it has them and is not ending. Raises TryAgain and GiveUp."""
         self._forget(plan)
+        try:
+            instance = self._instance(plan)
+        except UnderWay:
+            return
+        if isinstance(instance, HandlerResult) and instance.result is Result.DONE:
+            return
         node = self._nodes.node(plan.node) if plan.node else None
         mark = None if node is None else removal_marks.read(node)
         if node is not None and mark is not None and mark.digest == removal_marks.digest(plan.id):
             self._nodes.change(node, **removal_marks.removed(node))
 
-    def _end_without_node(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult:
+    def _end_without_node(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult | None:
         """Terminate an instance that never became a node; but if it did become one, its pods would die, so check first."""
         here = self._nodes.of_instance(plan.instance)
         if here is not None:
@@ -98,18 +107,23 @@ class NodeRemoval:
         return self._terminate(plan, instance)
 
     def _instance(self, plan: NodeRemovalPlanned) -> GroupInstance | HandlerResult:
-        """The instance while it is in service in its group; else the result."""
+        """The instance while it runs in its group; else the result. Raises UnderWay while it is on its way out."""
         found = self._aws.group_instance(plan.instance)
-        if found is None:
+        if found is None or found[1].leaving:
             state = self._aws.instance_states([plan.instance]).get(plan.instance)
             if state is None or state.gone:
                 return _gone(plan)
+        if found is None:
             return _moved(f"instance '{plan.instance}' runs and is in no group any more")
         group, instance = found
+        if instance.warm:
+            reason = f"instance '{plan.instance}' went back to the warm pool of group '{group}'"
+            return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)
         if group != plan.group:
             return _moved(f"instance '{plan.instance}' is in group '{group}', expected '{plan.group}'")
-        if instance.lifecycle.startswith("Terminat"):
-            return _gone(plan)
+        if instance.lifecycle.startswith("Terminat"):  # we ended it, or others did
+            answer = f"instance '{plan.instance}' is {instance.lifecycle} in its group"
+            raise UnderWay(doing="removing node", to=plan.node or plan.instance, answer=answer, after=_SOON)
         if not instance.lifecycle.startswith(("InService", "Pending")):
             return _moved(f"instance '{plan.instance}' is {instance.lifecycle} in its group")
         return instance
@@ -129,7 +143,9 @@ class NodeRemoval:
         self._nodes.change(node, **marks)
         raise _wait(plan, "the node was marked", self._options.delay)
 
-    def _drain(self, plan: NodeRemovalPlanned, node: DrainableNode, instance: GroupInstance, taken: float) -> HandlerResult:
+    def _drain(
+        self, plan: NodeRemovalPlanned, node: DrainableNode, instance: GroupInstance, taken: float
+    ) -> HandlerResult | None:
         """Evict what is still there, then wait until it is gone."""
         pods, options = self._nodes.pods(node.name), self._options
         strange = self._strange(plan, pods)
@@ -199,26 +215,35 @@ class NodeRemoval:
         for step in ("daemons", "hooks"):
             self._since.pop((plan.id, step), None)
 
-    def _terminate(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult:
+    def _terminate(self, plan: NodeRemovalPlanned, instance: GroupInstance) -> HandlerResult | None:
         at_limit = self._at_limit(plan)
-        if at_limit is not None and at_limit.detail is OutcomeDetail.AT_LIMIT and plan.reason is RemovalReason.INTERRUPTED:
+        if plan.reason is RemovalReason.INTERRUPTED and (at_limit is not None or self._taken_by_aws(plan)):
             left = f"node '{plan.node}' is empty; AWS takes instance '{plan.instance}', and its group starts another one"
-            return HandlerResult(Result.DONE, left, OutcomeDetail.ACCEPTED)
-        if at_limit is not None:
+            return HandlerResult(Result.DONE, left, OutcomeDetail.APPLIED)
+        at_minimum = at_limit is not None and at_limit.detail is OutcomeDetail.AT_LIMIT
+        replaced = at_minimum and plan.reason is RemovalReason.UNREGISTERED  # it is no node, so the group lacks one already
+        if at_limit is not None and not replaced:
             return at_limit
         self._check_permit(plan)
         if instance.protected:
             self._aws.protect(plan.group, [plan.instance], protected=False)
-        self._aws.terminate(plan.instance)
+        self._aws.terminate(plan.instance, replaced=replaced)
         self._forget(plan)
-        reason = f"AWS terminates instance '{plan.instance}', and group '{plan.group}' wants one node less"
-        return HandlerResult(Result.DONE, reason, OutcomeDetail.ACCEPTED)
+        return None
+
+    def _taken_by_aws(self, plan: NodeRemovalPlanned) -> bool:
+        """Whether AWS has started a successor already, so that a lower size would cost the group a further node."""
+        group = self._aws.group(plan.group)
+        return group is not None and group.rebalances
 
     def _at_limit(self, plan: NodeRemovalPlanned) -> HandlerResult | None:
         """The result for a group that may not shrink; None for any other, whose instances are protected from its own choice."""
         group = self._aws.group(plan.group)
         if group is None:
             return _moved(f"group '{plan.group}' is gone")
+        held = group.unscalable or (SUSPENDED if "Terminate" in group.suspended else "")
+        if held:
+            return HandlerResult(Result.REFUSED, f"group '{plan.group}': {held}", OutcomeDetail.INVALID)
         if group.desired <= group.least:
             reason = f"group '{plan.group}' wants {group.desired} nodes, and may not have less than {group.least}"
             return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
@@ -238,7 +263,7 @@ def _moved(what: str) -> HandlerResult:
 
 
 def _gone(plan: NodeRemovalPlanned) -> HandlerResult:
-    return HandlerResult(Result.DONE, f"instance '{plan.instance}' is terminated already", OutcomeDetail.ALREADY_DONE)
+    return HandlerResult(Result.DONE, f"instance '{plan.instance}' is terminated", OutcomeDetail.ALREADY_DONE)
 
 
 def _wait(plan: NodeRemovalPlanned, why: str, after: Seconds, detail: OutcomeDetail = OutcomeDetail.NONE) -> TryAgain:

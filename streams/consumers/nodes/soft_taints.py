@@ -18,39 +18,38 @@ from streams.consumers.nodes import removal_marks
 EFFECT = "PreferNoSchedule"
 
 
-def change(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: ActPermit, now: datetime) -> HandlerResult:
-    """Look, ask the permit, then act; `now` is real time. Raises TryAgain and GiveUp."""
+def change(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: ActPermit, now: datetime) -> HandlerResult | None:
+    """Look, ask the permit, then the API server; `now` is real time. Raises TryAgain and GiveUp."""
     node = nodes.node(plan.node)
     if node is None or node.uid != plan.node_uid:
         return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' is gone")
     if removal_marks.leaves(node):
         return _moved(f"node '{plan.node}' is being taken away")
     if _tainted(node) == plan.tainted:
-        return _already(plan)
+        return _shown(node)
     others: list[Json] = [taint for taint in node.taints if taint.get("key") != DELETION_CANDIDATE]
     ours: list[Json] = [{"key": DELETION_CANDIDATE, "value": str(int(now.timestamp())), "effect": EFFECT}] if plan.tainted else []
     permit.check("tainting node", plan.node)
     nodes.change(node, metadata={}, spec={"taints": [*others, *ours] or None})
-    done = "has" if plan.tainted else "no longer has"
-    return HandlerResult(Result.DONE, f"node '{plan.node}' {done} the taint '{DELETION_CANDIDATE}'", OutcomeDetail.ACCEPTED)
+    return None
 
 
-def look(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | None:
-    """The result for a node that is as decided already; None for any other. Raises TryAgain and GiveUp."""
+def look(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | str:
+    """The result for a node that is as decided; for any other, what it shows. Raises TryAgain and GiveUp."""
     node = nodes.node(plan.node)
-    same = node is not None and node.uid == plan.node_uid and _tainted(node) == plan.tainted
-    return _already(plan) if same else None
+    if node is None or node.uid != plan.node_uid:
+        return f"node '{plan.node}' with uid '{plan.node_uid}' is gone"
+    shown = _shown(node)
+    return shown if _tainted(node) == plan.tainted else shown.reason
 
 
 def _tainted(node: DrainableNode) -> bool:
     return any(taint.get("key") == DELETION_CANDIDATE for taint in node.taints)
 
 
-def _already(plan: SoftTaintPlanned) -> HandlerResult:
-    has = "has" if plan.tainted else "does not have"
-    return HandlerResult(
-        Result.DONE, f"node '{plan.node}' {has} the taint '{DELETION_CANDIDATE}' already", OutcomeDetail.ALREADY_DONE
-    )
+def _shown(node: DrainableNode) -> HandlerResult:
+    has = "has" if _tainted(node) else "does not have"
+    return HandlerResult(Result.DONE, f"node '{node.name}' {has} the taint '{DELETION_CANDIDATE}'", OutcomeDetail.ALREADY_DONE)
 
 
 def _moved(what: str) -> HandlerResult:

@@ -32,8 +32,10 @@ class AdmissionLease:
         if renewed is None:
             return f"whether a webhook is at work cannot be said: Lease '{self._name}' has no time that can be read"
         age = self._now() - renewed
-        if age <= self._most:
+        if -self._most <= age <= self._most:
             return None
+        if age < timedelta(0):
+            return f"whether a webhook is at work cannot be said: Lease '{self._name}' was renewed at {renewed}, which is ahead"
         return (
             "no webhook is at work that would change the pod's successor: "
             f"Lease '{self._name}' was renewed {age.total_seconds():.0f} s ago, and {self._most.total_seconds():g} s are the most"

@@ -1,11 +1,11 @@
 """The evictor: evicts a pod through the eviction API, so that disruption budgets hold, if nothing changed since the decision.
 
-A pod that is gone counts as done, whoever did it. A pod whose requests are not those that the decision expected is left alone,
-and so is every pod while no webhook is running that would change its successor's requests.
+Done means that the cluster shows the pod as going or gone, whoever did it. A pod whose requests are not those that the decision
+expected is left alone, and so is every pod while no webhook is running that would change its successor's requests.
 """
 
 from schemas.decisions.pod_updates import EvictionPlanned
-from schemas.names import Amounts, PodName
+from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
 from streams.clients.cluster_port import ClusterClient, find_live
 from streams.clients.kube.quantities import same
@@ -32,49 +32,54 @@ def evictor(
     `record` writes Kubernetes Events.
     """
     permit = ActPermit(lease)
+    evictions = Evictions(client, permit, objection, record)
     return Executor(
         context,
-        Handler(
-            "pod-updates",
-            EvictionPlanned,
-            Action.EVICT,
-            act=lambda plan: evict(client, plan, permit, objection=objection, record=record),
-            look=lambda plan: None if find_live(client, plan.pod) else _already_gone(plan.pod),
-        ),
+        Handler("pod-updates", EvictionPlanned, Action.EVICT, act=evictions.act, look=evictions.look),
         permit=permit,
     )
 
 
-def evict(
-    client: ClusterClient,
-    plan: EvictionPlanned,
-    permit: ActPermit,
-    *,
-    objection: FindObjection = nothing_objects,
-    record: RecordEvent = record_nothing,
-) -> HandlerResult:
-    """Look, check the permit, act, then record Events. Raises TryAgain and GiveUp."""
-    pod = find_live(client, plan.pod)
-    if pod is None:
-        return _already_gone(plan.pod)
-    seen = {container.name: container.requests for container in pod.containers}
-    now = {name: seen.get(name, Amounts()) for name in plan.expect}
-    if not same(now, plan.expect):
-        reason = f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}"
-        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
-    if (objected := objection()) is not None:
-        return HandlerResult(Result.REFUSED, objected, OutcomeDetail.NO_WEBHOOK)
-    permit.check("evicting", f"{pod.pod.namespace}/{pod.pod.name}")
-    try:
-        client.evict(pod.pod)
-    except GiveUp:
-        if find_live(client, plan.pod) is None:
-            return _already_gone(plan.pod)
-        raise
-    record_eviction(record, plan)
-    return HandlerResult(Result.DONE, "the cluster accepted the eviction", OutcomeDetail.ACCEPTED)
+class Evictions:
+    """Asks for evictions, and looks whether their pods go. Both calls raise TryAgain and GiveUp."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        permit: ActPermit,
+        objection: FindObjection = nothing_objects,
+        record: RecordEvent = record_nothing,
+    ) -> None:
+        """`permit` is asked before an eviction; `record` writes Kubernetes Events."""
+        self._client, self._permit, self._objection, self._record = client, permit, objection, record
+
+    def act(self, plan: EvictionPlanned) -> HandlerResult | None:
+        """Look, check the permit, act, then record Events."""
+        pod = find_live(self._client, plan.pod)
+        if pod is None:
+            return _gone(plan)
+        seen = {container.name: container.requests for container in pod.containers}
+        now = {name: seen.get(name, Amounts()) for name in plan.expect}
+        if not same(now, plan.expect):
+            reason = f"it moved: the pod requests {spelled(now)}, expected {spelled(plan.expect)}"
+            return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+        if (objected := self._objection()) is not None:
+            return HandlerResult(Result.REFUSED, objected, OutcomeDetail.NO_WEBHOOK)
+        self._permit.check("evicting", f"{pod.pod.namespace}/{pod.pod.name}")
+        try:
+            self._client.evict(pod.pod)
+        except GiveUp:
+            if find_live(self._client, plan.pod) is None:
+                return _gone(plan)
+            raise
+        record_eviction(self._record, plan)
+        return None
+
+    def look(self, plan: EvictionPlanned) -> HandlerResult | str:
+        """The result for a pod that goes or is gone."""
+        return _gone(plan) if find_live(self._client, plan.pod) is None else "the pod is there still"
 
 
-def _already_gone(pod: PodName) -> HandlerResult:
-    reason = f"pod '{pod.name}' with uid '{pod.uid}' is gone already"
+def _gone(plan: EvictionPlanned) -> HandlerResult:
+    reason = f"pod '{plan.pod.name}' with uid '{plan.pod.uid}' goes, or is gone"
     return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)

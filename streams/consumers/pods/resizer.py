@@ -9,13 +9,12 @@ from schemas.decisions.pod_updates import ResizePlanned
 from schemas.facts.pods import ResizeState
 from schemas.names import Amounts
 from schemas.outcomes import Action, OutcomeDetail, Result
-from schemas.units import Seconds
 from streams.clients.cluster_port import ClusterClient, Pod, find_live
 from streams.clients.kube.quantities import meets, same
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor
-from streams.consumers.executing.handler import Handler, HandlerResult
+from streams.consumers.executing.handler import LOOK_AGAIN, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.largest_nodes import LargestNodes
 from streams.consumers.pods import memory_in_use, plan_sanity
@@ -23,8 +22,6 @@ from streams.consumers.pods.pod_events import RecordEvent, record_nothing, recor
 from streams.errors import UnderWay
 from streams.log_context import LogContext
 
-FOLLOW = Seconds(2.0)
-"""Seconds between two looks at a resize that the kubelet is not done with."""
 _VERDICTS = {
     ResizeState.INFEASIBLE: (OutcomeDetail.INFEASIBLE, "the node could never hold it"),
     ResizeState.ERROR: (OutcomeDetail.NODE_ERROR, "the kubelet could not do it"),
@@ -58,51 +55,45 @@ def resizer(
 
 
 class Resizes:
-    """Asks for resizes and follows them. Both calls raise UnderWay while the kubelet is not done, TryAgain and GiveUp."""
+    """Asks for resizes, and looks what became of them. Both calls raise UnderWay while the kubelet is at it, TryAgain, GiveUp."""
 
     def __init__(self, client: ClusterClient, permit: ActPermit, record: RecordEvent = record_nothing) -> None:
         """`permit` is asked before a resize; `record` writes Kubernetes Events."""
         self._client, self._permit, self._record = client, permit, record
-        self._asked: set[str] = set()
-        """Decisions for which this process has asked the cluster, and which did not end since."""
 
-    def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult:
+    def act(self, plan: ResizePlanned, largest_node: Amounts | None = None) -> HandlerResult | None:
         """Refuse what is absurd, look, act, then record an Event."""
         absurd = plan_sanity.objection(plan, largest_node)
         if absurd is not None:
             return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
         pod = find_live(self._client, plan.pod)
         if pod is None:
-            reason = f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone"
-            return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
-        followed = self._followed(pod, plan)
-        if followed is not None:
-            return followed
-        refused = _moved(pod, plan) or memory_in_use.refusal(self._client, pod, plan)
+            return _gone(plan)
+        refused = _ended(pod, plan) or _moved(pod, plan) or memory_in_use.refusal(self._client, pod, plan)
         if refused is not None:
             return refused
         self._permit.check("resizing", f"{pod.pod.namespace}/{pod.pod.name}")
         self._client.resize(pod, requests=plan.requests, limits=plan.limits)
-        self._asked.add(plan.id)
         record_resize(self._record, plan)
-        raise _under_way(plan, OutcomeDetail.IN_PROGRESS, "the kubelet has not begun yet")
+        return None
 
-    def look(self, plan: ResizePlanned) -> HandlerResult | None:
-        """The state of a resize that was requested; None if it was not."""
+    def look(self, plan: ResizePlanned) -> HandlerResult | str:
+        """How a resize ended that was requested; else what the pod asks for."""
         pod = find_live(self._client, plan.pod)
-        return None if pod is None else self._followed(pod, plan)
-
-    def _followed(self, pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
-        """How a resize ended; None if the pod asks for other amounts."""
-        if not (meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits)):
-            return None
-        ended = _ended(pod, plan, ours=plan.id in self._asked)
-        self._asked.discard(plan.id)
-        return ended
+        if pod is None:
+            return _gone(plan)
+        return _ended(pod, plan) or _moved(pod, plan) or "the pod asks for what it did before"
 
 
-def _ended(pod: Pod, plan: ResizePlanned, *, ours: bool) -> HandlerResult:
-    """How it ended, for a pod that asks for the planned amounts."""
+def _gone(plan: ResizePlanned) -> HandlerResult:
+    reason = f"it moved: pod '{plan.pod.name}' with uid '{plan.pod.uid}' is gone"
+    return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+
+
+def _ended(pod: Pod, plan: ResizePlanned) -> HandlerResult | None:
+    """How it ended; None for a pod that asks for other amounts than planned."""
+    if not (meets(pod.asked_requests, plan.requests) and meets(pod.asked_limits, plan.limits)):
+        return None
     if pod.resize in _VERDICTS:
         detail, verdict = _VERDICTS[pod.resize]
         return HandlerResult(Result.FAILED, _quoting(verdict, pod), detail)
@@ -110,9 +101,7 @@ def _ended(pod: Pod, plan: ResizePlanned, *, ours: bool) -> HandlerResult:
         raise _under_way(plan, _WAITS[pod.resize][0], _quoting(_WAITS[pod.resize][1], pod))
     requests, limits = {c.name: c.requests for c in pod.containers}, {c.name: c.limits for c in pod.containers}
     if pod.resize is ResizeState.NONE and meets(requests, plan.requests) and meets(limits, plan.limits):
-        if ours:
-            return HandlerResult(Result.DONE, "the new amounts are in force", OutcomeDetail.APPLIED)
-        return HandlerResult(Result.DONE, "the pod has these amounts already", OutcomeDetail.ALREADY_DONE)
+        return HandlerResult(Result.DONE, "the new amounts are in force", OutcomeDetail.ALREADY_DONE)
     raise _under_way(plan, OutcomeDetail.IN_PROGRESS, _quoting("the kubelet is at it", pod))
 
 
@@ -133,4 +122,4 @@ def _quoting(verdict: str, pod: Pod) -> str:
 
 def _under_way(plan: ResizePlanned, detail: OutcomeDetail, answer: str) -> UnderWay:
     to = f"{plan.pod.namespace}/{plan.pod.name}"
-    return UnderWay(doing="resizing", to=to, answer=answer, after=FOLLOW, detail=detail)
+    return UnderWay(doing="resizing", to=to, answer=answer, after=LOOK_AGAIN, detail=detail)

@@ -27,21 +27,23 @@ from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import ScaleStrategy
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 from schemas.units import Seconds
-from streams import refused_records
+from streams import own_faults, refused_records
 from streams.compacted_copy import read_present
 from streams.consumers import forecast_lookback
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.rate_limit import RateLimit
+from streams.consumers.replicas import contested_targets
 from streams.consumers.replicas.direct_conditions import ScalingDecision
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.decision_view import DecisionView
-from streams.errors import EdgeError, GiveUp, LogUnavailable, TryAgain, Unreachable
+from streams.errors import EdgeError, LogUnavailable, TryAgain, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.log_range import offset_before_end
+from streams.own_faults import OwnFaults
 
 _SOURCE = "/ullage/consumer/autoscalers"
 _IDLE = 0.2
@@ -90,7 +92,7 @@ class AutoscalerConsumer:
         self._lease, self._clock = lease, clock
         self._limit = RateLimit(self._options.rate, self._options.burst, clock=clock)
         self._pool = ThreadPoolExecutor(self._options.writers, thread_name_prefix="autoscalers")
-        self._control = ControlState(context)
+        self._control, self._faults = ControlState(context), OwnFaults("autoscalers")
         self._cursor: Cursor | None = None
         self._forecasts: DecisionView | None = None
         self._objects: dict[str, _Policy] = {}
@@ -115,6 +117,7 @@ class AutoscalerConsumer:
             return appended
         for key, ended in self._run_due(now):
             self._finish(key, ended, now)
+        self._faults.check()
         return appended + self._flush()
 
     @property
@@ -127,7 +130,7 @@ class AutoscalerConsumer:
         """Why the consumer is not ready; empty when it is. An instance on standby is ready."""
         if self._cursor is None:
             return ["policies and forecasts in the log were not read to their end yet"]
-        return self._control.silence.reasons()
+        return [*self._control.silence.reasons(), *self._faults.reasons()]
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, but do nothing while the log is unavailable."""
@@ -268,30 +271,35 @@ class AutoscalerConsumer:
         queries = policy.queries if isinstance(policy, EhpaChanged) else {}
         about = (policy.namespace, policy.name, policy.uid, now)
         scaled = self._scaled.get(policy.target) if isinstance(policy, EhpaChanged) else None
-        rival, unsupported = self._rival(policy), policy.unsupported
-        decided = self._decided.get(policy.key)
-        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported, decided)
+        unsupported, decided = policy.unsupported, self._decided.get(policy.key)
+        contenders = self._contenders(policy)
+        rival = contested_targets.rival(policy.key, contenders, self._decided)
+        contested = len(contenders) > 1
+        order = PassOrder(*about, forecast, self._objection or None, rival, queries, scaled, unsupported, decided, contested)
         try:
+            report = PassReport()
             if isinstance(policy, EhpaChanged):
-                return self._reconciler.run_pass(order)
-            if not policy.owner_uid:
+                report = self._reconciler.run_pass(order)
+            elif not policy.owner_uid:
                 self._reconciler.write_prediction(order)
-            return PassReport()
         except Unreachable as error:
             self._away = self._clock() + error.after
             return error
         except EdgeError as error:
             return error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as fault:
-            return GiveUp(doing="looking at", to=policy.key, answer=f"{type(fault).__name__}: {fault}"[:1000])
+        except Exception as fault:  # noqa: BLE001  # a pass calls everything that we have written
+            self._due[policy.key] = self._clock() + own_faults.PAUSE
+            self._faults.happened(f"looking at '{policy.key}'", fault)
+            return PassReport()
+        self._faults.none()
+        return report
 
-    def _rival(self, policy: _Policy) -> str:
-        """The older EHPA that scales the same target, as `namespace/name`; empty if there is none."""
-        if not isinstance(policy, EhpaChanged):
-            return ""
-        found = [self._objects[key] for key in list(self._of_target.get(policy.target, ()))]
-        first = min((each for each in found if isinstance(each, EhpaChanged)), key=lambda each: each.rank, default=policy)
-        return "" if first.key == policy.key else f"{first.namespace}/{first.name}"
+    def _contenders(self, policy: _Policy) -> list[EhpaChanged]:
+        """The EHPAs that name the same target, this one among them."""
+        if not isinstance(policy, EhpaChanged) or not policy.target:
+            return []
+        objects = (self._objects.get(key) for key in list(self._of_target.get(policy.target, ())))
+        return [each for each in objects if isinstance(each, EhpaChanged)]
 
     def _finish(self, key: str, ended: _Ended, at: datetime) -> None:
         policy = self._objects.get(key)

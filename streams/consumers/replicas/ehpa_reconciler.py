@@ -118,6 +118,8 @@ class _EhpaPass:
         return self._report
 
     def _steps(self) -> None:
+        if self._order.unsupported and (self._order.rival or not self._is_direct):
+            self._leave_as_it_is()
         if self._order.rival:
             if self._order.objection is None:  # if a workload has two HPAs, Kubernetes scales it by neither
                 self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
@@ -143,6 +145,16 @@ class _EhpaPass:
         self._show_metrics()
         if direct or (preview and self._spec.get("specificReplicas") is not None):
             self._scaling(scale, direct=direct)
+
+    def _leave_as_it_is(self) -> None:
+        """Nobody can carry the EHPA out, so it scales nothing: an HPA that follows from an earlier version of it goes on.
+
+        Unless another EHPA names the target: if a workload has two HPAs, Kubernetes scales it by neither.
+        """
+        if self._order.contested and self._order.objection is None:
+            self._try("FailedReconcileHPA", lambda: self._remove(self._clients.hpas, "HorizontalPodAutoscaler"))
+        self._look_only()
+        raise _Stop("Unsupported", self._order.unsupported)
 
     def _scaling(self, scale: FoundScale, *, direct: bool) -> None:
         """Report what the scaler does in place of an HPA, or why it cannot."""

@@ -36,6 +36,8 @@ class PassOrder:
     scaled: ActionFinished | None = None
     unsupported: str = ""
     decided: ScalingDecision | None = None
+    contested: bool = False
+    """Whether another EHPA names the same target."""
 
     @property
     def left_alone(self) -> str:

@@ -46,29 +46,28 @@ def scaler(context: LogContext, scales: SettableScales, lease: HolderLease | Non
             ReplicasPlanned,
             Action.SCALE,
             act=lambda plan: scale(scales, plan, permit),
-            look=lambda plan: _already_asked(_found(scales, plan), plan),
+            look=lambda plan: _shown(_found(scales, plan), plan),
+            at_once=True,
             concerns=lambda plan: plan.carried_out_by is ScalingMode.DIRECT,
         ),
         permit=permit,
     )
 
 
-def scale(scales: SettableScales, plan: ReplicasPlanned, permit: ActPermit) -> HandlerResult:
-    """Refuse an absurd plan, look at the scale, check the permit, then act. Raises TryAgain and GiveUp."""
+def scale(scales: SettableScales, plan: ReplicasPlanned, permit: ActPermit) -> HandlerResult | None:
+    """Refuse an absurd plan, look at the scale, check the permit, then ask. Raises TryAgain and GiveUp."""
     absurd = objection(plan)
     if absurd is not None:
         return HandlerResult(Result.REFUSED, absurd, OutcomeDetail.INVALID)
     found = _found(scales, plan)
-    if found is None:
-        return HandlerResult(Result.REFUSED, f"it moved: {_target(plan)} has no scale, or is gone", OutcomeDetail.MOVED)
-    if (already := _already_asked(found, plan)) is not None:
-        return already
-    if found.replicas != plan.current:
-        reason = f"it moved: {_target(plan)} asks for {found.replicas} replicas, expected {plan.current}"
-        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    shown = _shown(found, plan)
+    if isinstance(shown, HandlerResult):
+        return shown
+    if found is None or found.replicas != plan.current:
+        return HandlerResult(Result.REFUSED, f"it moved: {shown}, expected {plan.current}", OutcomeDetail.MOVED)
     permit.check("scaling", _target(plan))
     scales.set(found, plan.replicas)
-    return HandlerResult(Result.DONE, f"the cluster accepted {plan.replicas} replicas", OutcomeDetail.ACCEPTED)
+    return None
 
 
 def objection(plan: ReplicasPlanned) -> str | None:
@@ -89,11 +88,12 @@ def _found(scales: SettableScales, plan: ReplicasPlanned) -> FoundScale | None:
     return scales.find(ControllerKey(plan.workload.namespace, ref.kind, ref.name, ref.api_version))
 
 
-def _already_asked(found: FoundScale | None, plan: ReplicasPlanned) -> HandlerResult | None:
-    """The result for a workload that asks for the planned replicas; None for any other."""
-    if found is None or found.replicas != plan.replicas:
-        return None
-    return HandlerResult(Result.DONE, f"{_target(plan)} asks for {plan.replicas} replicas already", OutcomeDetail.ALREADY_DONE)
+def _shown(found: FoundScale | None, plan: ReplicasPlanned) -> HandlerResult | str:
+    """The result for a workload that asks for the planned replicas; for any other, what it asks for."""
+    if found is None:
+        return f"{_target(plan)} has no scale, or is gone"
+    shown = f"{_target(plan)} asks for {found.replicas} replicas"
+    return HandlerResult(Result.DONE, shown, OutcomeDetail.ALREADY_DONE) if found.replicas == plan.replicas else shown
 
 
 def _target(plan: ReplicasPlanned) -> str:

@@ -18,7 +18,7 @@ from typing import Protocol
 import structlog
 
 from schemas import times
-from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.ids import DecisionId
 from schemas.outcomes import Result, StatusWritten
 from schemas.policies.vpa import DEFAULT_RECOMMENDER, VpaChanged, VpaRemoved
@@ -132,6 +132,12 @@ class StatusConsumer:
         """How many objects could be looked at now."""
         now = self._clock()
         return 0 if now < self._away or not self._may_write else sum(at <= now for at in self._due.values())
+
+    @property
+    def memory_limited(self) -> int:
+        """How many VPAs have a target that is OOM-killed in a loop and gets no more memory."""
+        decisions = [newest.decision for newest in list(self._newest.values())]
+        return sum(not decision.withdrawn and any(map(_limits_memory, decision.conditions)) for decision in decisions)
 
     @property
     def _may_write(self) -> bool:
@@ -282,3 +288,7 @@ class StatusConsumer:
             refused_records.append(self._context.log, self._context.topics, self._unpublished)
         published, self._unpublished = self._unpublished, []
         return sum(record.topic == self._context.topics.wire("outcomes") for record in published)
+
+
+def _limits_memory(condition: DecidedCondition) -> bool:
+    return condition.type is ConditionType.MEMORY_LIMITED and condition.status is ConditionStatus.TRUE

@@ -1,14 +1,15 @@
-"""The webhook's answers: a judged review under the control record, and an outcome for each changed pod.
+"""The webhook's answers: a judged review under the control record, and outcomes that say what was offered and what came of it.
 
-In shadow and plan mode and during a pause it lets everything through unchanged; an outcome (refused, with the objection) then
-says what would have been set. A dry run leaves no trace in the log. It never fails and never waits: missing information, or a
-view that has not caught up, is a reason to leave the object alone. The user gets that reason as a warning, and so does our own
-log, at most once a second.
+In shadow and plan mode, during a pause, and for a workload whose patched pods do not come, it lets everything through unchanged;
+an outcome (refused, with the objection) then says what would have been set. A dry run leaves no trace in the log. It never fails
+and never waits: missing information, or a view that has not caught up, is a reason to leave the object alone. The user gets that
+reason as a warning, and so does our own log, at most once a second.
 """
 
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -16,9 +17,10 @@ import structlog
 from schemas.decision_subjects import Subject
 from schemas.ids import OutcomeId
 from schemas.outcomes import Action, ActionFinished, Result
+from streams.consumers.webhook import offers
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.review import Review, Topmost, itself
+from streams.consumers.webhook.review import Coming, Review, Topmost, itself, nobody_knows
 
 _LONGEST = 2000
 """Characters of an outcome's reason: a pod may have thousands of containers."""
@@ -50,21 +52,27 @@ class Admission:
         self._view, self._outcomes, self._watcher, self._clock = view, outcomes, watcher, clock
         self._noted, self._unnoted = -_QUIET, 0
 
-    def judge(self, body: bytes, topmost: Topmost) -> Review:
+    def judge(self, body: bytes, topmost: Topmost, coming: Coming = nobody_knows) -> Review:
         """Judge a review. Nothing has happened yet, so it may be judged again."""
-        return self._view.reviewer.review(body, topmost)
+        return self._view.reviewer.review(body, topmost, coming)
 
     def conclude(self, review: Review, seconds: float = 0.0) -> bytes:
         """The AdmissionReview to send back, under the control record as it is now; it took so many seconds to judge."""
         blind = self._blind()
-        objection = blind or self._view.control.objection()
+        objection = blind or self._view.control.objection() or self._paused(review)
         if not review.plain and not review.dry_run:
             self._note(review, objection)
         if self._watcher is not None:
             self._watcher.answered(review, objection, seconds)
         if review.status == "error" or blind is not None:
             self._log_reason(review.reason if blind is None else blind)
-        return review.body if objection is None else unchanged(review.uid, "" if blind is None else blind)
+        return review.body if objection is None else unchanged(review.uid, blind or self._paused(review) or "")
+
+    def settle(self) -> None:
+        """Say what became of offers, as far as the log shows it."""
+        now = self._view.control.now
+        for outcome, cause in () if now is None else self._view.offers.conclude(now):
+            self._outcomes.offer(outcome, cause)
 
     def let_through(self, body: bytes, why: str, seconds: float = 0.0) -> bytes:
         """The answer to a review that could not be judged. `why` is a clause: "it took too long"."""
@@ -94,22 +102,37 @@ class Admission:
         _log.warning("an object was let through as it is", action="patch", reason=reason[:_LONGEST], others=self._unnoted)
         self._noted, self._unnoted = now, 0
 
+    def _paused(self, review: Review) -> str | None:
+        """Why new pods of the pod's workload are left as they are; None when they are not."""
+        now = self._view.control.now
+        if now is None or review.admitted is None or review.workload is None:
+            return None
+        return self._view.offers.objection(review.workload.key, now)
+
     def _note(self, review: Review, objection: str | None) -> None:
         now = self._view.control.now
-        if not review.changes or review.pod is None or review.workload is None or now is None:
+        if review.admitted is None or review.pod is None or review.workload is None or now is None:
             return
-        result = Result.DONE if objection is None else Result.REFUSED
-        reason = review.changes if objection is None else f"{objection}; this would have been set: {review.changes}"
         outcome = ActionFinished(
             id=str(OutcomeId(review.decision, Action.PATCH, review.pod.uid or review.uid)),
             at=now,
             decision=review.decision,
             action=Action.PATCH,
-            result=result,
-            reason=reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} …",
+            result=Result.REFUSED,
+            reason=f"{objection}; this would have been set: {review.changes}",
             subject=Subject.of_pod(review.workload, review.pod),
+            admitted=review.admitted,
         )
-        self._outcomes.offer(outcome, () if review.cause is None else (review.cause,))
+        cause = () if review.cause is None else (review.cause,)
+        if objection is None:
+            outcome = offers.offer_of(outcome, review=review.uid, changes=review.changes)
+            if not self._view.offers.make(outcome, cause):
+                return
+        self._outcomes.offer(replace(outcome, reason=_bounded(outcome.reason)), cause)
+
+
+def _bounded(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} …"
 
 
 def unchanged(uid: str, warning: str = "") -> bytes:

@@ -1,4 +1,4 @@
-"""The view that the webhook answers from: policies, recommendations and the control record in the log.
+"""The view that the webhook answers from: policies, quotas, recommendations, control, and what became of its patches.
 
 A starting process reads the compacted copies and the recommendations of the last heartbeats, which takes a moment; then it
 follows the log in a thread of its own. While the log is away, the answers rest on what was read before, and the view's age says
@@ -11,15 +11,25 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from schemas.units import Seconds
+from streams.codec import event_codec
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.log_follower import LogFollower
+from streams.consumers.webhook import offers
+from streams.consumers.webhook.offers import Offers
 from streams.consumers.webhook.review import Reviewer
 from streams.decision_view import DecisionView, LatestDecision
 from streams.log.log_port import Record
 from streams.log_context import LogContext
+from streams.log_range import has_topic
 
+_REPUBLISHED = timedelta(hours=4)
+"""Within this time each quota is published again (streams.publishing says how often), and a little is added."""
 _BEATS = 3
 """Heartbeats of recommendations that are read: within one, every recommendation is published again."""
+
+_PODS, _NOTE, _CONTROLLER = "pod-changes-by-cluster", b'"admitted":{', "replica-controller-"
+_OF_OFFERS = ("outcomes", _PODS, "cluster-changes")
+"""Topics that say what became of offers."""
 
 FindRecommendation = Callable[[str], LatestDecision | None]
 """The newest recommendation of a workload key."""
@@ -44,7 +54,7 @@ class AdmissionView(LogFollower):
         self._heartbeat, self._ready = heartbeat, ready
         self._decisions: DecisionView | None = None
         self._lock = threading.Lock()
-        self.control = ControlState(context)
+        self.control, self.offers = ControlState(context), Offers(context.cluster)
         self.reviewer = make(self._latest)
 
     def _latest(self, workload: str) -> LatestDecision | None:
@@ -58,8 +68,14 @@ class AdmissionView(LogFollower):
             self._decisions = DecisionView(log, self._context.codec, recommendations)
         with self._decisions.newest_first():
             count = self._read_last(recommendations, timedelta(seconds=_BEATS * self._heartbeat))
+        if has_topic(log, topics.wire("quota-changes")):
+            count += self._read_newest(topics.wire("quota-changes"), _REPUBLISHED)
+        count += self._read_present("rules", (topics.wire("rules"), 0))
         count += self._read_present("policies", (topics.wire("policies"), 0))
         count += self._read_present("control", self._context.cluster_partition("control"))
+        count += self._read_since("outcomes", offers.REACH)
+        count += self._read_since(_PODS, offers.PODS_REACH)
+        count += self._read_since("cluster-changes", offers.PODS_REACH)
         self._ready()
         return count
 
@@ -70,5 +86,18 @@ class AdmissionView(LogFollower):
                 self._decisions.apply(record)
         elif name.startswith("control"):
             self.control.apply(record)
+        elif name in _OF_OFFERS:
+            if name != _PODS or _concerns_offers(record):
+                self._apply_to_offers(record)
         elif (event := self._context.codec.decode_or_none(record)) is not None:
             self.reviewer.apply(event, record.place)
+
+    def _apply_to_offers(self, record: Record) -> None:
+        event = self._context.codec.decode_or_none(record)
+        if event is not None:
+            self.offers.apply(event, record.place, tuple(event_codec.causes(record)))
+
+
+def _concerns_offers(record: Record) -> bool:
+    """Whether it is of a pod with a note, as few of all changes of all pods are, or of a controller that makes pods."""
+    return _NOTE in (record.value or b"") or _CONTROLLER in (event_codec.header(record, "ce_type") or "")

@@ -6,6 +6,7 @@ oldest are dropped, counted and logged.
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 import structlog
 
@@ -60,9 +61,10 @@ class OutcomeQueue:
             count += len(first)
         return count
 
-    def write(self, stop: threading.Event) -> None:
-        """Flush until told to stop, and once more then."""
+    def write(self, stop: threading.Event, before: Callable[[], object] = lambda: None) -> None:
+        """Flush until told to stop, and once more then; `before` each time may offer more."""
         while not stop.wait(_PAUSE):
+            before()
             if not self._flushed():
                 stop.wait(_AGAIN)
         self._flushed()

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from schemas.catalogue import Event
 from schemas.names import Place, PodName, Workload
+from schemas.outcomes import AdmittedAmounts
 from streams.clients.kube.controllers import ControllerKey
 
 
@@ -27,6 +28,15 @@ Topmost = Callable[[ControllerKey], FoundOwner]
 """The topmost well-known or scalable controller above (or at) one."""
 
 
+Coming = Callable[[ControllerKey], int | None]
+"""How many pods a controller still wants; None if that is not known."""
+
+
+def nobody_knows(_: ControllerKey) -> int | None:
+    """It is not known."""
+    return None
+
+
 def itself(owner: ControllerKey) -> ControllerKey:
     """Every controller is the topmost one."""
     return owner
@@ -38,6 +48,7 @@ class Review:
 
     `status` is upstream's word for its metrics (applied, skipped, error) or `denied`; `resource` is `Pod`, `VPA` or `unknown`.
     `pod`, `workload`, `decision` and `cause` are there where a pod is to be changed; the pod may have neither name nor uid yet.
+    `admitted` has the amounts, where any is changed.
     """
 
     body: bytes
@@ -51,6 +62,7 @@ class Review:
     workload: Workload | None = None
     decision: str = ""
     cause: Place | None = None
+    admitted: AdmittedAmounts | None = None
 
     @property
     def plain(self) -> bool:
@@ -62,9 +74,9 @@ class Reviewer(Protocol):
     """Judges reviews, from any number of threads."""
 
     def apply(self, event: Event, place: Place) -> None:
-        """Take in one event of `policies`."""
+        """Take in one event of `policies` or `quota-changes`."""
 
-    def review(self, body: bytes, topmost: Topmost) -> Review:
+    def review(self, body: bytes, topmost: Topmost, coming: Coming = nobody_knows) -> Review:
         """Judge a review. Raises nothing, whatever it holds."""
 
     def uid(self, body: bytes) -> str:

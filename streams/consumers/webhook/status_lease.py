@@ -76,6 +76,6 @@ class StatusLease:
 
 def _recent(text: str, at: datetime) -> bool:
     try:
-        return at - datetime.fromisoformat(text) < _GONE
+        return abs(at - datetime.fromisoformat(text)) < _GONE  # a time far ahead would keep a replica for ever
     except (ValueError, TypeError):
         return False

@@ -16,31 +16,54 @@ from datetime import datetime
 from typing import Protocol
 
 import structlog
-from aiohttp import StreamReader, web
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.admission import Admission, AdmissionWatcher
 from streams.consumers.webhook.admission_view import AdmissionView
+from streams.consumers.webhook.controller_lookups import (
+    Chain,
+    ComingPods,
+    LookupWatcher,
+    OwnerLookups,
+    WantedPods,
+    coming_pods,
+    owner_lookups,
+)
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.owner_lookups import Chain, LookupWatcher, OwnerLookups
 from streams.consumers.webhook.registration import Registrar
-from streams.consumers.webhook.review import FoundOwner, Review, Topmost, UnknownOwner
+from streams.consumers.webhook.review import FoundOwner, Review, UnknownOwner
 from streams.consumers.webhook.status_lease import StatusLease
 from streams.errors import BadInput, EdgeError, Unreachable
+from streams.own_faults import OwnFaults
 from streams.serving.certificate_rotation import CertificateRotation
-from streams.serving.https_server import LATE_ANSWER, CertificateHolder, HttpsServer, LateAnswer, ServerLimits
+from streams.serving.https_server import (
+    LATE_ANSWER,
+    MOST_FAULTS,
+    CertificateHolder,
+    HttpsServer,
+    LateAnswer,
+    ServerLimits,
+    read_body,
+)
 
 LARGEST = 5 * 1024 * 1024
 """Bytes of a review that are read; upstream's bound. The rest is not kept, and the review is then let through."""
 _INLINE = 64 * 1024
 """Bytes of a review that is judged at once; a longer one is judged in a thread, so that others need not wait for it."""
+_LONG_AT_ONCE = 2
+"""Long reviews that are judged at one time; others of them wait, and short ones do not wait for them."""
 _PATIENCE = Seconds(3.5)
 """Seconds after which a pod is let through as it is; API servers wait for five."""
 _ROUND = Seconds(5.0)
 """Seconds between two looks at certificate, registration and Lease."""
 _log = structlog.get_logger(__name__)
+
+
+class OwnersClient(Chain, WantedPods, Protocol):
+    """A client that finds owners of controllers, and how many pods these want."""
 
 
 class WebhookWatcher(AdmissionWatcher, LookupWatcher, Protocol):
@@ -68,7 +91,7 @@ class Parts:
 
     view: AdmissionView
     outcomes: OutcomeQueue
-    chain: Chain
+    chain: OwnersClient
     keeper: CertificateRotation
     holder: CertificateHolder
     watcher: WebhookWatcher
@@ -82,7 +105,7 @@ class WebhookConsumer:
     def __init__(self, parts: Parts, serving: Serving, now: Callable[[], datetime]) -> None:
         self._parts, self._serving, self._now = parts, serving, now
         self._admission = Admission(parts.view, parts.outcomes, parts.watcher)
-        self._fault = ""
+        self._fault, self._faults = "", OwnFaults("webhook", MOST_FAULTS)
         self.port = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -92,26 +115,28 @@ class WebhookConsumer:
             pool = stack.enter_context(ThreadPoolExecutor(self._serving.lookups, thread_name_prefix="owners"))
             threads = [
                 threading.Thread(target=parts.view.follow, args=(ended,), name="view", daemon=True),
-                threading.Thread(target=parts.outcomes.write, args=(ended,), name="outcomes", daemon=True),
+                threading.Thread(target=parts.outcomes.write, args=(ended, self._admission.settle), name="outcomes", daemon=True),
             ]
             stack.callback(_join, threads)
             stack.callback(ended.set)
             for thread in threads:
                 thread.start()
-            lookups = OwnerLookups(parts.chain, pool, parts.watcher, patience=self._serving.lookup)
-            endpoint = ReviewEndpoint(self._admission, lookups, parts.watcher)
+            lookups = owner_lookups(parts.chain, pool, parts.watcher, self._serving.lookup)
+            coming = coming_pods(parts.chain, pool, self._serving.lookup)
+            endpoint = ReviewEndpoint(self._admission, lookups, parts.watcher, coming, self._faults)
             server = HttpsServer(endpoint.serve, parts.holder, address=self._serving.address, limits=self._serving.limits)
             parts.keeper.look(self._now())
             self.port = stack.enter_context(server).port
             stack.callback(self._leave)
             _log.info("serving", port=self.port)
-            while not stop.wait(0.0) and server.alive:
+            while not stop.wait(0.0) and server.alive and all(thread.is_alive() for thread in threads):
+                self._faults.check()
                 self._round()
                 stop.wait(self._serving.every)
 
     def reasons(self) -> Sequence[str]:
         """Why not ready; empty when ready."""
-        return [*self._speechless(), *self._parts.view.silence()]
+        return [*self._speechless(), *self._parts.view.silence(), *self._faults.reasons()]
 
     def _speechless(self) -> Sequence[str]:
         """Why reviews cannot be answered. Answers that rest on an old view are still answers."""
@@ -146,15 +171,26 @@ class WebhookConsumer:
 class ReviewEndpoint:
     """Answers reviews over HTTP: always 200, and within the deadline, whatever arrives."""
 
-    def __init__(self, admission: Admission, lookups: OwnerLookups, watcher: WebhookWatcher) -> None:
-        self._admission, self._lookups, self._watcher = admission, lookups, watcher
+    def __init__(
+        self,
+        admission: Admission,
+        lookups: OwnerLookups,
+        watcher: WebhookWatcher,
+        coming: ComingPods | None = None,
+        faults: OwnFaults | None = None,
+    ) -> None:
+        self._admission, self._lookups, self._watcher, self._coming = admission, lookups, watcher, coming
+        self._long = asyncio.Semaphore(_LONG_AT_ONCE)
+        self._faults = faults or OwnFaults("webhook", MOST_FAULTS)
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """One review, at whatever path."""
         began = time.perf_counter()
         if request.method != "POST":
             return web.Response(status=405, headers={"Allow": "POST"}, text="reviews are sent by POST\n")
-        body = await _read(request.content)
+        if (encoding := request.headers.get("Content-Encoding", "identity").strip().lower()) not in ("", "identity"):
+            return web.Response(status=415, text=f"a review is sent as it is, not as '{encoding[:40]}'\n")  # nothing is unpacked
+        body = await read_body(request, LARGEST)
         read = time.perf_counter()
         answer = self._at_once(body, began)
         if answer is None:
@@ -168,23 +204,29 @@ class ReviewEndpoint:
         if len(body) > _INLINE:
             return None
         try:
-            owners = _KnownOwners(self._lookups)
-            review = self._admission.judge(body, owners.topmost)
-            return None if owners.wanted else self._admission.conclude(review, time.perf_counter() - began)
+            owners = _KnownOwners(self._lookups, self._coming)
+            review = self._admission.judge(body, owners.topmost, owners.coming)
+            if owners.wanted or owners.uncounted:
+                return None
+            answer = self._admission.conclude(review, time.perf_counter() - began)
         except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
             return self._faulty(fault, body, began)
+        self._faults.none()
+        return answer
 
     async def _in_time(self, body: bytes, began: float) -> bytes:
         try:
             async with asyncio.timeout(began + _PATIENCE - time.perf_counter()):  # the time to read it counts, too
-                return await self._answer(body, began)
+                answer = await self._answer(body, began)
         except TimeoutError:
             return self._late(body, began)
         except Exception as fault:  # noqa: BLE001  # a fault of ours must not keep a pod from starting
             return self._faulty(fault, body, began)
+        self._faults.none()
+        return answer
 
     def _faulty(self, fault: Exception, body: bytes, began: float) -> bytes:
-        _log.error("a review could not be judged; the object is let through as it is", exc_info=fault)
+        self._faults.happened("judging a review, so the object is let through as it is", fault)
         why = f"a fault of the webhook's own, {type(fault).__name__}"
         return self._admission.let_through(body, why, time.perf_counter() - began)
 
@@ -193,27 +235,46 @@ class ReviewEndpoint:
         return self._admission.let_through(body, f"its review of {len(body)} bytes took longer than {taken:.1f} s", taken)
 
     async def _answer(self, body: bytes, began: float) -> bytes:
-        owners = _KnownOwners(self._lookups)
-        review = await self._judge(body, owners.topmost)
+        owners = _KnownOwners(self._lookups, self._coming)
+        review = await self._judge(body, owners)
         if owners.wanted:
             found = await self._lookups.find(owners.wanted[0])
-            review = await self._judge(body, lambda _: found)
+            owners.found[owners.wanted[0]] = found
+            review = await self._judge(body, owners)
+        if owners.uncounted and self._coming is not None:
+            owners.counted[owners.uncounted[0]] = await self._coming.find(owners.uncounted[0])
+            review = await self._judge(body, owners)
         return self._admission.conclude(review, time.perf_counter() - began)
 
-    async def _judge(self, body: bytes, topmost: Topmost) -> Review:
+    async def _judge(self, body: bytes, owners: "_KnownOwners") -> Review:
         if len(body) <= _INLINE:
-            return self._admission.judge(body, topmost)
-        return await asyncio.to_thread(self._admission.judge, body, topmost)
+            return self._admission.judge(body, owners.topmost, owners.coming)
+        async with self._long:
+            return await asyncio.to_thread(self._admission.judge, body, owners.topmost, owners.coming)
 
 
 class _KnownOwners:
-    """Answers from the cache, and collects the owners that have to be looked up."""
+    """Answers from the caches and from what was found, and collects the owners that have to be looked up."""
 
-    def __init__(self, lookups: OwnerLookups) -> None:
-        self._lookups = lookups
+    def __init__(self, lookups: OwnerLookups, coming: ComingPods | None) -> None:
+        self._lookups, self._coming = lookups, coming
         self.wanted: list[ControllerKey] = []
+        self.uncounted: list[ControllerKey] = []
+        self.found: dict[ControllerKey, FoundOwner] = {}
+        self.counted: dict[ControllerKey, int | None] = {}
+
+    def coming(self, owner: ControllerKey) -> int | None:
+        if owner in self.counted or self._coming is None:
+            return self.counted.get(owner)
+        held = self._coming.cached(owner)
+        if held is not None:
+            return held[0]
+        self.uncounted.append(owner)
+        return None
 
     def topmost(self, owner: ControllerKey) -> FoundOwner:
+        if owner in self.found:
+            return self.found[owner]
         held = self._lookups.cached(owner)
         if held is not None:
             return held[0]
@@ -242,18 +303,6 @@ class _Answer(web.Response):
         count("build_response", self._built - self._admitted)
         count("write_response", written - self._built)
         count("total", written - self._began)
-
-
-async def _read(content: StreamReader) -> bytes:
-    """The body, as far as it may be kept, and one byte more to show that it is too long."""
-    if content.is_eof():
-        return content.read_nowait()[: LARGEST + 1]
-    pieces, size = [], 0
-    async for piece in content.iter_any():
-        if size <= LARGEST:
-            pieces.append(piece[: LARGEST + 1 - size])
-        size += len(piece)
-    return b"".join(pieces)
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:

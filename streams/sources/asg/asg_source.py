@@ -35,8 +35,10 @@ from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.asg import group_facts
+from streams.sources.asg.activity_turns import MOST_A_MINUTE, ActivityTurns
 from streams.sources.asg.launch_lookups import LaunchDetails, LaunchLookups
 from streams.sources.asg.published_groups import TOPIC, PublishedGroups, read_published
+from streams.sources.asg.rival_controls import RivalControls
 
 GroupFact = NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | NodeInstanceGone | ScalingActivityFailed
 TemplateMaker = Callable[[AutoScalingGroup, LaunchDetails, Mapping[str, InstanceSize]], NodeTemplateSeen]
@@ -46,12 +48,11 @@ SOURCE = f"/ullage/source/{NAME}"
 REPORT_PERIOD = timedelta(seconds=30)
 ACTIVITY_SPAN = timedelta(hours=1)
 """How old a failed activity may be when it is first seen."""
-_MOST_ASKED = 50
-"""Groups whose activities are asked for in one look; the others have their turn in the next ones."""
 _NO_RIGHT = timedelta(minutes=10)
 _MOST_LACKS = 20
 """What the source goes on without that a report names; the log lines name all of it."""
 _FACTS_OF = "facts of "
+_BESIDE = "beside us: "
 _MOST_READS = 10
 """Times that the queue is read in one look, for ten messages each; the others have their turn in the next ones."""
 _log = structlog.get_logger(__name__)
@@ -95,10 +96,11 @@ class AsgSource:
         self._client, self._context, self._selection, self._template = client, context, selection, template
         self._outbox = Outbox(context) if outbox is None else outbox
         self._launch = LaunchLookups(client)
+        self._rivals = RivalControls(client)
         self._published: PublishedGroups | None = None
         self._states: dict[str, InstanceState] = {}
         self._states_after: datetime | None = None
-        self._asked_last: dict[str, datetime] = {}
+        self._turns = ActivityTurns()
         self._reported: tuple[datetime, tuple[object, ...]] | None = None
         self._logged: dict[str, str] = {}
         self._lacks: dict[str, str] = {}
@@ -121,16 +123,17 @@ class AsgSource:
         except EdgeError:
             self._publish([], at, sees=False)
             raise
+        self._look_at_rivals(groups, at)
         published = self._published
         changed = self._publish_groups(groups, published, at)
         if self._published is not published:  # facts were lost, so that all is compared with the log again
             return False
-        busy = [group for group in groups if not group.settled or group.name in changed]
-        self._publish(self._failures(busy, published, at), at, sees=True)
+        unsettled = [group.name for group in groups if not group.settled or group.name in changed]
+        self._publish(self._failures(self._turns.take(unsettled, changed, at), published, at), at, sees=True)
         if self._published is not published:
             return False
         read_up = not self._selection.notices or self._publish_notices(self._selection.notices, published, at)
-        return read_up and all(group.settled for group in groups)
+        return read_up and (all(group.settled for group in groups) or not self._turns.expects_news())
 
     def _groups(self) -> list[AutoScalingGroup]:
         """All our groups, by name; configured bounds win."""
@@ -146,6 +149,14 @@ class AsgSource:
         ours = [replace(group, least=sizes[group.name].least, most=sizes[group.name].most) for group in named]
         return sorted([*ours, *(group for group in tagged if group.name not in sizes)], key=lambda group: group.name)
 
+    def _look_at_rivals(self, groups: Sequence[AutoScalingGroup], at: datetime) -> None:
+        self._rivals.look(groups, at)
+        said = dict.fromkeys(self._rivals.sentences(groups))
+        for about in [about for about in self._lacks if about.startswith(_BESIDE) and about.removeprefix(_BESIDE) not in said]:
+            self._lack(about)
+        for sentence in said:
+            self._lack(f"{_BESIDE}{sentence}", sentence)
+
     def _publish_groups(self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime) -> set[str]:
         """Publish what changed of groups and instances; the names of the groups that changed."""
         self._learn_states(groups, at)
@@ -156,6 +167,8 @@ class AsgSource:
         present: set[str] = set()
         for group in groups:
             for instance in group.instances:
+                if instance.warm:  # it is no part of the group yet, or no longer: its size does not count it
+                    continue
                 present.add(instance.id)
                 fact = group_facts.instance_seen(self._context.cluster, group.name, instance, self._states.get(instance.id), at)
                 if self._fits(fact) and published.instance_is_news(fact):
@@ -171,7 +184,8 @@ class AsgSource:
             template: NodeTemplateSeen | str = self._template(group, launch, self._launch.sizes(at))
         except ValueError as error:
             template = str(error)
-        seen = group_facts.group_seen(self._context.cluster, group, launch, template, at)
+        refreshing = group.name in self._rivals.refreshing
+        seen = group_facts.group_seen(self._context.cluster, group, launch, template, at, refreshing=refreshing)
         return replace(seen, price=self._selection.prices.of_group(seen.instance_types, spot=seen.spot))
 
     def _gone(self, groups: set[str], instances: set[str], published: PublishedGroups, at: datetime) -> Iterator[GroupFact]:
@@ -185,7 +199,7 @@ class AsgSource:
 
     def _learn_states(self, groups: Sequence[AutoScalingGroup], at: datetime) -> None:
         """Look up new instances in EC2. What it refuses is left out of the facts, and looked up again after a while."""
-        new = [one.id for group in groups for one in group.instances if one.id not in self._states]
+        new = [one.id for group in groups for one in group.instances if one.id not in self._states and not one.warm]
         if not new or (self._states_after is not None and at < self._states_after):
             return
         try:
@@ -196,29 +210,27 @@ class AsgSource:
             self._states_after = at + (timedelta(seconds=error.after) if isinstance(error, TryAgain) else _NO_RIGHT)
             self._lack("instances", str(error))
 
-    def _failures(
-        self, groups: Sequence[AutoScalingGroup], published: PublishedGroups, at: datetime
-    ) -> list[ScalingActivityFailed]:
+    def _failures(self, groups: Sequence[str], published: PublishedGroups, at: datetime) -> list[ScalingActivityFailed]:
         """The failures of these groups that were not published before, oldest first."""
         since = at - ACTIVITY_SPAN
         published.forget_activities(since - ACTIVITY_SPAN)
         found: list[ScalingActivityFailed] = []
-        never = datetime.min.replace(tzinfo=at.tzinfo)
         refusal = ""
-        for group in sorted(groups, key=lambda one: self._asked_last.get(one.name, never))[:_MOST_ASKED]:
-            self._asked_last[group.name] = at
+        for group in groups:
             try:
-                activities = self._client.activities_since(group.name, since)
+                activities = self._client.activities_since(group, since)
             except EdgeError as error:
                 refusal = refusal or str(error)
                 continue
             for one in reversed(activities):
-                fact = group_facts.activity_failed(self._context.cluster, group.name, one, at)
+                fact = group_facts.activity_failed(self._context.cluster, group, one, at)
                 if one.failed and one.id not in published.activities and self._fits(fact):
                     published.activities[one.id] = at
                     found.append(fact)
         if groups:
             self._lack("activities", refusal)
+        late = f"{self._turns.waiting} groups that lack nodes wait for their turn, with {MOST_A_MINUTE} calls a minute at most"
+        self._lack("turns", late if self._turns.waiting else "")
         return found
 
     def _publish_notices(self, queue: str, published: PublishedGroups, at: datetime) -> bool:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from schemas.bounds import MOST_NODES
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
+from schemas.units import Seconds
 from schemas.well_known_labels import OPTION_TAG
 from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceState
@@ -13,8 +14,14 @@ from streams.sources.asg.launch_lookups import LaunchDetails
 _MESSAGE = 2_000
 
 
-def group_seen(
-    cluster: str, group: AutoScalingGroup, launch: LaunchDetails, template: NodeTemplateSeen | str, at: datetime
+def group_seen(  # noqa: PLR0913  # what is known of a group, by keyword
+    cluster: str,
+    group: AutoScalingGroup,
+    launch: LaunchDetails,
+    template: NodeTemplateSeen | str,
+    at: datetime,
+    *,
+    refreshing: bool = False,
 ) -> NodeGroupSeen:
     """The fact about a group. `template` describes a new node of it, or is a sentence on why that is unknown."""
     known = template if isinstance(template, NodeTemplateSeen) else None
@@ -33,6 +40,10 @@ def group_seen(
         spot=_spot(group, launch),
         launch_version=launch.version,
         suspended=group.suspended,
+        unscalable=group.unscalable,
+        lifetime=Seconds(group.lifetime) if group.lifetime else None,
+        rebalances=group.rebalances,
+        refreshing=refreshing,
     )
 
 

@@ -10,35 +10,18 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from schemas.facts.nodes import NodeChanged
 from schemas.facts.sources import SourceReported
 from schemas.names import Workload
-from schemas.policies.limit_ranges import LimitRangeChanged
 from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
 from streams.clients.kube import controllers, pod_objects
-from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.pod_objects import PodObject
-from streams.clients.kube.prediction_specs import PredictionObject
-from streams.clients.kube.scheduling_objects import (
-    ClaimObject,
-    ConfigMapObject,
-    CsiNodeObject,
-    DetailedNodeObject,
-    DisruptionBudgetObject,
-    NamespaceObject,
-    ScheduledPodObject,
-    StorageClassObject,
-    VolumeObject,
-)
 from streams.clients.kube.watched_objects import (
     ControllerObject,
     CronJobObject,
     EventObject,
     KubeObject,
-    LimitRangeObject,
-    NodeObject,
     ReplicationControllerObject,
     VpaObject,
 )
@@ -49,13 +32,15 @@ from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState, 
 from streams.sources.kube.owners.pod_owners import PodOwners
 from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerGraph
 from streams.sources.kube.owners.vpa_targets import VpaTargets
-from streams.sources.kube.publish import limit_range_policies, node_facts, vpa_policies
+from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher, MetricQueries, no_queries
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
-from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.limit_range_policies import LimitRangePublisher
+from streams.sources.kube.publish.node_facts import NodePublisher
 from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.scheduling_publisher import STORAGE, SchedulingPublisher
+from streams.sources.kube.publish.subject_publisher import SubjectPublisher
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (
     CheckpointsFound,
@@ -70,7 +55,7 @@ from streams.sources.kube.watch.notifications import (
     WatchSynced,
 )
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, TSPS, PrioritiesMap, WebhookLease
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, QUOTAS, TSPS, PrioritiesMap, WebhookLease
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
@@ -78,7 +63,16 @@ REPORT_PERIOD = timedelta(seconds=30)
 """How often the source reports that it is at work."""
 UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
-_SCHEDULING_KINDS = (*STORAGE, "configmaps", "namespaces", "poddisruptionbudgets", "replicasets", HPAS.name, "leases")
+_OTHER_KINDS = (
+    *STORAGE,
+    "configmaps",
+    "namespaces",
+    "poddisruptionbudgets",
+    QUOTAS.name,
+    "replicasets",
+    HPAS.name,
+    "leases",
+)
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
 
@@ -121,20 +115,7 @@ class KubeSource:
         published = PublishedState()
         self._pod_owners, self._pods = PodOwners(self._graph, published), PodPublisher(publisher, published)
         self._vpa_targets, self._vpas = VpaTargets(self._graph), VpaPublisher(publisher, self._now, look_up)
-        self._nodes: PublishedFacts[NodeChanged] = PublishedFacts(
-            publisher.publish, lambda node: publisher.publish(node_facts.removed(node, self._now()))
-        )
-        self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
-            publisher.publish, lambda limit: publisher.publish(limit_range_policies.removed(limit, self._now()))
-        )
-        self._scheduling = SchedulingPublisher(publisher, context) if options.nodes else None
-        self._autoscalers = (
-            AutoscalerPublisher(publisher, context.cluster, options.now, options.queries) if options.replicas else None
-        )
-        lease = options.webhook
-        self._constraints = (
-            None if lease is None else UpdateConstraintPublisher(publisher, context.cluster, f"{lease.namespace}/{lease.name}")
-        )
+        self._publishers = _publishers(context, options, publisher)
         self._reported: datetime | None = None
         self._upkeep = self._refreshed = self._now()
         self._must_restore = self._first_pods_published = False
@@ -150,19 +131,13 @@ class KubeSource:
         published.keep_namespaces(self._options.namespaces)
         self._pods.restore(published)
         self._publish_pods(self._pod_owners.restore(published, self._now()))
-        self._nodes.restore(published.nodes)
-        self._limits.restore(published.limits)
         self._vpas.restore(published.vpas)
-        if self._scheduling is not None:
-            self._scheduling.restore(self._now())
-        if self._autoscalers is not None:
-            self._autoscalers.restore(published)
-        if self._constraints is not None:
-            self._constraints.restore(published, self._now())
+        for publisher in self._publishers:
+            publisher.restore(published, self._now())
         for kind in _KINDS:
             self._mark_synced(kind)
-        for kind in _SCHEDULING_KINDS:
-            self._mark_scheduling_synced(kind)
+        for kind in _OTHER_KINDS:
+            self._mark_published_synced(kind)
 
     def handle(self, notifications: Sequence[Notification]) -> None:
         """Handle notifications, in order. The resulting records wait for `publish_due`."""
@@ -172,8 +147,6 @@ class KubeSource:
                     self._object_seen(notification)
                 case ObjectGone():
                     self._object_gone(notification)
-                    if self._constraints is not None:
-                        self._constraints.remove(notification, CONTROLLERS.get(notification.kind, ""), self._now())
                 case WatchSynced():
                     self._sync_status.mark_synced(notification.watch)
                     self._mark_synced(self._sync_status.kind_of(notification.watch))
@@ -198,10 +171,8 @@ class KubeSource:
         if at - self._upkeep >= UPKEEP_PERIOD:
             self._upkeep = at
             self._do_upkeep(at)
-        if self._scheduling is not None:
-            self._scheduling.publish_due(at)
-        if self._constraints is not None:
-            self._constraints.publish_due(at)
+        for publisher in self._publishers:
+            publisher.publish_due(at)
         facts = self._publisher.drain()
         self._report(at)
         self._outbox.publish(facts=facts, scrapes=self._publisher.drain())
@@ -222,13 +193,8 @@ class KubeSource:
 
     def _do_upkeep(self, at: datetime) -> None:
         self._pods.republish(at)
-        self._nodes.republish(at, REPUBLISH_AFTER)
-        if self._scheduling is not None:
-            self._scheduling.republish(at, REPUBLISH_AFTER)
-        if self._constraints is not None:
-            self._constraints.republish(at, REPUBLISH_AFTER)
-        if self._autoscalers is not None:
-            self._autoscalers.republish(at, REPUBLISH_AFTER)
+        for publisher in self._publishers:
+            publisher.republish(at, REPUBLISH_AFTER)
         self._graph.prune()
         if at - self._refreshed >= REFRESH_AFTER:
             self._refreshed = at
@@ -246,28 +212,20 @@ class KubeSource:
     def _object_seen(self, seen: ObjectSeen) -> None:
         try:
             self._upsert(seen.kind, seen.object)
-            if self._constraints is not None:
-                self._constraints.upsert(CONTROLLERS.get(seen.kind, ""), seen.object, self._now())
         except ValueError as error:
             name = f"{seen.object.metadata.namespace}/{seen.object.metadata.name}"
-            _log.error("an object cannot be read", resource=seen.kind, object=name, reason=str(error))
+            # It may be the object's or ours, which only the traceback tells; whoever writes objects must not end the source.
+            _log.error("an object cannot be read", resource=seen.kind, object=name, reason=str(error), exc_info=error)
 
     def _upsert(self, kind: str, found: KubeObject) -> None:
         at = self._now()
-        if self._scheduling is not None:
-            self._upsert_scheduling(self._scheduling, kind, found, at)
-        if self._autoscalers is not None:
-            self._upsert_autoscaled(self._autoscalers, kind, found)
+        for publisher in self._publishers:
+            publisher.seen(CONTROLLERS.get(kind, ""), found, at)
         match found:
             case PodObject():
                 pod = pod_objects.read_pod(self._cluster, found)
                 owner = controllers.owner_of(found.metadata.namespace, found.metadata.owner_references)
                 self._pods.upsert(pod, self._pod_owners.upsert(pod, owner, at), at)
-            case NodeObject():
-                self._nodes.upsert(found.metadata.name, node_facts.changed(found, self._cluster, at))
-            case LimitRangeObject():
-                limit = limit_range_policies.changed(found, self._cluster, at)
-                self._limits.upsert(limit.key, limit)
             case VpaObject():
                 self._publish_vpas(self._vpa_targets.upsert(vpa_policies.changed(found, self._cluster, at)))
             case EventObject():
@@ -279,55 +237,13 @@ class KubeSource:
             case _:
                 pass
 
-    @staticmethod
-    def _upsert_scheduling(scheduling: SchedulingPublisher, kind: str, found: KubeObject, at: datetime) -> None:
-        """What node scaling needs of an object."""
-        match found:
-            case ScheduledPodObject():
-                scheduling.pod(found, at)
-            case DetailedNodeObject():
-                scheduling.node(found, at)
-            case DisruptionBudgetObject():
-                scheduling.budget(found, at)
-            case CsiNodeObject():
-                scheduling.drivers(found, at)
-            case ClaimObject() | VolumeObject() | StorageClassObject():
-                scheduling.storage(found, at)
-            case ConfigMapObject():
-                scheduling.priorities(found, at)
-            case NamespaceObject():
-                scheduling.namespace(found, at)
-            case ControllerObject() | ReplicationControllerObject():
-                scheduling.controller(CONTROLLERS[kind], found, at)
-            case _:
-                pass
-
-    @staticmethod
-    def _upsert_autoscaled(autoscalers: AutoscalerPublisher, kind: str, found: KubeObject) -> None:
-        """An autoscaler, or the scale of a possible target."""
-        match found:
-            case AutoscalerObject() | PredictionObject() | HpaObject():
-                autoscalers.upsert(found)
-            case ControllerObject():
-                autoscalers.controller_seen(CONTROLLERS[kind], found)
-            case _:
-                pass
-
     def _object_gone(self, gone: ObjectGone) -> None:
-        if self._autoscalers is not None and gone.kind in CONTROLLERS:
-            self._autoscalers.controller_gone(gone.namespace, CONTROLLERS[gone.kind], gone.name)
-        elif self._autoscalers is not None:
-            self._autoscalers.remove(gone.kind, gone.namespace, gone.name)
-        if self._scheduling is not None:
-            self._scheduling.gone(gone, CONTROLLERS.get(gone.kind, ""), self._now())
+        for publisher in self._publishers:
+            publisher.gone(gone, CONTROLLERS.get(gone.kind, ""), self._now())
         match gone.kind:
             case "pods":
                 self._pod_owners.remove(gone.uid)
                 self._pods.remove(gone.uid, self._now())
-            case "nodes":
-                self._nodes.remove(gone.name)
-            case "limitranges":
-                self._limits.remove(f"{self._cluster}/{gone.namespace}/LimitRange/{gone.name}")
             case "verticalpodautoscalers":
                 key = f"{self._cluster}/{gone.namespace}/{gone.name}"
                 self._vpa_targets.remove(key)
@@ -345,30 +261,21 @@ class KubeSource:
         """A watch is in sync. If all watches of its kind are, every published object that was not seen is gone."""
         if not self._sync_status.synced(kind):
             return
-        self._mark_scheduling_synced(kind)
-        if self._autoscalers is not None:
-            self._autoscalers.mark_synced(kind)
+        self._mark_published_synced(kind)
         match kind:
             case "pods":
                 self._pods.mark_synced(self._now())
-            case "nodes":
-                self._nodes.mark_synced()
-            case "limitranges":
-                self._limits.mark_synced()
             case "verticalpodautoscalers":
                 self._vpas.mark_synced(self._vpa_targets.waiting)
             case _ if kind in CONTROLLERS:
                 self._graph.mark_synced(CONTROLLERS[kind])
                 self._retry_waiting()
 
-    def _mark_scheduling_synced(self, kind: str) -> None:
-        if not self._sync_status.synced(kind):
-            return
-        controllers = all(self._sync_status.synced(each) for each in CONTROLLERS)
-        if self._scheduling is not None:
-            self._scheduling.mark_synced(kind, controllers=controllers, at=self._now())
-        if self._constraints is not None:
-            self._constraints.mark_synced(kind, controllers=controllers, at=self._now())
+    def _mark_published_synced(self, kind: str) -> None:
+        if self._sync_status.synced(kind):
+            controllers = all(self._sync_status.synced(each) for each in CONTROLLERS)
+            for publisher in self._publishers:
+                publisher.synced(kind, controllers=controllers, at=self._now())
 
     def _mark_unseen(self, kind: str, reason: str) -> None:
         if kind in CONTROLLERS:
@@ -386,3 +293,17 @@ class KubeSource:
     def _publish_vpas(self, resolved: Sequence[VpaChanged]) -> None:
         for vpa in resolved:
             self._vpas.publish(vpa)
+
+
+def _publishers(context: LogContext, options: SourceOptions, publisher: Publisher) -> list[SubjectPublisher]:
+    """Whoever publishes objects whose facts need no look at their owners."""
+    listed: list[SubjectPublisher] = []
+    if options.nodes:
+        listed.append(SchedulingPublisher(publisher, context))
+    if options.replicas:
+        listed.append(AutoscalerPublisher(publisher, context.cluster, options.now, options.queries))
+    listed += [NodePublisher(publisher, context.cluster), LimitRangePublisher(publisher, context.cluster)]
+    if options.webhook is not None:
+        lease = f"{options.webhook.namespace}/{options.webhook.name}"
+        listed.append(UpdateConstraintPublisher(publisher, context.cluster, lease))
+    return listed

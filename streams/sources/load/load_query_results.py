@@ -12,6 +12,7 @@ from datetime import datetime
 from schemas import bounds
 from schemas.facts.load import MOST_ROWS
 from schemas.units import Seconds
+from streams import answer_bounds
 from streams.clients.prometheus import Prometheus, Series, TimeRange
 from streams.errors import GiveUp
 
@@ -61,8 +62,8 @@ class LoadQueries:
         values: list[float | None] = [None] * (round((over.last - over.first) / self.step) + 1)
         places = []
         for at, text in series.values:
-            place = round((at - over.first) / self.step)
-            if 0 <= place < len(values):
+            place = answer_bounds.place(at, over.first, self.step, len(values))
+            if place is not None:
                 values[place] = _number(text)
                 places.append(place)
         low, high = min(places, default=0), max(places, default=0)
@@ -83,8 +84,5 @@ def _label_text(series: Series) -> str:
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and abs(value) <= bounds.MOST_NUMBER else None
+    value = answer_bounds.number(text)
+    return value if abs(value) <= bounds.MOST_NUMBER else None  # what is no number is less than nothing

@@ -3,10 +3,13 @@
 Which queries there are follows from the objects in the log. A series that is seen for the first time gets its history, as far
 back as forecasts look; after a restart only what is missing since its newest row. A failing query is reported once, as a fact
 with the reason, and retried less and less often; so is one that gets no answer in time while others do. When the server
-answers nothing, the rest of the round is skipped: the loads grow old, and forecasts with them. It reads no clock: `at` is given.
+answers nothing, the rest of the round is skipped: the loads grow old, and forecasts with them. Namespaces take turns, a slow
+query is asked the more seldom the longer it takes, and what is answered is published while others are still asked. It reads no
+clock for what it publishes: `at` is given.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,6 +31,7 @@ from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.load.load_query_results import LoadHistory, LoadQueries
+from streams.sources.load.query_turns import QueryTurns, TurnLimits
 
 _log = structlog.get_logger(__name__)
 NAME = "load"
@@ -36,6 +40,12 @@ READ_BACK = timedelta(hours=2)
 """How far back the log is read at a start, for what was published before. A series without a row since gets its history again."""
 SELDOM = timedelta(minutes=10)
 """How often a query that fails again and again is asked, at least."""
+_SLOW = Seconds(1.0)
+"""A query that takes longer is asked more seldom: after twenty times as long, so that it costs a twentieth of one place."""
+_PAUSES = 20
+_PART, _PART_OF_TIME, _PART_OF_PERIOD = 4, 10, 2
+"""Of the places one namespace has a fourth, and of the time of a round a tenth. A round ends after half of the period."""
+_NOT_OURS = "it is PromQL that a tenant wrote, and load.tenant_queries is off: only the rules of prometheus-adapter give queries"
 _LONGEST_REASON = 1000
 
 
@@ -43,13 +53,19 @@ _LONGEST_REASON = 1000
 class LoadWish:
     """One wanted series: its workload (key), its name, and its query.
 
-    `scraped`: another source has its present value, so the query is only for its history.
+    `scraped`: another source has its present value, so the query is only for its history. `by_tenant`: a tenant wrote it.
     """
 
     workload: str
     series: str
     query: str
     scraped: bool = False
+    by_tenant: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the series is known by."""
+        return self.workload, self.series
 
 
 class LoadWishes(Protocol):
@@ -64,12 +80,16 @@ class LoadWishes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Seconds between two rounds, how far back a history goes, histories per round, and simultaneous queries."""
+    """Seconds between two rounds, how far back a history goes, histories per round, and simultaneous queries.
+
+    `tenant_queries`: whether queries that tenants wrote are asked.
+    """
 
     period: Seconds = Seconds(60.0)
     history: Seconds = Seconds(15 * 86_400.0 + 3600.0)
     histories: int = 50
     concurrency: int = 10
+    tenant_queries: bool = True
 
 
 @dataclass(slots=True)
@@ -81,6 +101,10 @@ class SeriesProgress:
     failures: int = 0
     again: datetime | None = None
     reason: str = ""
+    asked: float = 0.0
+    """When it was asked last, in seconds since the epoch."""
+    took: float = 0.0
+    """Real seconds that the last answer for now took."""
 
     def is_due(self, at: datetime) -> bool:
         """Whether it is time to ask."""
@@ -95,10 +119,20 @@ class SeriesProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What one series got in one round."""
+class _Query:
+    """What is asked for one series in one round."""
 
     wish: LoadWish
+    at: datetime
+    with_history: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one series got in one round. `at`: that of its round."""
+
+    wish: LoadWish
+    at: datetime
     value: float | None = None
     history: tuple[LoadHistory, ...] | None = None
     error: EdgeError | None = None
@@ -116,9 +150,15 @@ class LoadSource:
         outbox: Outbox | None = None,
     ) -> None:
         """`outbox` is another one in tests of its bound."""
+        self._clock: Callable[[], float] = time.monotonic
         self._ask, self._context, self._wishes, self._options = ask, context, wishes, options or LoadOptions()
         self._outbox = Outbox(context) if outbox is None else outbox
         self._pool = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix=NAME)
+        places, period = self._options.concurrency, self._options.period
+        part, round_ends = Seconds(period / _PART_OF_TIME), Seconds(period / _PART_OF_PERIOD)
+        limits = TurnLimits(places, max(1, places // _PART), part, round_ends)
+        self._turns: QueryTurns[_Query, _Answer | None] = QueryTurns(self._pool, limits, self._answer, self._clock)
+        self._away = False
         self._next: int | None = None
         self._published: dict[tuple[str, str], float] | None = None
         self._series: dict[tuple[str, str], SeriesProgress] = {}
@@ -134,12 +174,14 @@ class LoadSource:
         The first round needs the log, to know which series are wanted and what was published before: it raises LogUnavailable.
         """
         self._catch_up(at)
-        answers = self._answers(at)
-        unreachable = next((each.error for each in answers if isinstance(each.error, Unreachable)), None)
-        away = unreachable if answers else self._silence(at)
-        facts = [record for answer in answers for record in self._facts(answer, at)]
-        rows = self._rows([each for each in answers if each.value is not None], at)
-        self._outbox.publish(facts=facts, scrapes=[*self._report(at, sees=away is None), *rows])
+        self._away = False
+        unreachable, heard, flushed = None, False, self._publish(list(self._refusals(at)), at)
+        for answers in self._answers(at):
+            heard = True
+            unreachable = unreachable or next((each.error for each in answers if isinstance(each.error, Unreachable)), None)
+            flushed = self._publish(answers, at, flush=flushed)
+        away = unreachable if heard else self._silence(at)
+        self._outbox.publish(facts=(), scrapes=self._report(at, sees=away is None))
         flushed = self._outbox.flush()
         if flushed and self._outbox.report_losses():
             self._series.clear()
@@ -147,6 +189,13 @@ class LoadSource:
         if away is not None:
             raise away
         return flushed
+
+    def _publish(self, answers: Sequence[_Answer], at: datetime, *, flush: bool = True) -> bool:
+        """Publish these, so that no value waits for what others ask. False when the log is away, or was before."""
+        facts = [record for answer in answers for record in self._facts(answer, at)]
+        rows = self._rows([answer for answer in answers if answer.value is not None])
+        self._outbox.publish(facts=facts, scrapes=rows)
+        return flush and (not answers or self._outbox.flush())
 
     def close(self) -> None:
         """Stop querying."""
@@ -161,7 +210,7 @@ class LoadSource:
                 self._apply(present)
                 self._next = present.position
             place = (topics.wire("policies"), 0)
-            while self._next < log.end(*place) and (records := log.poll({place: self._next}, wait=5.0)):
+            while self._next < log.end(*place) and (records := log.poll({place: self._next})):
                 self._apply(records)
                 self._next = records[-1].offset + 1
             if self._published is None:
@@ -169,7 +218,7 @@ class LoadSource:
         except LogUnavailable:
             if self._next is None or self._published is None:
                 raise
-        wanted = {(wish.workload, wish.series) for wish in self._wishes.series()}
+        wanted = {wish.key for wish in self._wishes.series()}
         self._series = {key: found for key, found in self._series.items() if key in wanted}
 
     def _apply(self, records: Iterable[Record]) -> None:
@@ -201,37 +250,53 @@ class LoadSource:
         return None
 
     def _progress(self, wish: LoadWish) -> SeriesProgress:
-        key = wish.workload, wish.series
-        if key not in self._series:
-            self._series[key] = SeriesProgress(newest=(self._published or {}).get(key))
-        return self._series[key]
+        if wish.key not in self._series:
+            self._series[wish.key] = SeriesProgress(newest=(self._published or {}).get(wish.key))
+        return self._series[wish.key]
 
-    def _answers(self, at: datetime) -> list[_Answer]:
+    def _refusals(self, at: datetime) -> Iterator[_Answer]:
+        """Of what tenants wrote, where that is not asked."""
+        for wish in self._wishes.series():
+            if self._is_refused(wish) and self._progress(wish).is_due(at):
+                yield _Answer(wish, at, error=GiveUp(doing="reading a load from", to=wish.query[:200], answer=_NOT_OURS))
+
+    def _is_refused(self, wish: LoadWish) -> bool:
+        return wish.by_tenant and not self._options.tenant_queries
+
+    def _answers(self, at: datetime) -> Iterator[list[_Answer]]:
         """Make all due queries, several at the same time; stop once the server does not answer."""
-        due = [wish for wish in self._wishes.series() if self._progress(wish).is_due(at)]
+        busy = {query.wish.key for query in self._turns.under_way()}
+        wishes = [wish for wish in self._wishes.series() if wish.key not in busy and not self._is_refused(wish)]
+        due = [wish for wish in wishes if self._progress(wish).is_due(at)]
         new = {id(wish) for wish in islice((w for w in due if not self._progress(w).has_history), self._options.histories)}
-        away: list[EdgeError] = []
-
-        def answer(wish: LoadWish) -> _Answer | None:
-            if away:
-                return None
-            found = self._answer(wish, at, with_history=id(wish) in new)
-            if isinstance(found.error, Unreachable):
-                if self._silence(at) is None:  # others are answered: the query is too much for the server, not the server away
-                    error = found.error
-                    return _Answer(wish, error=GiveUp(doing=error.doing, to=error.to, answer=error.answer))
-                away.append(found.error)
-            return found
-
         asked = [wish for wish in due if id(wish) in new or not wish.scraped]
-        return [found for found in self._pool.map(answer, asked) if found is not None]
+        asked.sort(key=lambda wish: self._progress(wish).asked)
+        queries = [(Workload.parse(wish.workload).namespace, _Query(wish, at, id(wish) in new)) for wish in asked]
+        for answers in self._turns.round(queries):
+            yield [answer for answer in answers if answer is not None]
 
-    def _answer(self, wish: LoadWish, at: datetime, *, with_history: bool) -> _Answer:
+    def _answer(self, query: _Query) -> _Answer | None:
+        """The answer to one query; None if the server was found to be away before."""
+        if self._away:
+            return None
+        answer = self._asked(query)
+        error = answer.error
+        if isinstance(error, Unreachable):
+            if self._silence(query.at) is None:  # others are answered: the query is too much for the server, not the server away
+                return _Answer(query.wish, query.at, error=GiveUp(doing=error.doing, to=error.to, answer=error.answer))
+            self._away = True
+        return answer
+
+    def _asked(self, query: _Query) -> _Answer:
+        wish, at = query.wish, query.at
+        progress, begun = self._progress(wish), self._clock()
+        progress.asked = times.to_seconds(at)
         try:
             value = None if wish.scraped else self._ask.now(wish.query, at)
-            return _Answer(wish, value, self._history(wish, at) if with_history else None)
+            progress.took = 0.0 if wish.scraped else self._clock() - begun
+            return _Answer(wish, at, value, self._history(wish, at) if query.with_history else None)
         except EdgeError as error:
-            return _Answer(wish, error=error)
+            return _Answer(wish, at, error=error)
 
     def _history(self, wish: LoadWish, at: datetime) -> tuple[LoadHistory, ...] | None:
         """The past; None to ask again later. If the server has no past at all, the present must do. Raises Unreachable."""
@@ -252,7 +317,9 @@ class LoadSource:
         wish, progress = answer.wish, self._progress(answer.wish)
         if answer.error is not None:
             return self._failed(answer.error, wish, progress, at)
-        progress.failures, progress.again, progress.reason = 0, None, ""
+        progress.failures, progress.reason = 0, ""
+        pause = min(timedelta(seconds=progress.took * _PAUSES), SELDOM)
+        progress.again = at + pause if progress.took > _SLOW else None
         progress.follow(times.to_seconds(at))
         if answer.history is None:
             return []
@@ -282,14 +349,14 @@ class LoadSource:
         partition = self._context.topics.partition_of(workload)
         return self._context.codec.encode(event, topic="load-metrics", key=workload, partition=partition, source=SOURCE)
 
-    def _rows(self, answers: Sequence[_Answer], at: datetime) -> list[NewRecord]:
-        """The loads of now as columns: one record for each partition that has rows, more where one would be too long."""
-        context, found = self._context, dict[int, list[_Answer]]()
+    def _rows(self, answers: Sequence[_Answer]) -> list[NewRecord]:
+        """The loads of now as columns: a record for each partition and round that has rows, more where one would be too long."""
+        context, found = self._context, dict[tuple[int, datetime], list[_Answer]]()
         for answer in answers:
-            found.setdefault(context.topics.partition_of(answer.wish.workload), []).append(answer)
+            found.setdefault((context.topics.partition_of(answer.wish.workload), answer.at), []).append(answer)
         records = []
-        for partition in sorted(found):
-            rows = sorted(found[partition], key=lambda each: (each.wish.workload, each.wish.series))
+        for partition, at in sorted(found):
+            rows = sorted(found[partition, at], key=lambda each: each.wish.key)
             for first in range(0, len(rows), MOST_ROWS):
                 part = rows[first : first + MOST_ROWS]
                 event = LoadScraped(

@@ -37,6 +37,7 @@ ALIASES: Mapping[str, Mapping[str, float]] = {
     "cores_max": _peaks(("cpu", "cpu_usage", "cpu_used"), _CPU),
     "memory_max": _peaks(("memory", "mem", "memory_usage", "memory_used"), _MEMORY),
     "workload": _names("workload", "deployment", "service", "job_id", "job"),
+    "kind": _names("workload_kind"),
     "pod": _names("pod", "pod_id", "pod_name"),
     "namespace": _names("namespace"),
     "cpu_request": _with_units(("cpu_request", "cpu_requested", "cpu_provisioned"), _CPU),
@@ -48,7 +49,7 @@ ALIASES: Mapping[str, Mapping[str, float]] = {
 """By what a column holds: the names that mean it, best first, each with the factor that makes it cores, bytes or seconds."""
 
 NEEDED = ("container", "time", "cores", "memory")
-TEXTS = ("container", "workload", "pod", "namespace")
+TEXTS = ("container", "workload", "pod", "namespace", "kind")
 REQUESTS = ("cpu_request", "memory_request", "cpu_limit", "memory_limit")
 
 

@@ -23,7 +23,6 @@ from streams.sources.traces.trace_columns import REQUESTS
 from streams.sources.traces.trace_table import Trace, TraceScrape
 from streams.topics import Topics
 
-KIND = "Deployment"
 SOURCE = "/ullage/source/traces"
 _COLUMNS_KEPT = 4096
 
@@ -124,7 +123,7 @@ class FactRouter:
 
     def __init__(self, trace: Trace, topics: Topics, cluster: str) -> None:
         self._trace, self._topics, self._cluster = trace, topics, cluster
-        self._keys = [Workload(cluster, n.namespace, KIND, n.workload).key for n in trace.names]
+        self._keys = [Workload(cluster, n.namespace, n.kind, n.workload).key for n in trace.names]
         self._partitions = np.array([topics.partition_of(key) for key in self._keys])
         self._columns: dict[bytes, Columns] = {}
         self._columns_there = [name for name in ("cores", "memory", "cores_max", "memory_max") if trace.has(name)]
@@ -188,7 +187,10 @@ def _pods(trace: Trace, cluster: str, life: int) -> list[TracePod]:
         pod = pods.setdefault(
             key,
             TracePod(
-                Workload(cluster, name.namespace, KIND, name.workload), PodName(name.namespace, name.pod, uid), [], trace.first
+                Workload(cluster, name.namespace, name.kind, name.workload),
+                PodName(name.namespace, name.pod, uid),
+                [],
+                trace.first,
             ),
         )
         pod.who.append(i)

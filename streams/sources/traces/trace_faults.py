@@ -13,6 +13,9 @@ from schemas import bounds
 from streams.errors import BadInput
 from streams.sources.traces.trace_columns import TEXTS, TraceColumn
 
+_SHOWN = 100
+"""Characters of a cell that a sentence tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
@@ -37,6 +40,12 @@ def believable(what: str, value: str) -> str:
     return f"{value} between {-most(what) if what == 'time' else 0.0!r} and {most(what)!r}"
 
 
+def sentence(error: Exception) -> str:
+    """DuckDB's message in one line; it puts an unreadable line of a CSV file on a line of its own."""
+    said = [line.strip() for line in str(error).splitlines()]
+    return "; ".join(line for line in said[:3] if line) if said[0].endswith(tuple("0123456789")) else said[0]
+
+
 def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterator[str]:
     """A sentence for each column with such numbers. Raises BadInput for a cell that is no number at all."""
     types = {name: kind for name, kind, *_ in db.execute(f"describe {file.source}").fetchall()}
@@ -54,8 +63,9 @@ def find(db: Any, file: TraceFile, columns: Mapping[str, TraceColumn]) -> Iterat
     for count, (what, column, where, is_word) in zip(found, looks, strict=True):
         if not count:
             continue
+        shown = f"left(cast({column.quoted} as varchar), {_SHOWN})"
         row, cell = db.execute(
-            f"select place + 1, cast({column.quoted} as varchar) from ({file.source}) where {where} order by place limit 1"  # noqa: S608  # quoted names
+            f"select place + 1, {shown} from ({file.source}) where {where} order by place limit 1"  # noqa: S608  # quoted names
         ).fetchone()
         if is_word:
             raise BadInput(

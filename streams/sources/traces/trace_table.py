@@ -1,8 +1,7 @@
 """A usage trace of any size as a table in time order, in chunks.
 
-A Parquet file whose scrapes follow one another is read as it stands; DuckDB sorts any other once into a file of its own.
-
-Several processes may each read some containers of it (`Trace.part`).
+A Parquet file whose scrapes follow one another is read as it stands; DuckDB sorts any other once into a file of its own. Several
+processes may each read some containers of it (`Trace.part`).
 
 Rows are gathered into scrapes: the scrape at T holds what each container used in (T - step, T], where step is the interval that
 most containers of the trace have. A container with two rows in one such window gives two scrapes of the same time; the earlier
@@ -21,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from streams.errors import BadInput
-from streams.sources.traces import trace_columns, trace_faults
+from streams.sources.traces import trace_bounds, trace_columns, trace_faults
 from streams.sources.traces.trace_columns import REQUESTS, TEXTS, TraceColumn
 from streams.sources.traces.trace_faults import TraceFile
 
@@ -29,10 +28,9 @@ CHUNK = 1_000_000
 """Rows in memory at a time; more if one scrape has more."""
 _MOST_CHUNKS = 8
 """So many times as many rows of the file are looked at in one go by whoever reads few of them."""
+_WITHOUT = {"container": "main", "namespace": "trace", "kind": "Deployment"}
 UNIX_S = 500_000_000
 """Seconds below this count from the trace's own start, seconds above it from 1970."""
-
-_MEMORY = "256MB"
 _NUMBERS = ("cores", "memory", "cores_max", "memory_max", *REQUESTS, "oom_kills")
 _MOST_IN_GROUP = 2_000_000
 """Rows of a Parquet row group beyond which a file is not read as it stands: each chunk reads the groups that it touches whole."""
@@ -40,12 +38,13 @@ _MOST_IN_GROUP = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class TraceContainer:
-    """The names of one container of a trace, and the seconds of its first and last row."""
+    """The names of one container of a trace, its workload's kind, and the seconds of its first and last row."""
 
     container: str
     workload: str
     pod: str
     namespace: str
+    kind: str
     first: float
     last: float
 
@@ -113,7 +112,7 @@ class Trace:
         self.path = path / "usage.parquet" if path.is_dir() else path
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
         self._file = Path(self._folder.name) / "trace.duckdb"
-        self._db = duckdb.connect(self._file, config={"memory_limit": _MEMORY})
+        self._db = self._connect()
         self._shared = False
         try:
             self._found: Mapping[str, TraceColumn] = self._columns()
@@ -121,18 +120,19 @@ class Trace:
             self._load(step)
         except duckdb.Error as error:
             self.close()
-            raise BadInput(f"reading the trace '{self.path}' did not work: {_sentence(error)}") from error
+            raise BadInput(f"reading the trace '{self.path}' did not work: {trace_faults.sentence(error)}") from error
         except BadInput:
             self.close()
             raise
 
+    def _connect(self, *, only_read: bool = False) -> Any:
+        return trace_bounds.connect(self._file, Path(self._folder.name), readable=(self.path,), only_read=only_read)
+
     def part(self, who: Sequence[int]) -> TracePart:
         """The containers of these numbers, rising, for another process: what it reads is what this trace has of them."""
-        import duckdb
-
         if not self._shared:  # a file can only be open twice if nobody writes to it
             self._db.close()
-            self._db = duckdb.connect(self._file, read_only=True, config={"memory_limit": _MEMORY})
+            self._db = self._connect(only_read=True)
             self._shared = True
         names, share = tuple(self.names[i] for i in who), max(1, len(self.names) // max(1, len(who)))
         chunk = CHUNK * min(share, _MOST_CHUNKS)
@@ -142,18 +142,12 @@ class Trace:
 
     def _open_part(self, part: TracePart) -> None:
         """Open the part as a trace of its own. Its scrapes are those of the whole trace, some of them without a row."""
-        import duckdb
-
         self.path, self._file, self._shared, self._whole, self._chunk = part.path, part.database, True, False, part.chunk
         self._folder = TemporaryDirectory(prefix="ullage-trace-")
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": _MEMORY,
-            "temp_directory": self._folder.name,
-            "threads": 1,
-        }
-        self._db = duckdb.connect(config=config)
-        quoted = str(part.database).replace("'", "''")
-        self._db.execute(f"attach '{quoted}' as whole (read_only)")
+        journal = part.database.with_name(f"{part.database.name}.wal")  # DuckDB looks for it, though a closed database has none
+        readable = (part.path, part.database, journal)
+        self._db = trace_bounds.connect(None, Path(self._folder.name), readable=readable, threads=1)
+        self._db.execute(f"attach {trace_bounds.quoted(part.database)} as whole (read_only)")
         self._db.execute("use whole")
         self._found, self._in_file, self._scraped, self.step = part.found, part.in_file, part.scraped, part.step
         self._numbers = [what for what in _NUMBERS if self.has(what)]
@@ -190,24 +184,31 @@ class Trace:
     def _columns(self) -> dict[str, TraceColumn]:
         if not self.path.is_file():
             raise BadInput(f"there is no trace at '{self.path}'")
-        readers = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".gz": "read_csv"}
-        reader = readers.get(self.path.suffix)
+        reader = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv", ".gz": "read_csv"}.get(self.path.suffix)
         if reader is None:
             raise BadInput(f"'{self.path}' is no trace: a name in .parquet, .csv, .tsv or .csv.gz is expected")
-        file = str(self.path).replace("'", "''")
+        if self.path.suffix == ".gz":
+            trace_bounds.check_packed(self.path)
+        file = trace_bounds.quoted(self.path)
         self._in_groups = reader == "read_parquet" and self._most_in_group(file) <= _MOST_IN_GROUP
         options = ", file_row_number = true" if self._in_groups else ""
-        self._db.execute(f"create view file as select * from {reader}('{file}'{options})")  # noqa: S608  # quoted above
+        if reader == "read_csv":
+            options = f", max_line_size = {trace_bounds.MOST_LINE}"
+        self._db.execute(f"create view file as select * from {reader}({file}{options})")  # noqa: S608  # quoted above
         parquet = reader == "read_parquet"
-        rows = f"select *, file_row_number as place from {reader}('{file}', file_row_number = true)"  # noqa: S608  # quoted above
+        rows = f"select *, file_row_number as place from {reader}({file}, file_row_number = true)"  # noqa: S608  # quoted above
         self._read = TraceFile(
             str(self.path), rows if parquet else "select *, row_number() over () - 1 as place from file", parquet
         )
         present = [str(row[0]) for row in self._db.execute("describe file").fetchall()]
-        return trace_columns.find_columns(present, str(self.path))
+        trace_bounds.check_columns(self.path, present)
+        columns = trace_columns.find_columns(present, str(self.path))
+        if parquet:
+            trace_bounds.check_parquet(self._db, self.path, columns.values())
+        return columns
 
     def _most_in_group(self, file: str) -> int:
-        found = self._db.execute(f"select max(row_group_num_rows) from parquet_metadata('{file}')").fetchone()  # noqa: S608  # quoted
+        found = self._db.execute(f"select max(row_group_num_rows) from parquet_metadata({file})").fetchone()  # noqa: S608  # quoted
         return int(found[0] or 0) if found else 0
 
     def _load(self, step: float | None) -> None:
@@ -220,12 +221,15 @@ class Trace:
         known = " and ".join(f"{name} is not null" for name in (*self._name_key().split(", "), "container"))
         self._db.execute(
             "create table names as select row_number() over (order by namespace, workload, pod, container) - 1 as who, * from "  # noqa: S608  # our own words
-            "(select container, workload, pod, namespace, min(t) as first, max(t) as last from clean "
-            f"where t is not null and {known} group by all)"
+            "(select container, workload, pod, namespace, min(kind) as kind, min(t) as first, max(t) as last from clean "
+            f"where t is not null and {known} group by container, workload, pod, namespace)"
         )
-        rows = self._db.execute("select container, workload, pod, namespace, first, last from names order by who").fetchall()
+        most = trace_bounds.MOST_CONTAINERS
+        names = f"select container, workload, pod, namespace, kind, first, last from names order by who limit {most + 1}"  # noqa: S608  # a number
+        rows = self._db.execute(names).fetchall()
         if not rows:
             raise BadInput(f"the trace '{self.path}' has no rows with a container and a time")
+        trace_bounds.check_count(self.path, "containers", len(rows), most)
         self.names = tuple(TraceContainer(*row) for row in rows)
         self.step = step or self._usual_step()
         self._know(self._put_in_order())
@@ -240,16 +244,14 @@ class Trace:
 
         Without a workload column each is a workload of its own. Slashes are replaced, because they would break workload keys.
         """
-        if what == "container" and "pod" not in self._found:
-            return "'main'"
-        if what == "namespace" and what not in self._found:
-            return "'trace'"
+        if (what == "container" and "pod" not in self._found) or (what in _WITHOUT and what not in self._found):
+            return f"'{_WITHOUT[what]}'"
         column = self._found.get(what, self._found["container"])
         return f"nullif(replace(cast({column.quoted} as varchar), '/', '-'), '')"
 
     def _name_key(self) -> str:
         """The texts that tell containers apart: those with a column of their own, and of others one that stands for them."""
-        own = [what for what in TEXTS if what in self._found and what != "container"]
+        own = [what for what in TEXTS if what in self._found and what not in {"container", "kind"}]
         return ", ".join([*own, "container" if "pod" in self._found else "pod"])
 
     def _number(self, what: str) -> str:
@@ -290,8 +292,14 @@ class Trace:
         timed = f"{self._joined('names')} where t is not null"
         self._db.execute(f"create table sorted as select {columns} from {timed} order by scraped, who, t")  # noqa: S608  # our own words
         self._rows = "select * from sorted where scraped between ? and ? order by scraped, who, t"
-        found = self._db.execute("select scraped, count(*) from sorted group by scraped order by scraped").fetchall()
+        found = self._scrapes_of("select scraped, count(*) from sorted group by scraped order by scraped")
         return [(float(at), count, float(at), float(at)) for at, count in found]
+
+    def _scrapes_of(self, select: str) -> list[Any]:
+        most = trace_bounds.MOST_SCRAPES
+        rows = self._db.execute(f"{select} limit {most + 1}").fetchall()
+        trace_bounds.check_count(self.path, "scrapes", len(rows), most)
+        return list(rows)
 
     def _joined(self, names: str) -> str:
         return f"clean join {names} using ({self._name_key()})"
@@ -303,10 +311,10 @@ class Trace:
 
     def _counts_in_order(self) -> Sequence[tuple[float, int, float, float]] | None:
         """The rows of each scrape; None unless those of each stand before those of the next in the file."""
-        counts = self._db.execute(
+        counts = self._scrapes_of(
             f"select {self._scraped} as scraped, count(*), min(place), max(place) from {self._joined('names')} "  # noqa: S608  # our own words
             "where t is not null group by scraped order by scraped"
-        ).fetchall()
+        )
         begins, ends = [begin for *_, begin, _ in counts], [end for *_, end in counts]
         if not math.isfinite(counts[-1][0]) or any(map(operator.ge, ends, begins[1:])):
             return None
@@ -338,12 +346,6 @@ class Trace:
             if size >= self._chunk or i == len(self._counts) - 1:
                 yield low, end, at
                 low, size, at = None, 0, []
-
-
-def _sentence(error: Exception) -> str:
-    """DuckDB's message in one line; it puts an unreadable line of a CSV file on a line of its own."""
-    said = [line.strip() for line in str(error).splitlines()]
-    return "; ".join(line for line in said[:3] if line) if said[0].endswith(tuple("0123456789")) else said[0]
 
 
 def _at_each(times: Sequence[float], scrapes: Iterator[TraceScrape], numbers: Sequence[str]) -> Iterator[TraceScrape]:

@@ -18,6 +18,7 @@ from schemas.units import Seconds
 from streams.clients.kube import api_paths, pod_objects, quantities
 from streams.clients.kube.api import MOST_IN_ONE_LIST, Api, ApiRequest
 from streams.clients.kube.watched_objects import QuantityInJson
+from streams.clients.page_tokens import PageTokens
 from streams.sources.usage.readings import Floats, Readings, RejectedRow
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"
@@ -73,12 +74,12 @@ class MetricsApiUsage:
         return readings([pod for path in self._paths for page in self._pages(path) for pod in page])
 
     def _pages(self, where: str) -> Iterator[list[_Pod]]:
-        again = ""
+        again, pages = "", PageTokens("reading usage of", self._cluster)
         while True:
             path = f"{where}?limit={PAGE}" + (f"&continue={quote(again, safe='')}" if again else "")
             page = self._api.read(ApiRequest(path, "reading usage of", self._cluster, most_bytes=MOST_IN_ONE_LIST), _Pods)
             yield page.items or []
-            again = page.metadata.again
+            again = pages.following(page.metadata.again)
             if not again:
                 return
 
@@ -132,12 +133,12 @@ def _column(
     """Numbers, with NaN for an absent quantity and minus infinity, which no quantity is, for an unreadable one."""
     try:
         return np.array(read(quantities), np.float64)
-    except ValueError:
+    except (ValueError, OverflowError):
         return np.array([_number(quantity) for quantity in quantities], np.float64)
 
 
 def _cores(quantities: Sequence[QuantityInJson | None]) -> list[float]:
-    """Quantities of CPU. Metrics servers write nanocores; others take the slower way. Raises ValueError for an unreadable one."""
+    """Quantities of CPU. Metrics servers write nanocores. Raises ValueError and OverflowError for an unreadable one."""
     return [
         int(quantity[:-1]) / 1e9 if isinstance(quantity, str) and quantity[-1:] == "n" else _number(quantity)
         for quantity in quantities

@@ -43,7 +43,7 @@ class PodWorkloads:
             self._next = min(before_end, log_range.offset_at(log, *self._partition, at - read_back))
         end = log.end(*self._partition)
         while self._next < end:
-            records = log.poll({self._partition: self._next}, wait=5.0)
+            records = log.poll({self._partition: self._next})
             if not records:
                 break
             for record in records:

@@ -1,7 +1,9 @@
 """The PromQL queries about usage, and their results by container.
 
-A container may have several series, because it was restarted or because its CPUs are counted one by one. Then CPU is their sum
-and memory the largest. Pause containers and totals of whole pods are left out, as in the VPA recommender's queries.
+A container may have several series. Those of one server's one job are of its own, because it was restarted or because its CPUs
+are counted one by one: their CPU is added up, and of memory the largest counts. The same container may also be there several
+times, because two servers or two jobs scrape its kubelet: then the largest counts, whatever labels these add. Pause containers
+and totals of whole pods are left out, as in the VPA recommender's queries.
 """
 
 import json
@@ -9,8 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from schemas.units import Seconds
+from streams.answer_bounds import number
 from streams.clients.prometheus import Series, duration
 from streams.sources.usage.readings import ContainerId
+
+_SHOWN = 5
+OWN_LABELS = ("cpu", "id", "image", "name")
+"""Labels of cAdvisor by which series of one container differ in one job of one server: its CPUs, and its runs."""
+CLUSTER_LABELS = ("cluster", "cluster_id", "cluster_name", "k8s_cluster", "k8s_cluster_name", "kubernetes_cluster")
+"""Labels by which servers that hold several clusters usually tell them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ class MetricNames:
 
     def cpu(self, window: Seconds) -> str:
         """The query for cores, on average over the window that ends at the moment of the query."""
-        return f"sum by ({self._by}) (rate({self.cpu_metric}{self._selector}[{duration(window)}]))"
+        own = ", ".join(label for label in OWN_LABELS if label not in self._names)
+        return f"max by ({self._by}) (sum without ({own}) (rate({self.cpu_metric}{self._selector}[{duration(window)}])))"
 
     def memory(self) -> str:
         """The query for bytes."""
@@ -51,6 +61,10 @@ class MetricNames:
         """The query for the number of containers."""
         return f"count({self.memory()})"
 
+    def clusters(self) -> str:
+        """The query for the number of containers of each cluster, as far as labels tell clusters apart."""
+        return f"count by ({', '.join(CLUSTER_LABELS)}) ({self.memory_metric}{self._selector})"
+
     def container(self, series: Series) -> ContainerId:
         """The container that a series is about."""
         labels = series.metric
@@ -58,11 +72,15 @@ class MetricNames:
 
     def values(self, result: Iterable[Series]) -> dict[ContainerId, float]:
         """The value of each container, from the result of a query about one moment."""
-        return {self.container(series): float(series.value[1]) for series in result if series.value is not None}
+        return {self.container(series): number(series.value[1]) for series in result if series.value is not None}
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        return self.namespace_label, self.pod_label, self.container_label
 
     @property
     def _by(self) -> str:
-        return f"{self.namespace_label}, {self.pod_label}, {self.container_label}"
+        return ", ".join(self._names)
 
     @property
     def _selector(self) -> str:
@@ -81,6 +99,21 @@ def matchers(labels: Iterable[str]) -> list[str]:
 def selector(wanted: Sequence[str]) -> str:
     """Matchers behind the name of a metric; nothing where there are none."""
     return "{" + ", ".join(wanted) + "}" if wanted else ""
+
+
+def several_clusters(result: Iterable[Series]) -> str | None:
+    """What is wrong where the answer to `clusters` has several, as a sentence that names the label and what selects one."""
+    series = list(result)
+    for label in CLUSTER_LABELS:
+        values = sorted({each.metric.get(label, "") for each in series})
+        if len(values) > 1:
+            some = ", ".join(f"'{value}'" for value in values[:_SHOWN]) + (" ..." if len(values) > _SHOWN else "")
+            chosen = next(value for value in values if value)
+            return (
+                f"the server has containers of {len(values)} clusters, told apart by the label '{label}' ({some}), and they are "
+                f"taken for one: choose with prometheus.labels, as {label}={chosen}"
+            )
+    return None
 
 
 def oom_restarts(window: Seconds, labels: Iterable[str] = ()) -> str:

@@ -84,6 +84,7 @@ def reject_impossible(readings: Readings, at: datetime) -> Readings:
         ("cores", readings.cores, _impossible(readings.cores, MOST_CORES), f"cores must be between 0 and {MOST_CORES:g}"),
         ("memory", readings.memory, _impossible(readings.memory, MOST_BYTES), f"bytes must be between 0 and {MOST_BYTES:g}"),
         ("future", readings.ends, readings.ends > now + AHEAD, f"the window ends more than {AHEAD:g} s from now"),
+        ("unreadable", readings.ends, np.isnan(readings.ends), "the end of the window is no time"),
         ("old", readings.ends, readings.ends < now - BEHIND, f"the window ended more than {BEHIND:g} s ago"),
     )
     rejected = list(readings.rejected)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.app import worker
+from agents.app import worker, worker_plan
 
 
 class Host:
@@ -46,3 +46,13 @@ def test_others_run_between_two_stages_when_a_turn_of_the_first_took_long(monkey
 
     asyncio.run(run())
     assert seen == ["a", "other", "b", "c", "other", "a", "b", "other", "c"], "30 ms at most, and what a stage needs"
+
+
+def test_faust_can_name_all_that_its_one_agent_reads_and_say_what_tables_hold() -> None:
+    app = worker.build(worker_plan.from_settings())
+    (agent,) = app.agents.values()
+    assert {"ullage.pod-metrics.v1", "ullage.policies.v1"} < set(agent.channel.get_topic_name().splitlines())
+    assert agent.help
+    assert {table.help for table in app.tables.values()} > {
+        "Checkpoints of the stage updater: chunks of its state, and marks that name them."
+    }

@@ -99,7 +99,8 @@ def test_an_input_that_gets_no_ticks_lets_the_lag_grow_and_the_worker_is_not_rea
     (reason,) = observer.metrics.readiness.reasons()
     assert reason == (
         "recommender/0 is 15.0 s of event time behind, more than 10.0 s: the turn waits for a tick of "
-        "1970-01-01 00:00:08 UTC in 'policies', 'cluster-changes', 'pod-changes', 'oom-events', because 'pod-metrics' has one"
+        "1970-01-01 00:00:08 UTC in 'rules', 'policies', 'cluster-changes', 'pod-changes', 'oom-events', "
+        "because 'pod-metrics' has one"
     )
 
 
@@ -167,7 +168,8 @@ def test_a_tick_a_few_minutes_ahead_stops_the_partition_visibly_until_the_others
     (reason,) = observer.metrics.readiness.reasons()
     assert reason == (
         "recommender/0 is 240.0 s of event time behind, more than 10.0 s: the turn waits for a tick of "
-        "2027-01-15 08:04:00 UTC in 'policies', 'cluster-changes', 'pod-changes', 'pod-metrics', because 'oom-events' has one"
+        "2027-01-15 08:04:00 UTC in 'rules', 'policies', 'cluster-changes', 'pod-changes', 'pod-metrics', "
+        "because 'oom-events' has one"
     )
     assert [line["event"] for line in logs] == ["a turn waits"]
     assert observer.registry.get_sample_value("ullage_turn_waits", {**TASK, "topic": "pod-metrics"}) == 1.0

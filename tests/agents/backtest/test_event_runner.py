@@ -73,7 +73,7 @@ def event(at: int, what: tuple[str, Any]) -> list[tuple[Event, str, str]]:
         case _:
             entry = ContainerPolicy(min_allowed=Amounts(Cores(value), None))
             policy = VerticalPolicyChanged(when(at), "demo/*", str(value), UpdateMode.RECREATE, (entry,))
-            return [(policy, "policies", ""), (ControlChanged(when(at), "demo", Mode.APPLY), "control", "")]
+            return [(policy, "rules", ""), (ControlChanged(when(at), "demo", Mode.APPLY), "control", "")]
 
 
 rows = st.lists(st.tuples(workloads, pods, st.floats(0.0, 4.0), st.floats(1e6, 4e9)), min_size=1, max_size=4)
@@ -92,7 +92,7 @@ def routed(found: tuple[Event, str, str], topics: Topics) -> list[RoutedEvent]:
     if isinstance(fact, MetricsScraped):
         partitions = sorted({topics.partition_of(workload) for workload in fact.workloads})
         return [RoutedEvent(_part(fact, topics, p), topic, p) for p in partitions]
-    if topic in ("policies", "control"):
+    if topic in ("rules", "policies", "control"):
         return [RoutedEvent(fact, topic, p) for p in range(topics.partitions)]
     return [RoutedEvent(fact, topic, topics.partition_of(key))]
 

@@ -83,7 +83,7 @@ def test_rows_for_programs_are_the_same_in_every_form(log: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("backtest", "FILE", "--policy", "best"), "'best' is no policy: give default, upstream, recorded, oracle"),
+        (("backtest", "FILE", "--policy", "best"), "'best' is no policy: give default, upstream, adaptive, recorded, oracle"),
         (("backtest", "FILE", "--policy", "x:vertical.nonsense=1"), "there is no setting 'vertical.nonsense'"),
         (("backtest", "FILE", "--policy", "none.yaml"), "does not exist"),
         (("backtest", "FILE", "--policy", "default", "-o", "parquet"), "give --fileoutput"),

@@ -1,4 +1,5 @@
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ import pytest
 from cyclopts import App
 
 from agents import cli
+from agents.cli.examples import EXAMPLES
 from agents.cli.generate_manual import manual
 from agents.cli.program import app
 from agents.inspect.what_if_command import settings_of
@@ -52,6 +54,25 @@ def test_every_command_has_a_help_text_and_every_parameter_says_what_it_is(words
     if command.default_command is not None:
         for argument in command.assemble_argument_collection():
             assert argument.parameter.help or argument.children, f"{' '.join(words)} {argument.name}"
+
+
+def test_every_command_has_an_example_that_is_taken() -> None:
+    assert EXAMPLES.keys() == {name for name in app if not name.startswith("-")}
+    for name, line in EXAMPLES.items():
+        program, command, *_ = words = shlex.split(line)
+        assert (program, command) == ("ullage", name)
+        app.parse_args(words[1:], exit_on_error=False, print_error=False)
+        assert line in app[name].help_epilogue
+
+
+def test_the_settings_file_may_be_named_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("topics: {prefix: shop}\n")
+    monkeypatch.setenv("ULLAGE_CONFIG", str(file))
+    assert cli.run(["config", "show"]) == 0
+    assert "topics.prefix = shop" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", ALL)
@@ -110,7 +131,7 @@ def test_help_imports_nothing_heavy_and_so_comes_at_once() -> None:
         (["tap"], "topic"),
         (["demo", "--log", "paper"], "paper"),
         (["tap", "pod-metrics", "--set", "log.brokers"], "--set takes NAME=VALUE"),
-        (["tap", "no-such", "--set", "log.kind=file"], "there is no topic 'no-such'; there are: policies, control"),
+        (["tap", "no-such", "--set", "log.kind=file"], "there is no topic 'no-such'; there are: rules, policies, control"),
         (["config", "show", "--config", "gone.yaml"], "the settings file 'gone.yaml' does not exist"),
         (["why", "x", "--set", "log.kind=memory"], "this command needs kafka or file"),
         (["backtest", "gone.parquet"], "there is no trace at 'gone.parquet'"),
@@ -158,7 +179,7 @@ def test_the_doctor_says_what_to_do_when_nobody_answers_and_exits_with_1(capsys:
     assert cli.run(["doctor", "--brokers", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().out
     assert "fail  broker    nobody answers at '127.0.0.1:1' (Connection refused)" in said
-    assert said.count("`ullage broker`") == 1
+    assert said[said.index("fail  broker") :].count("`ullage broker`") == 1
     assert "\n                if yours is elsewhere, name it: --brokers HOST:PORT" in said
     assert "ok    settings" in said
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.demo.day_state import DayState, state_of
+from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
@@ -11,7 +12,7 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, Place, PodName, Workload
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.outcomes import Action, ActionFinished, AdmittedAmounts, ChangedContainer, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from tests.support import examples
@@ -112,6 +113,18 @@ def test_a_resize_is_told_when_it_is_done_and_only_once() -> None:
     assert (state.decided["ResizePlanned"], state.done[Action.RESIZE]) == (1, 1)
     assert list(state.actions) == ["03:07 resized cart-a: cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
     assert state.explained == {Action.RESIZE: planned.id}
+
+
+def test_an_admission_is_told_when_its_pod_was_seen() -> None:
+    subject = Subject(SubjectKind.POD, "demo", "cart-b", "shop", "b", workload=CART.key)
+    given = AdmittedAmounts("o", "ReplicaSet/cart-1", (ChangedContainer("app", amounts(2.0, 1024), requests=amounts(0.5, 256)),))
+    states = [
+        state_of([ActionFinished("p", START, "d", Action.PATCH, result, "fine", subject, admitted=given)])
+        for result in (Result.OFFERED, Result.LOST, Result.DONE)
+    ]
+    assert [state.done[Action.PATCH] for state in states] == [0, 0, 1]
+    assert [list(state.actions) for state in states[:2]] == [[], []]
+    assert list(states[2].actions) == ["00:00 new pod cart-b was given cpu 2.00 → 0.50, memory 1.0 GiB → 256 MiB"]
 
 
 def test_an_eviction_tells_what_the_pod_returns_with() -> None:

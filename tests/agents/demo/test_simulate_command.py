@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from agents import cli
+from agents.why.explanation import explain
+from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, ScaleUpPlanned
 from schemas.decisions.replica_plans import ProposalOrigin, ReplicasPlanned
 from schemas.facts.scheduled_pods import PodPlacementChanged
 from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
+from streams.log_context import LogContext
 from streams.topics import Topics
 
 SCENARIO = Path(__file__).parents[3] / "docs" / "scenarios" / "storm.yaml"
@@ -39,8 +42,29 @@ def test_the_same_file_gives_the_same_log_and_a_setting_another_end(
     assert one["oom_kills"] > 0
     assert one["evicted"] > 0
     assert (tmp_path / "a/log.jsonl").read_bytes() == (tmp_path / "b/log.jsonl").read_bytes()
-    assert played(capsys, str(short), "--set", "updates.min_replicas=100")["evicted"] == 0
+    # pods that are killed at each start serve nobody, so they are changed whatever min_replicas says
+    assert played(capsys, str(short), "--set", "updates.min_replicas=100")["evicted"] < one["evicted"]
     assert cli.run(["replay", "--verify", "--log", str(tmp_path / "a/log.jsonl")]) == 0
+
+
+def test_what_new_pods_were_given_is_counted_listed_and_taken_back(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The successors of evicted pods are the only ones that were changed, and no plan has their amounts."""
+    count, log = played(capsys, str(short), "--keep", str(tmp_path))["admitted"], str(tmp_path / "log.jsonl")
+    assert count > 0
+    assert cli.run(["timeline", "--log", log]) == 0
+    given = [line for line in capsys.readouterr().out.splitlines() if "action patch, result done" in line]
+    assert len(given) == count
+    for name, owner in (("web", "web 2000m / 2.00 GiB"), ("cart", "cart 100m / 160.0 MiB")):
+        assert all(f"requests ({owner} to " in line for line in given if f"pod 'shop/{name}-" in line)
+    assert any("limits (cart not set / 200.0 MiB to " in line for line in given)
+    assert cli.run(["replay", "--log", log, "--from", "00:00", "--set", "updates.threshold=0.2"]) == 0
+    assert f" evict, {count - 1} patch\n" in capsys.readouterr().out  # the last outcome is newer than the last tick
+    assert cli.run(["revert", "--since", "30m", "--log", log]) == 0
+    reverted = capsys.readouterr().out
+    assert "shop/Deployment/web  back to web 2000m / 2.00 GiB" in reverted
+    assert "shop/Deployment/cart  back to cart 100m / 160.0 MiB" in reverted
 
 
 @pytest.mark.parametrize(
@@ -82,6 +106,24 @@ def test_groups_of_nodes_shrink_as_requests_do_and_the_same_file_gives_the_same_
     assert one["nodes_removed"] == 6 - one["nodes_at_the_end"] > 0
     assert one["node_hours"] < 6 * 0.75
     assert one["pods"] == 6
+
+
+def test_a_shortage_meets_the_rush_and_a_node_that_goes_is_explained_by_the_usage_that_emptied_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cheaper group has no machines while pods wait, so the other one serves; three seconds, because it is three hours."""
+    assert played(capsys, str(GROUPS), "--keep", str(tmp_path))["groups_grown"] > 1
+    with FileLog(tmp_path / "log.jsonl") as log:
+        topics = Topics(partitions=1)
+        context = LogContext.of(log, topics, "demo")
+        events = [context.codec.decode_or_none(one) for one in log.poll({("ullage.node-updates.v1", 0): 0}, limit=100_000)]
+        assert any(isinstance(one, NodeScalingHalted) and "InsufficientInstanceCapacity" in one.reason for one in events)
+        assert any(isinstance(one, ScaleUpPlanned) and one.group == "large" for one in events)
+        removals = [explain(context, one.node).decision for one in events if isinstance(one, NodeRemovalPlanned) and one.evict]
+        causes = [removals]
+        for what in ("resize planned", "requests recommended", "usage scraped"):
+            causes.append([cause for one in causes[-1] for cause in one.causes if cause.what == what])
+        assert all(causes)
 
 
 @pytest.mark.parametrize(

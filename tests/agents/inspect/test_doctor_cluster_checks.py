@@ -1,4 +1,4 @@
-"""What the doctor says of a cluster: rights against deploy/rbac, a clock that is off, and a cluster that is not there."""
+"""What the doctor says of a cluster: rights against the rbac files, a clock that is off, and a cluster that is not there."""
 
 import json
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from agents.settings.all_settings import ClusterSettings, Settings
 from agents.settings.usage_source_settings import PrometheusSettings, UsageSourceSettings
 from tests.support.answering import answering
 
-RBAC = Path(__file__).parents[3] / "deploy/rbac"
+RBAC = Path(__file__).parents[3] / "deploy/helm/ullage/rbac"
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 

@@ -92,7 +92,45 @@ def test_the_page_asks_for_its_token_and_for_nothing_but_reading(tmp_path: Path)
         assert [status(f"{base}?token={TOKEN}"), status(base, Authorization=f"Bearer {TOKEN}")] == [200, 200]
     with served(log) as base:
         assert [status(base), status(base, Host="evil.example")] == [200, 403]
-        assert status(base, "POST") == 405
+        assert status(base, "POST") == status(f"{base}why", "POST") == 405
+        assert [status(f"{base}why?asked={asked}") for asked in ("", "x" * 501, "nothing-of-that-name")] == [400, 400, 404]
+
+
+SHOWN = "[...document.querySelectorAll('#news tbody tr')].filter(row => !row.hidden)"
+
+
+async def used_as_a_console(browser: HeadlessBrowser) -> None:
+    """Search, filter, sort, and from a row and from a mark to the explanation that `ullage why` prints."""
+    assert await browser.asks("document.getElementById('updated').textContent") == "2026-01-05 00:48:00"
+    assert "apply" in await browser.asks("document.querySelector('#console .tile b').textContent")
+    health = await browser.asks("[...document.querySelectorAll('#health td:first-child')].map(cell => cell.textContent)")
+    assert {"clock", "cluster", "source", "stage"} <= set(health)
+    kinds = await browser.asks(f"[...new Set({SHOWN}.map(row => row.cells[1].textContent))]")
+    assert {"decision", "outcome"} <= set(kinds)
+    await browser.asks("kind.value = 'outcome', kind.dispatchEvent(new Event('change'))")
+    assert await browser.asks(f"[...new Set({SHOWN}.map(row => row.cells[1].textContent))]") == ["outcome"]
+    await browser.asks("search.value = 'no such thing', search.dispatchEvent(new Event('input'))")
+    assert await browser.asks(f"{SHOWN}.length") == 0
+    await browser.asks("search.value = kind.value = '', arrange()")
+    for up in (True, False):
+        await browser.asks("document.querySelector('#news th').click()")
+        times = await browser.asks(f"{SHOWN}.map(row => row.cells[0].textContent)")
+        assert times == sorted(times, reverse=not up)
+        assert len(times) > 2
+    place = await browser.asks(f"{SHOWN}[0].dataset.why")
+    await browser.asks(f"{SHOWN}[0].click()")
+    await browser.until(
+        f"dialog.open && dialog.querySelector('b').textContent === '{place}' && said.textContent.includes('{place}')"
+    )
+    await browser.asks("dialog.close()")
+    marks = "shown.flatMap(chart => chart.lines.filter(line => line.customdata).map(line => [chart.id, line.customdata[0]]))"
+    [chart, asked] = (await browser.asks(marks))[0]
+    await browser.asks(f"document.getElementById('{chart}').emit('plotly_click', {{points: [{{customdata: '{asked}'}}]}})")
+    await browser.until("dialog.open && said.textContent.includes('[ullage.')")
+    await browser.asks("dialog.close(), document.querySelector('#workloads-table tbody tr').click()")
+    await browser.until("dialog.open && said.textContent.includes('requests recommended')")
+    await browser.asks("dialog.close()")
+    assert await browser.asks("document.querySelectorAll('form:not([method=dialog])').length") == 0
 
 
 @pytest.mark.slow
@@ -109,14 +147,15 @@ def test_a_browser_follows_the_log_as_it_grows(tmp_path: Path) -> None:
         async with HeadlessBrowser(tmp_path / "profile") as browser:
             await browser.call("Page.navigate", url=url)
             await browser.until("document.readyState === 'complete' && document.body.dataset.version === '0'")
-            assert "2026-01-05 00:24 UTC" in await browser.asks("document.querySelector('.sub').textContent")
+            assert "2026-01-05 00:24 UTC" in await browser.asks("document.querySelector('#report > .sub').textContent")
             await browser.until("document.querySelectorAll('.chart .main-svg').length > 0")
             await browser.asks("document.querySelector('nav a[href=\"#workloads\"]').click()")
             await browser.until("scrollY > 0 && location.hash === '#workloads'")
             (tmp_path / "long" / "log.jsonl").replace(log)
-            await browser.until("document.querySelector('.sub').textContent.includes('2026-01-05 00:48 UTC')")
+            await browser.until("document.querySelector('#report > .sub').textContent.includes('2026-01-05 00:48 UTC')")
             await browser.until("document.querySelectorAll('.chart .main-svg').length > 0")
             assert await browser.asks("scrollY") > 0
+            await used_as_a_console(browser)
             for width, dark in ((1280, False), (1280, True), (420, False), (420, True)):
                 picture = await browser.looks(width, dark=dark)
                 assert picture.startswith(b"\x89PNG")

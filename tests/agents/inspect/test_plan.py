@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from agents.inspect import why_not
+from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import UpdateRefused
-from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, Workload
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
 from tests.support.updater_log import UpdaterLog, recommended
@@ -77,6 +79,10 @@ def test_a_plan_says_how_many_pods_would_be_resized_restarted_and_left_alone_and
         "    1 by guard 'replicas': the workload has 1 pods; fewer than 2 are left alone",
         "  2 other pods need no change now",
         "    2 request amounts within the recommended bounds",
+        "New pods would get:",
+        "  shop/Deployment/alone  app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "  shop/Deployment/cart  app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
+        "  web/Deployment/api  app cpu 1000m to 200m, memory 1.00 GiB to 1.00 GiB",
     ]
     assert shop.ends() == before
 
@@ -89,7 +95,7 @@ def test_pods_of_a_workload_that_request_different_amounts_are_listed_with_the_l
     log.turn(START, VerticalPolicyChanged(when(START), "*", "1", UpdateMode.IN_PLACE_OR_RECREATE), *unlike)
     log.turn(NOW, recommended(NOW, API))
     assert log.run("plan") == 0
-    [line] = [line for line in capsys.readouterr().out.splitlines() if "Deployment/api" in line]
+    line = next(line for line in capsys.readouterr().out.splitlines() if "Deployment/api" in line)
     assert line == "    web/Deployment/api  3 pods: app cpu 500m..2000m to 200m, memory 1.00 GiB to 1.00 GiB"
 
 
@@ -227,3 +233,40 @@ def test_one_word_may_name_a_workload_and_a_pending_pod_says_that_no_node_is_add
     assert "  it is pending, and node scaling is off for cluster 'demo'" in capsys.readouterr().out
     assert log.run("why-not", "node", "n1") == 2
     assert "nothing is known of node 'n1': node scaling is off for cluster 'demo'" in capsys.readouterr().err
+
+
+def test_the_plan_says_what_new_pods_of_each_workload_would_get(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(shop, capsys)["new_pods"]
+    assert {each["workload"] for each in found} == {API.key, CART.key, ALONE.key}
+    assert {(each["container"], each["from"]["cpu"], each["to"]["cpu"]) for each in found} == {("app", 1.0, 0.2)}
+    assert shop.run("plan") == 0
+    assert "New pods would get:\n  shop/Deployment/alone  app cpu 1000m to 200m" in capsys.readouterr().out
+
+
+def test_a_new_pod_begins_with_what_its_owner_asks_for_and_not_with_our_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    note = AdmissionNote("4f1d", (AmountsBefore("app", Amounts(0.8, GIB)),))  # type: ignore[arg-type]  # units
+    ours = (ContainerSeen("app", Amounts(0.2, GIB)),)  # type: ignore[arg-type]  # units
+    log.turn(START, VerticalPolicyChanged(when(START), "*", "1"), pod("a", START, admitted=note, containers=ours))
+    log.turn(NOW, recommended(NOW, API))
+    [found] = planned(log, capsys)["new_pods"]
+    assert (found["from"]["cpu"], found["to"]["cpu"]) == (0.8, 0.2)
+
+
+def test_why_not_names_the_pause_of_a_workload_whose_patched_pods_do_not_come(
+    shop: UpdaterLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subjects = [Subject(SubjectKind.POD, "demo", f"{each.name}-%", each.namespace, workload=each.key) for each in (CART, FINE)]
+    lost = [
+        ActionFinished(f"o-{n}", when(NOW), "d", Action.PATCH, Result.LOST, "none came", subject, OutcomeDetail.NOT_SEEN)
+        for n, subject in enumerate(subjects)
+    ]
+    shop.turn(NOW + MINUTE, *lost)
+    for asked, before in (("cart-0", "waits: guard 'unpatched' says: "), ("fine-0", ""), ("shop/Deployment/fine", "")):
+        capsys.readouterr()
+        assert shop.run("why-not", asked) == 0
+        workload = (CART if "cart" in asked else FINE).key
+        said = f"  {before}new pods of '{workload}' are left as they are until 00:15:00 UTC: none came"
+        assert capsys.readouterr().out.count(said) == 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,18 +13,18 @@ import pytest
 from agents import cli
 from agents.backtest.price_list import PriceList
 from agents.inspect import report_data, report_page
-from agents.inspect.report_data import ContainerChart, ReportData
+from agents.inspect.report_data import ChartMark, ContainerChart, ReportData
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import PodChanged, PodPhase
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.times import EPOCH
 from schemas.units import Bytes, Cores, Seconds
-from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -31,6 +32,7 @@ from streams.topics import TOPICS, Topics
 from tests.support import kept_day
 
 Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
+CART = Workload("demo", "shop", "Deployment", "cart")
 GO = NodeRemovalPlanned(
     id="",
     at=Y2026,
@@ -164,7 +166,7 @@ def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
     evil = "</script><script>alert(1)</script>"
     data = ReportData(evil, EPOCH, EPOCH.replace(year=1971))
     chart = data.charts[evil, evil] = ContainerChart(evil, evil)
-    chart.marks.append((EPOCH, "OOM kill", evil))
+    chart.marks.append(ChartMark(EPOCH, "OOM kill", evil, evil))
     page = "\n".join(report_page.page(data, PriceList(origin=evil), "draw()"))
     assert "alert(1)</script>" not in page
     assert page.count("<script") == 3
@@ -185,23 +187,30 @@ def test_wrong_usage_exits_with_2(words: tuple[str, ...], says: str, log: Path, 
     assert not log.with_name("no.html").exists()
 
 
-def test_a_kill_is_laid_at_our_door_only_where_we_changed_the_pod() -> None:
-    """`evicted` was replaced by `new`; `old` beside it is as it was; `resized` got other amounts in place."""
-    topics, cart = Topics(partitions=1), Workload("demo", "shop", "Deployment", "cart")
-    log, codec, at = MemoryLog(), Codec(topics), Y2026
+def written_log(key: str = "demo") -> tuple[LogContext, Callable[[Event, str], None]]:
+    """A log of one partition, and what puts an event into one of its topics (short name), with this key."""
+    topics, log = Topics(partitions=1), MemoryLog()
     for topic in TOPICS:
         log.create(topics.wire(topic.name), 1)
+    context = LogContext.of(log, topics, "demo")
 
-    def put(event: Event, topic: str, key: str = cart.key) -> None:
-        log.append([codec.encode(event, topic=topic, key=key, partition=0, source="/test")])
+    def put(event: Event, topic: str) -> None:
+        log.append([context.codec.encode(event, topic=topic, key=key, partition=0, source="/test")])
+
+    return context, put
+
+
+def test_a_kill_is_laid_at_our_door_only_where_we_changed_the_pod() -> None:
+    """`evicted` was replaced by `new`; `old` and `let through` are as they were; `resized` and `admitted` have our amounts."""
+    (context, put), at = written_log(CART.key), Y2026
 
     def pod(name: str, minute: int) -> PodName:
         began, pod = at + timedelta(minutes=minute), PodName("shop", name, f"uid-{name}")
-        put(PodChanged(began, cart, pod, PodPhase.RUNNING, began, (), started=began), "pod-changes")
+        put(PodChanged(began, CART, pod, PodPhase.RUNNING, began, (), started=began), "pod-changes")
         return pod
 
     def done(name: str, action: Action) -> None:
-        subject = Subject(SubjectKind.POD, "demo", name, "shop", f"uid-{name}", workload=cart.key)
+        subject = Subject(SubjectKind.POD, "demo", name, "shop", f"uid-{name}", workload=CART.key)
         when = at + timedelta(minutes=5, milliseconds=700)
         put(ActionFinished(f"x/{name}", when, name, action, Result.DONE, "", subject), "outcomes")
 
@@ -209,34 +218,58 @@ def test_a_kill_is_laid_at_our_door_only_where_we_changed_the_pod() -> None:
     done("evicted", Action.EVICT)
     done("resized", Action.RESIZE)
     pods.append(pod("new", 5))
+    pods += [pod("admitted", 5), pod("let through", 4)]
+    done("admitted", Action.PATCH)
     for killed in pods[1:]:
-        put(ContainerOOMKilled(at + timedelta(minutes=6), cart, killed, "main", 1, None, None), "oom-events")
-    context = LogContext.of(log, topics, "demo")
+        put(ContainerOOMKilled(at + timedelta(minutes=6), CART, killed, "main", 1, None, None), "oom-events")
     data = report_data.collect(context, at, at + timedelta(minutes=10), top=0, heartbeat=Seconds(600.0))
-    assert (data.kills, data.kills_after_change) == (3, 2)
+    assert (data.kills, data.kills_after_change) == (5, 3)
+
+
+def test_a_stretch_begins_with_the_first_complete_picture() -> None:
+    """Usage comes while the source still lists: three of twelve nodes are known then, and one node joins later."""
+    context, put = written_log()
+
+    def scrape(minute: int) -> None:
+        one = ((CART.key,), ("cart-1",), ("main",), (Cores(0.1),), (Bytes(1 << 20),))
+        put(MetricsScraped(minutes[minute], "demo", *one), "pod-metrics")
+
+    def pod(number: int, minute: int, created: int) -> None:
+        name, seen = PodName("shop", f"cart-{number}", f"u{number}"), ContainerSeen("main", Amounts(Cores(1.0), Bytes(1 << 30)))
+        put(PodChanged(minutes[minute], CART, name, PodPhase.RUNNING, minutes[created], (seen,)), "pod-changes")
+
+    minutes = [Y2026 + timedelta(minutes=minute) for minute in range(9)]
+    size = Amounts(Cores(4.0), Bytes(1 << 34))
+    for number in range(12):
+        if number == 3:
+            pod(1, 1, 0)
+            scrape(1)
+        put(NodeChanged(minutes[1 + (number >= 3)], "demo", f"n{number}", size), "cluster-changes")
+    put(SourceReported(minutes[2], "demo", "kube", ("pod-changes", "cluster-changes")), "cluster-changes")
+    scrape(3)
+    pod(2, 4, 0)
+    pod(3, 5, 5)
+    for number in range(9):
+        put(replace(GO, at=minutes[4], cluster="demo", node=f"n{number}", id=f"n{number}"), "node-updates")
+        put(NodeRemoved(minutes[5], "demo", f"n{number}"), "cluster-changes")
+    data = report_data.collect(context, minutes[0], minutes[8], top=0, heartbeat=Seconds(600.0))
+    assert (data.removed, data.fewer, data.nodes) == (9, 9, 3)
+    assert [cpu for cpu, _ in data.requested] == [2.0, 3.0], "a pod that is listed late was there before"
 
 
 @pytest.mark.parametrize(("came", "fewer"), [((), 2), (("n4",), 1), (("n4", "n5", "n6"), 0)])
 def test_a_node_that_comes_back_is_no_saving(came: tuple[str, ...], fewer: int) -> None:
-    topics, cart = Topics(partitions=1), Workload("demo", "shop", "Deployment", "cart")
-    log, codec = MemoryLog(), Codec(topics)
-    for topic in TOPICS:
-        log.create(topics.wire(topic.name), 1)
-
-    def put(event: Event, topic: str) -> None:
-        log.append([codec.encode(event, topic=topic, key="demo", partition=0, source="/test")])
-
+    context, put = written_log()
     minutes = [Y2026 + timedelta(minutes=minute) for minute in range(5)]
     for name in ("n1", "n2", "n3"):
         put(NodeChanged(minutes[0], "demo", name, Amounts(Cores(4.0), Bytes(1 << 34))), "cluster-changes")
     pod = PodName("shop", "cart-1", "u")
-    put(PodChanged(minutes[0], cart, pod, PodPhase.RUNNING, minutes[0], (), started=minutes[0]), "pod-changes")
-    put(MetricsScraped(minutes[1], "demo", (cart.key,), ("cart-1",), ("main",), (Cores(0.1),), (Bytes(1 << 20),)), "pod-metrics")
+    put(PodChanged(minutes[0], CART, pod, PodPhase.RUNNING, minutes[0], (), started=minutes[0]), "pod-changes")
+    put(MetricsScraped(minutes[1], "demo", (CART.key,), ("cart-1",), ("main",), (Cores(0.1),), (Bytes(1 << 20),)), "pod-metrics")
     for name in ("n1", "n2"):
         put(replace(GO, at=minutes[2], cluster="demo", node=name, id=name), "node-updates")
         put(NodeRemoved(minutes[3], "demo", name), "cluster-changes")
     for name in came:
         put(NodeChanged(minutes[4], "demo", name, Amounts(Cores(4.0), Bytes(1 << 34))), "cluster-changes")
-    context = LogContext.of(log, topics, "demo")
     data = report_data.collect(context, minutes[0], Y2026 + timedelta(minutes=9), top=0, heartbeat=Seconds(600.0))
     assert (data.removed, data.fewer) == (2, fewer)

@@ -5,21 +5,28 @@ import io
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents import cli
+from agents.inspect import recommendation_table
 from agents.inspect.recommendation_table import RecommendedContainer
+from agents.inspect.scan_sources import ScannedPods
 from agents.inspect.scan_table import grade, score
 from agents.processes import dependency_probes
 from agents.settings.all_settings import ClusterSettings, Settings
-from schemas.names import Amounts
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores
+from streams.codec.container_requests_reader import RecommendedAmounts, RecommendedRequests, containers_of
 from tests.support.answering import Answering, Asked, answering
 
 HOURS, GIB = 48, 1 << 30
@@ -152,6 +159,73 @@ def test_a_server_and_a_file_with_the_same_samples_give_the_same_figures(
     assert 0.9 < of_server["cart"]["recommended_requests_cpu"] < 1.15
 
 
+def hourly(path: Path, hours: int) -> Path:
+    """A container that requests 600 MiB, uses 400, and in one hour of each day 800."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        names = ["timestamp_s", "namespace", "workload", "pod", "container", "cpu_cores", "memory_bytes"]
+        table.writerow([*names, "cpu_request_cores", "memory_request_bytes"])
+        for hour in range(hours):
+            used = 800 if hour % 24 == 12 else 400
+            table.writerow([1_767_571_200 + 3600 * hour, "shop", "cart", "cart-1", "main", 0.1, used << 20, 0.2, 600 << 20])
+    return path
+
+
+@pytest.mark.parametrize("hours", [37, 192, 193, 204])
+def test_a_peak_over_the_request_each_day_is_a_high_risk_whatever_the_last_sample_says(
+    hours: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = hourly(tmp_path / "usage.csv", hours)
+    cart = json.loads(scanned(capsys, "--from-file", str(file), "-f", "json", "--fail-on", "high", code=3))[0]
+    assert (cart["risk"], cart["why"], cart["memory_over_request"], cart["cpu_over_request"]) == (
+        "high",
+        "too little memory",
+        0.1,
+        0.0,
+    )
+
+
+def test_what_a_server_gave_and_is_kept_gives_the_same_table_to_the_last_digit(
+    server: Answering, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    here = ("-p", server.url, "--history", "2d", "--until", "2026-01-05T12:34:56+00:00")
+    of_server = rows(capsys, *here)
+    kept = tmp_path / "kept.parquet"
+    assert cli.run(["backtest", *here, "--step", "1h", "--keep", str(kept)]) == 0
+    assert rows(capsys, "--from-file", str(kept)) == of_server
+
+
+def test_a_scan_of_the_same_data_gives_the_same_rows_in_whatever_order_they_come() -> None:
+    """Two very unequal pods a Deployment: the row must not be that of whichever comes last."""
+    at, small, large = datetime(2026, 1, 5, tzinfo=UTC), Amounts(Cores(0.1), Bytes(1 << 26)), Amounts(Cores(4.0), Bytes(1 << 33))
+    workloads = [Workload("c", "shop", "Deployment", name) for name in ("cart", "till")]
+    target = Amounts(Cores(1.0), Bytes(1 << 30))
+    recommended = RecommendedAmounts("main", target, target, target, target, ((0.1, 0.5),), ((0.1, float(1 << 29)),))
+    found = set()
+    for seed in range(200):
+        said = [
+            PodChanged(
+                at,
+                workload,
+                PodName("shop", f"{n}", f"{workload.name}{n}"),
+                PodPhase.RUNNING,
+                at,
+                (ContainerSeen("main", amounts),),
+            )
+            for workload in workloads
+            for n, amounts in enumerate((small, large))
+        ]
+        random.Random(seed).shuffle(said)
+        pods = ScannedPods()
+        for event in said:
+            pods.take(event)
+        containers = {key: [containers_of(pod) for pod in there] for key, there in pods.by_workload().items()}
+        decisions = [RecommendedRequests(workload, (recommended,), 2) for workload in workloads]
+        found.add(repr(recommendation_table.rows_of(decisions, containers, at)))
+    assert len(found) == 1
+    assert found.pop().count("risk='high', why='too little memory'") == 2
+
+
 def test_namespaces_selectors_limits_and_order_are_krrs(server: Answering, capsys: pytest.CaptureFixture[str]) -> None:
     here = ("-p", server.url, "--history", "2d")
     assert set(rows(capsys, *here, "-n", "sh*", "-s", "app=db")) == {"db"}
@@ -231,7 +305,7 @@ def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
     with answering(unprivileged) as server:
         said = list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url))))
     kube, usage = said
-    denied = "this account may not list events, watch events, list limitranges, watch limitranges and 39 more"
+    denied = "this account may not list events, watch events, list limitranges, watch limitranges and 41 more"
     assert kube == f"source kube cannot see everything: {denied}"
     assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
     with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:

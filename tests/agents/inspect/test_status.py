@@ -15,10 +15,13 @@ from agents.engine.checkpoint_selection import CheckpointMark
 from agents.inspect import clock_silence, status_rows
 from agents.inspect.acting_consumers import CONSUMERS
 from agents.settings.all_settings import Settings
-from schemas.decisions.pod_updates import ResizePlanned
+from schemas.decision_subjects import Subject, SubjectKind
+from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.sources import SourceReported
 from schemas.facts.webhook_leases import WebhookLeaseSeen
-from schemas.outcomes import Action, ActionFinished, Result
+from schemas.names import PodName, Workload
+from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from streams.codec.event_codec import Codec, tick
@@ -102,7 +105,7 @@ def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pyt
 
 
 def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    site.append([tick(SHOP.wire(name), 0, MS) for name in ("policies", "cluster-changes", "pod-changes", "oom-events")])
+    site.append([tick(SHOP.wire(name), 0, MS) for name in ("rules", "policies", "cluster-changes", "pod-changes", "oom-events")])
     site.append([tick(SHOP.wire("pod-metrics"), 0, MS - 300_000)])
     site.mark("updater", behind=2)
     site.mark("recommender", behind=300)
@@ -120,7 +123,7 @@ def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, ca
 
 def test_a_stage_waits_for_ticks_in_a_topic_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(tmp_path / "log.jsonl", without="load-metrics")
-    site.append([tick(SHOP.wire(name), 0, MS) for name in ("policies", "pod-changes", "pod-metrics")])
+    site.append([tick(SHOP.wire(name), 0, MS) for name in ("rules", "policies", "pod-changes", "pod-metrics")])
     site.mark("forecaster", behind=300)
     says = "5 min behind in partition 0: waits for ticks in load-metrics; no decision in the last hour"
     assert site.rows(capsys)["stage", "forecaster"] == ("waiting", says)
@@ -255,6 +258,83 @@ def test_an_evictor_waits_for_a_webhook(
     cli.run(["status", "--log", str(site.path)])
     assert ("evictor in demo" in (table := capsys.readouterr().out)) == bool(shown)
     assert shown in table
+
+
+def test_a_workload_whose_new_pods_do_not_come_is_named_until_that_is_over(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(name: str, guard: str, minutes: float, reason: str) -> None:
+        workload, at = Workload("demo", "web", "Deployment", name), NOW - timedelta(minutes=minutes)
+        ident = f"updater/0/{int(at.timestamp()) * 1000}/refuse-{guard}/{workload.key}"
+        event = UpdateRefused(ident, at, workload, PodName("web", f"{name}-1", "u"), guard, reason, {})
+        site.append([site.codec.encode(event, topic="pod-updates", key="demo", partition=0, source="/test")])
+
+    refuse("old", "successor", 50, "was over long ago")
+    refuse("api", "successor", 31, "exceeded quota: 1")
+    refuse("api", "successor", 1, "exceeded quota: 2")
+    refuse("calm", "budget", 1, "too many are away")
+    for number in range(12):
+        refuse(f"many-{number:02}", "successor", 5, "no node")
+    found = {name: says for (what, name), (_, says) in site.rows(capsys).items() if what == "workload"}
+    assert found["demo/web/Deployment/api"] == "since 11:59:00 or before: exceeded quota: 2; `ullage why-not web/api` says more"
+    assert (len(found), found["all"][:6]) == (11, "3 more")
+
+
+def test_a_vpa_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_says_why_until_it_does(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def decide(name: str, turn: int, status: ConditionStatus, *, withdrawn: bool = False) -> None:
+        limited = DecidedCondition(ConditionType.MEMORY_LIMITED, status, NOW - timedelta(days=2), "UpdateMode", "mode 'Off'")
+        ident, about = f"conditions/0/{turn}/conditions/demo/web/{name}", ("demo", "web", name, "u", 1)
+        event = VpaConditionsDecided(ident, NOW - timedelta(days=2), *about, (limited,), (), {}, withdrawn=withdrawn)
+        record = site.codec.encode(event, topic="vpa-conditions", key=event.key, partition=0, source="/test")
+        site.append([record])
+
+    decide("off", 1, ConditionStatus.TRUE)
+    for name, last in (("ended", ConditionStatus.FALSE), ("gone", ConditionStatus.TRUE)):
+        decide(name, 1, ConditionStatus.TRUE)
+        decide(name, 2, last, withdrawn=name == "gone")
+    found = {name: row for (what, name), row in site.rows(capsys).items() if what == "vpa"}
+    assert found == {"demo/web/off": ("memory limited", f"since {NOW - timedelta(days=2):%Y-%m-%d %H:%M:%S} UTC: mode 'Off'")}
+
+
+@pytest.mark.parametrize(("ago", "came", "left"), [(3, False, True), (6, False, False), (4, True, True)])
+def test_a_workload_whose_new_pods_the_webhook_leaves_as_they_are_is_named(
+    site: Site, capsys: pytest.CaptureFixture[str], *, ago: float, came: bool, left: bool
+) -> None:
+    key = "demo/web/Deployment/api"
+
+    def finish(name: str, result: Result, detail: OutcomeDetail, minutes: float) -> None:
+        subject = Subject(SubjectKind.POD, "demo", name, "web", workload=key)
+        at = NOW - timedelta(minutes=minutes)
+        event = ActionFinished(f"d/patch/{name}", at, "d", Action.PATCH, result, "no pod came", subject, detail)
+        site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
+
+    finish("api-%", Result.LOST, OutcomeDetail.NOT_SEEN, ago)
+    finish("other-%", Result.LOST, OutcomeDetail.NONE, 1)
+    if came:
+        finish("api-1", Result.DONE, OutcomeDetail.APPLIED, ago - 1)  # was offered before the loss
+    found = {name: row for (what, name), row in site.rows(capsys).items() if what == "workload"}
+    until = NOW + timedelta(minutes=5 - ago)
+    says = f"new pods of '{key}' are left as they are until {until:%H:%M:%S} UTC: no pod came"
+    assert found == ({key: ("not patched", says)} if left else {})
+
+
+def test_workloads_that_caps_hold_are_counted_by_cap_and_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(name: str, guard: str, minutes: float, because: dict[str, object]) -> None:
+        workload, at = Workload("demo", "web", "Deployment", name), NOW - timedelta(minutes=minutes)
+        ident = f"updater/0/{int(at.timestamp()) * 1000}/refuse-{guard}/{workload.key}"
+        event = UpdateRefused(ident, at, workload, PodName("web", f"{name}-1", "u"), guard, "so", because)
+        site.append([site.codec.encode(event, topic="pod-updates", key="demo", partition=0, source="/test")])
+
+    refuse("a", "capped", 1, {"caps": {"app": ["limit"], "side": ["limit", "LimitRange"]}})
+    refuse("b", "capped", 31, {"caps": {"app": ["limit"]}})
+    refuse("c", "node", 1, {})
+    refuse("old", "hpa", 50, {})
+    refuse("calm", "budget", 1, {})
+    state, says = site.rows(capsys)["workload", "capped"]
+    assert (state, says[:62]) == ("held", "3 workloads are kept from the target: 2 by limit, 1 by LimitRa")
+    assert says.endswith("1 by node; `ullage recommendations` says what to change")
 
 
 def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:

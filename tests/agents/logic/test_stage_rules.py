@@ -24,11 +24,11 @@ def rules(settings: VerticalSettings, stage: str = "recommender") -> StageRulesC
     return StageRulesChanged(when(START), stage, PROGRAM, values, rules_version(stage, PROGRAM, values))
 
 
-def step(stage: Recommender, minute: int, *policies: Any) -> Any:
+def step(stage: Recommender, minute: int, *rules: Any) -> Any:
     """What is decided in a minute with one sample; None for nothing."""
     number = START + minute * MINUTE
     rows = [(API.key, "a", "app", 0.1, GIB)]
-    decided = stage.step(turn(number, policies=list(policies), pod_metrics=[scrape(number, rows)]))
+    decided = stage.step(turn(number, rules=list(rules), pod_metrics=[scrape(number, rows)]))
     return decided[0].event if decided else None
 
 
@@ -44,7 +44,7 @@ def test_a_decision_cites_the_rules_in_the_log_and_does_not_repeat_them() -> Non
     stage = Recommender(OWN, 0)
     step(stage, 0, rules(OWN))
     event = step(stage, 1)
-    place = Place("ullage.policies.v1", 0, START // 1000)
+    place = Place("ullage.rules.v1", 0, START // 1000)
     assert event.rules == CitedRules(rules(OWN).version, place)
     assert set(event.because) == {"containers", "policy"}
 
@@ -98,7 +98,7 @@ def test_a_change_of_rules_makes_every_chunk_part_of_the_next_checkpoint() -> No
         ({"interval": 0.0}, "settings.interval is 0.0; it must be a number that is not below 0.001"),
         ({"margin": float("nan")}, "settings.margin is nan; it must be a number that is not below 0"),
         ({"margin": "much"}, "settings.margin is 'much', and its default is 0.15"),
-        ({"node_cap": 1}, "settings.node_cap is 1, and its default is False"),
+        ({"node_cap": 1}, "settings.node_cap is 1, and its default is True"),
         ({"margin": None}, "settings.margin is None, and its default is 0.15"),
         ({"colour": 1.0}, "settings.colour is no setting of this program"),
     ],
@@ -126,7 +126,7 @@ def test_the_updater_follows_the_rules_of_the_log_and_keeps_them_over_a_restart(
     stage = Updater(UpdateSettings(), 0)
     values = {**asdict(UpdateRules()), "rate": 7, "recommender": "night"}
     said = StageRulesChanged(when(START), "updater", 1, values, rules_version("updater", 1, values))
-    stage.step(turn(START, policies=[said]))
+    stage.step(turn(START, rules=[said]))
     resumed = Updater(UpdateSettings(), 0)
     for chunk in sorted(stage.chunks()):
         resumed.load(chunk, stage.dump(chunk))

@@ -1,13 +1,17 @@
 """What operators type, on a log in a file: the switch, the policies and the status."""
 
+import getpass
 import json
+import socket
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from agents import cli
+from agents.inspect import tap
 from agents.stage_topics import ticked_topics
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts
@@ -16,7 +20,7 @@ from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolic
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import Codec, tick
 from streams.log.file_log import FileLog
-from streams.log.log_port import NewRecord
+from streams.log.log_port import Log, NewRecord
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import TOPICS, Topics
@@ -24,6 +28,7 @@ from streams.topics import TOPICS, Topics
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SHOP = Topics("ullage", 2)
 CART = "demo/shop/Deployment/cart"
+ME = f"set by {getpass.getuser()}@{socket.gethostname()} (user of the host)"
 
 
 class Desk:
@@ -44,12 +49,16 @@ class Desk:
         return cli.run([*words, *where])
 
     def control(self) -> ControlChanged | None:
+        """In force, without its author."""
         with FileLog(self.path) as log:
-            return OperatorLog(LogContext.of(log, SHOP)).control("demo")
+            control = OperatorLog(LogContext.of(log, SHOP)).control("demo")
+        return None if control is None else replace(control, by=None)
 
     def policies(self) -> dict[str, VerticalPolicyChanged]:
+        """In force, without their authors."""
         with FileLog(self.path) as log:
-            return OperatorLog(LogContext.of(log, SHOP)).policies()
+            in_force = OperatorLog(LogContext.of(log, SHOP)).policies()
+        return {target: replace(policy, by=None) for target, policy in in_force.items()}
 
 
 @pytest.fixture
@@ -65,7 +74,21 @@ def test_a_pause_forgets_neither_mode_nor_budget_and_resume_ends_it(desk: Desk, 
     assert desk.control() == ControlChanged(AT, "demo", Mode.APPLY, paused=True, reason="migration", budget=Fraction(0.25))
     assert desk.run("resume") == 0
     assert desk.control() == ControlChanged(AT, "demo", Mode.APPLY, budget=Fraction(0.25))
-    assert capsys.readouterr().out.splitlines()[1] == "demo: apply, 25% of the pods at one time; PAUSED: migration"
+    assert capsys.readouterr().out.splitlines()[1] == f"demo: apply, 25% of the pods at one time; PAUSED: migration; {ME}"
+
+
+def test_who_commands_is_in_the_log_and_in_whatever_shows_it(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.run("mode", "shadow")
+    desk.run("policy", "set", "demo/*", "--mode", "Off")
+    desk.run("policy", "remove", "demo/*")
+    with FileLog(desk.path) as log:
+        records = log.poll({(SHOP.wire(name), 0): 0 for name in ("control", "rules")})
+    events = [event for record in records if (event := Codec(SHOP).decode_or_none(record)) is not None]
+    assert [str(event.by) for event in events] == [ME.removeprefix("set by ")] * 3
+    capsys.readouterr()
+    for command in ("status", "timeline"):
+        desk.run(command)
+        assert ME.removeprefix("set by ").partition(" ")[0] in capsys.readouterr().out, command
 
 
 def test_a_budget_may_be_a_percentage(desk: Desk) -> None:
@@ -270,14 +293,25 @@ def test_the_status_of_a_log_without_ticks_says_so(tmp_path: Path, capsys: pytes
     assert "silent !  no clock has ticked, so nothing is decided" in capsys.readouterr().out
 
 
-def test_a_tap_that_follows_shows_what_is_appended_after_it_began(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tap_that_follows_shows_what_is_appended_after_it_began(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = ControlChanged(AT, "demo", Mode.PLAN, reason="said meanwhile")
+    begun, start_positions = threading.Event(), tap.start_positions
+
+    def begin(log: Log, topic: str, begin: str, *, now_ms: int) -> dict[tuple[str, int], int]:
+        positions = start_positions(log, topic, begin, now_ms=now_ms)
+        begun.set()
+        return positions
+
+    monkeypatch.setattr(tap, "start_positions", begin)
 
     def speak() -> None:
+        assert begun.wait(60)
         with FileLog(desk.path) as log:
             OperatorLog(LogContext.of(log, SHOP)).publish(said)
 
-    later = threading.Timer(0.3, speak)
+    later = threading.Thread(target=speak)
     later.start()
     assert desk.run("tap", "control", "--from", "end", "--follow", "--limit", "1") == 0
     later.join()

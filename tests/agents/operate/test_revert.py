@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from agents.logic.admission.admission_index import AdmissionIndex
+from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
-from schemas.facts.pods import ContainerSeen
-from schemas.names import Amounts, Place
-from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
+from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen
+from schemas.names import Amounts, Place, PodName
+from schemas.outcomes import Action, ActionFinished, AdmittedAmounts, ChangedContainer, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.vertical import VerticalPolicyChanged
@@ -182,3 +183,79 @@ def test_the_webhook_leaves_new_pods_of_a_reverted_workload_alone() -> None:
         index.apply(event, place)
         counts.append(len(index.vpas(API.namespace, API.kind, API.name)))
     assert counts == [1, 0, 0, 1]
+
+
+OWNERS = Amounts(0.8, 2 * GIB)  # type: ignore[arg-type]  # units
+GIVEN = AFTER.requests, AFTER.limits
+
+
+def admission(uid: str, at: int, before: Amounts = OWNERS) -> ActionFinished:
+    """A pod of API was seen with what the webhook gave it instead of what its owner asked for."""
+    containers = (ChangedContainer("app", before, LIMITS, *GIVEN),)
+    return ActionFinished(
+        f"recommender/0/{at}/requests/{API.key}/patch/{uid}",
+        when(at),
+        f"recommender/0/{at}/requests/{API.key}",
+        Action.PATCH,
+        Result.DONE,
+        "a new pod was given this",
+        Subject.of_pod(API, PodName("web", uid, uid)),
+        OutcomeDetail.APPLIED,
+        AdmittedAmounts("4f1d", "ReplicaSet/api-1", containers),
+    )
+
+
+def test_what_the_webhook_gave_is_put_back_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Issue 27, E: after a rollout `revert` said "nothing was applied"."""
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    log.turn(START, POLICY, *[pod(name, START, containers=(AFTER,)) for name in "abc"])
+    log.turn(NOW - 1000, ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(1.0)))
+    log.turn(NOW, admission("uid-a", NOW), recommended(NOW, API))
+    capsys.readouterr()
+    assert log.run("revert", "--since", "1h") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "web/Deployment/api  back to app 800m / 2.00 GiB"
+    log.turn(NOW + 2 * MINUTE)
+    back = next(each for each in plans(log) if each.at > when(NOW))
+    assert (back.requests, back.limits) == ({"app": OWNERS}, {"app": LIMITS})
+
+
+def test_what_was_offered_and_never_seen_was_not_applied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    never = [replace(admission(f"uid-{result}", NOW), result=result) for result in (Result.OFFERED, Result.LOST, Result.REFUSED)]
+    log.turn(NOW, *never)
+    assert log.run("revert", "--since", "1h") == 0
+    assert capsys.readouterr().out.startswith("nothing was applied to '*'")
+
+
+def test_a_pod_that_was_admitted_long_ago_goes_back_to_its_owners_amounts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it requested before the resize was our own figure, too; its note says what its owner asked for."""
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    note = AdmissionNote("4f1d", (AmountsBefore("app", OWNERS, LIMITS),))
+    log.turn(START, POLICY, *[pod(name, START, admitted=note) for name in "abc"])
+    log.turn(NOW - 1000, ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(1.0)))
+    log.turn(NOW, recommended(NOW, API))
+    [plan] = plans(log)
+    log.turn(NOW + 1000, done(plan))
+    capsys.readouterr()
+    assert log.run("revert", "--since", "2026-01-01T00:00:00Z") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "web/Deployment/api  back to app 800m / 2.00 GiB"
+
+
+def test_a_pod_that_we_changed_twice_goes_back_to_what_it_was_before_the_first_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    log.turn(START, POLICY, *[pod(name, START) for name in "abc"])
+    log.turn(NOW - 1000, ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(1.0)))
+    log.turn(NOW, recommended(NOW, API))
+    [first] = plans(log)
+    log.turn(NOW + 1000, done(first), pod("a", START, at=when(NOW + 1000), containers=(AFTER,)))
+    later = NOW + 90 * MINUTE
+    log.turn(later, recommended(later, API, cpu=0.5))
+    [second] = [each for each in plans(log) if each.at == when(later) and each.pod.name == "a"]
+    log.turn(later + 1000, done(second))
+    capsys.readouterr()
+    assert log.run("revert", "--since", "30m") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "web/Deployment/api  back to app 1000m / 1.00 GiB"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.times import to_seconds
 from schemas.units import Seconds
+from tests.support import ehpa_manifests
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, forecasts
 
 NIGHT = {"name": "night", "start": "0 1 * * *", "end": "0 5 * * *", "targetReplicas": 3}
@@ -108,7 +108,7 @@ _OF_PODS = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization
 def test_a_pods_share_of_a_forecast_is_of_what_the_hpa_divides_its_use_by(metric: Any, pod: Any, target: str) -> None:
     """The forecast is of what containers and sidecars use together. An HPA with a target of 0 would be refused as a whole."""
     policy = ehpa(metrics=(), uid="u1")
-    manifest = {**ehpa_objects.manifest_of(policy)}
+    manifest = {**ehpa_manifests.manifest_of(policy)}
     manifest["spec"] = {**manifest["spec"], "metrics": [metric]}
     identifier = "container-resource.cpu" if "containerResource" in metric else "resource.cpu"
     (*_, made) = _forecast(most_metrics=1)

@@ -31,6 +31,19 @@ def test_a_signal_before_the_block_begins_is_a_signal(monkeypatch: pytest.Monkey
         pytest.fail("the block began")
 
 
+def test_a_signal_that_a_finalizer_swallows_comes_again() -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10.0)  # the signal comes here, and Python only reports what a finalizer raises
+
+    with until_stopped():
+        kept = [Finalized()]
+        kept.clear()
+        threading.Event().wait(10.0)
+        pytest.fail("the signal did not end it")
+
+
 def test_a_lock_that_fails_on_top_of_the_signal_is_the_signal() -> None:
     lock = threading.Lock()
     with until_stopped():

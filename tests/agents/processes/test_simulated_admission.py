@@ -34,7 +34,7 @@ class Door:
             self.log.create(NAMES.wire(topic.name), NAMES.partitions)
         self.log.append(tick(NAMES.wire("control"), p, int(START.timestamp() * 1000)) for p in range(2))
         policy = VerticalPolicyChanged(START, "demo/*", "1")
-        self.log.append(CODEC.encode_for_all(policy, topic="policies", key="demo/*", source="/test"))
+        self.log.append(CODEC.encode_for_all(policy, topic="rules", key="demo/*", source="/test"))
         each = (ContainerRecommendation(name, TARGET, TARGET, TARGET, TARGET) for name in ("web", "no-such-container"))
         event = RequestsRecommended(f"recommender/0/7/requests/{WEB.key}", START, WEB, tuple(each), {})
         partition = NAMES.partition_of(WEB.key)
@@ -71,13 +71,18 @@ def test_new_pods_start_with_the_target_and_limits_keep_their_ratio(door: Door) 
     assert cart.requests == Amounts(Cores(0.1), Bytes(160 * MIB))
 
 
-def test_each_patched_pod_gets_one_outcome(door: Door) -> None:
+def test_each_patched_pod_is_said_to_be_done_once_it_was_seen(door: Door) -> None:
     door.control(Mode.APPLY)
-    door.shop.cluster.advance(START + timedelta(minutes=1))
-    outcomes = door.outcomes()
+    seen_at = START + timedelta(minutes=1)
+    door.shop.cluster.advance(seen_at)
+    (offered,) = door.outcomes()  # pods that are alike share an offer
+    assert (offered.at, offered.action, offered.result) == (START, Action.PATCH, Result.OFFERED)
+    door.shop.scrape(seen_at)
+    outcomes = [outcome for outcome in door.outcomes() if outcome != offered]
     pods = [pod for pod in door.shop.cluster.pods() if pod.workload == WEB]
     assert {o.id for o in outcomes} == {f"recommender/0/7/requests/{WEB.key}/patch/{pod.pod.uid}" for pod in pods}
-    assert {(o.at, o.action, o.result) for o in outcomes} == {(START, Action.PATCH, Result.DONE)}
+    assert {(o.at, o.action, o.result) for o in outcomes} == {(seen_at, Action.PATCH, Result.DONE)}
+    assert {o.subject.uid for o in outcomes} == {pod.pod.uid for pod in pods}
     assert len(outcomes) == len(pods) == 8
 
 

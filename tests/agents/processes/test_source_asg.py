@@ -17,7 +17,7 @@ ZONE = "eu-central-1b"
 
 
 def test_groups_are_chosen_by_name_and_by_tags() -> None:
-    chosen = selection(AwsSettings(groups=("1:5:web:blue", "0:3:batch", "2:6:batch"), discovery=("asg:tag=a,b=c", "asg:tag=d")))
+    chosen = selection(AwsSettings(groups=("1:5:web:blue", "2:6:batch"), discovery=("asg:tag=a,b=c", "asg:tag=d")))
     assert chosen.explicit == (GroupBounds("web:blue", 1, 5), GroupBounds("batch", 2, 6))
     assert chosen.tags == {"a": "", "b": "c", "d": ""}
 
@@ -28,6 +28,7 @@ def test_groups_are_chosen_by_name_and_by_tags() -> None:
         (AwsSettings(), "no node group is chosen"),
         (AwsSettings(groups=("5:1:web",)), "aws.groups: .*max size must be greater or equal to min size"),
         (AwsSettings(groups=("web",)), "aws.groups: .*wrong nodes configuration: web"),
+        (AwsSettings(groups=("2:3:a", "1:1:b", "1:9:a")), "aws.groups: '2:3:a' and '1:9:a' are entries for one group, 'a'"),
         (AwsSettings(discovery=("mig:tag=a",)), "aws.discovery: unsupported discoverer specified: mig"),
         (AwsSettings(discovery=("asg:tag=",)), "aws.discovery: tag value not supplied"),
     ],

@@ -39,12 +39,12 @@ def _run(server: Answering, path: Path) -> str:
     with subprocess.Popen(
         [sys.executable, "-m", "agents", "source", "load", *flags], stderr=subprocess.PIPE, text=True
     ) as process:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while len(server.asked) < 5 and time.monotonic() < until:
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=10)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     return said
 

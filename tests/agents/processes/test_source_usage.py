@@ -80,12 +80,12 @@ def remembered(asked: Asked) -> tuple[int, bytes]:
 
 
 def until(done: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    for _ in range(600):
+    for _ in range(2400):
         if done():
             return
         assert process.poll() is None
         time.sleep(0.05)
-    pytest.fail("it took more than 30 s")
+    pytest.fail("it took more than two minutes")
 
 
 def test_usage_is_told_until_the_source_is_stopped(server: Answering, path: Path) -> None:
@@ -95,7 +95,7 @@ def test_usage_is_told_until_the_source_is_stopped(server: Answering, path: Path
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: len(server.asked) >= 2, process)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=10)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert f"asking {server.url} for usage of cluster 'demo' every 1 s" in said
     (event,) = scraped(path)

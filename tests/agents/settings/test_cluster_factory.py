@@ -51,7 +51,7 @@ def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kubeconfig_that_is_no_yaml_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="kubeconfig' cannot be used"):
+    with pytest.raises(BadInput, match="kubeconfig' is no YAML"):
         cluster_factory.connection(ClusterSettings(kubeconfig=_file(tmp_path, "a: [")))
 
 
@@ -129,7 +129,7 @@ def test_all_contexts_of_several_kubeconfigs_are_known_each_once(tmp_path: Path,
 
 @pytest.mark.parametrize("text", ["", "contexts: 5", "contexts: [{context: {}}]", "[1]", "{", "contexts: []"])
 def test_a_kubeconfig_without_contexts_is_named(text: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"kubeconfig '.*kubeconfig' (cannot be read|has no contexts)"):
+    with pytest.raises(BadInput, match=r"kubeconfig '.*kubeconfig' (cannot be read|is no YAML|has no contexts)"):
         cluster_factory.contexts(ClusterSettings(kubeconfig=_file(tmp_path, text)))
 
 
@@ -157,10 +157,10 @@ def test_without_a_kubeconfig_a_cluster_has_no_name_of_its_own() -> None:
 
 
 def test_a_kubeconfig_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: Path, **_: object) -> str:
+    def refused(path: Path, *_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
     file = _file(tmp_path)
-    monkeypatch.setattr(Path, "read_text", refused)
-    with pytest.raises(BadInput, match=r"kubeconfig' cannot be used: .*Permission denied"):
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(BadInput, match=r"kubeconfig' cannot be read: Permission denied"):
         cluster_factory.connection(ClusterSettings(kubeconfig=file))

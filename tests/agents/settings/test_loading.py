@@ -78,7 +78,7 @@ def test_a_missing_file_that_was_named_is_an_error() -> None:
 
 def test_a_file_that_is_no_yaml_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("log: [1\n")
-    with pytest.raises(BadInput, match=r"the settings file 'bad.yaml' cannot be read as YAML"):
+    with pytest.raises(BadInput, match=r"the settings file 'bad.yaml' is no YAML"):
         loading.load(file=Path("bad.yaml"))
 
 

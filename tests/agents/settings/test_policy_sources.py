@@ -13,6 +13,7 @@ from agents import pipeline
 from agents.inspect.policy_template import TEMPLATE
 from agents.inspect.policy_trial import made_up_usage
 from agents.logic.vertical.policy_code import EvidenceColumns, RecommendedColumns, answer
+from agents.logic.vertical.policy_states import nothing_remembered
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes import policy_process
 from agents.settings import policy_purity, policy_sources
@@ -56,6 +57,15 @@ def faults(text: str) -> Sequence[str]:
         ("x = ().__class__", "'.__class__' reaches the interpreter itself"),
         ("x = __builtins__", "'__builtins__' reaches the interpreter itself"),
         ("x = eval('1')", "'eval' reaches the interpreter itself"),
+        ("x = len(repr(object()))", "a text of an object may show its address"),
+        ("x = str(np.zeros(1))", "a text of an object may show its address"),
+        ("x = f'{recommend}'", "a text of an object may show its address"),
+        ("x = '%s' % (recommend,)", "a text of an object may show its address"),
+        ("x = np.zeros(1).data", "'.data' reaches an address that differs between processes"),
+        ("usage.builtin.target_cpu[0] = 1.0", "'usage.builtin' is what others read"),
+        ("usage.builtin.target_cpu[:] += 1.0", "'usage.builtin' is what others read"),
+        ("np.add(1.0, 2.0, out=usage.builtin.target_cpu)", "'usage.builtin' is what others read"),
+        ("usage.builtin.target_cpu.sort()", "'usage.builtin' is what others read"),
         ("x = hash('a')", "'hash' reaches an address or a seed that differs between processes"),
         ("SEEN: dict[str, int] = {}", "a list, dict, set or generator outside of functions can keep something; make it a tuple"),
         ("x = max(y for y in {'a', 'b'})", "the order of a set differs between processes; sorted(...) has one"),
@@ -127,7 +137,7 @@ def test_every_module_that_is_allowed_can_be_imported_and_used(tmp_path: Path) -
     imports = "".join(f"import {name}\n" for name in sorted(policy_purity.ALLOWED_MODULES) if name != "__future__")
     uses = "X = collections.abc.Sequence, agents.logic.vertical.policy_code.Floats, numpy.typing.NDArray, math.pi\n"
     source = policy_sources.read(written(tmp_path, f"from __future__ import annotations\n{imports}{uses}{GOOD}"))
-    assert answer(policy_sources.load(source), made_up_usage(3))
+    assert answer(policy_sources.load(source), made_up_usage(3), nothing_remembered(3))
 
 
 def test_everything_wrong_is_named_and_a_good_policy_has_nothing_wrong() -> None:
@@ -192,14 +202,14 @@ def test_an_entry_point_is_read_as_a_file_is(tmp_path: Path, monkeypatch: pytest
     source = policy_sources.read("steady")
     assert (source.name, source.text) == ("steady", GOOD)
     usage = made_up_usage(5)
-    assert answer(policy_sources.load(source), usage) is usage.builtin
+    assert answer(policy_sources.load(source), usage, nothing_remembered(5)) is usage.builtin
     with pytest.raises(BadInput, match=r"'other' is no policy: .*; there are: steady"):
         policy_sources.read("other")
 
 
 def load(file: str) -> str:
     usage = made_up_usage(5)
-    answer(policy_sources.load(policy_sources.read(file)), usage)
+    answer(policy_sources.load(policy_sources.read(file)), usage, nothing_remembered(5))
     return "answered"
 
 
@@ -238,7 +248,7 @@ from agents.settings.all_settings import Settings
 settings = Settings(vertical={"policy": sys.argv[1]}, worker={"policy_seconds": 0.5})
 (stage,) = (each for each in worker_plan.from_settings(settings).stages if each.name == "recommender")
 policy = stage.open(0)._policy_of(sys.argv[2])
-policy.recommend(made_up_usage(3))
+policy.recommend(made_up_usage(3), None)
 print("it came back")
 """
 

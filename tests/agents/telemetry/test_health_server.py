@@ -53,7 +53,7 @@ def test_readiness_answers_503_with_every_reason_and_200_without(server: HealthS
 
 def test_liveness_does_not_care_whether_the_process_is_ready(server: HealthServer, reasons: list[str]) -> None:
     reasons[:] = ["recovering"]
-    assert _get(server, "/healthz")[0] == 200
+    assert [_get(server, path)[0] for path in ("/healthz", "/health-check")] == [200, 200]
 
 
 def test_a_loop_that_no_longer_comes_round_is_not_alive() -> None:
@@ -70,7 +70,7 @@ def test_a_loop_that_no_longer_comes_round_is_not_alive() -> None:
 
 
 def test_other_paths_are_told_what_there_is(server: HealthServer) -> None:
-    assert _get(server, "/")[0::2] == (404, b"there is /metrics, /healthz, /readyz\n")
+    assert _get(server, "/")[0::2] == (404, b"there is /metrics, /healthz, /health-check, /readyz\n")
 
 
 def test_an_address_in_use_is_a_sentence(server: HealthServer) -> None:

@@ -84,11 +84,16 @@ def test_lines_of_our_own_modules_come_out_with_the_component() -> None:
     assert _lines(out) == [{"event": "finished", "level": "info", "component": "consumer", "action": "evict"}]
 
 
-def test_a_terminal_gets_text_instead_of_json() -> None:
+@pytest.mark.parametrize(("wish", "coloured"), [("", True), ("1", False)])
+def test_a_terminal_gets_text_instead_of_json_coloured_unless_somebody_objects(
+    wish: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", wish)
     out = io.StringIO()
     logging_setup.ended(logging_setup.set_up("worker", stream=out, colours=True), code=0, reason="asked to")
     assert "process ended" in out.getvalue()
     assert not out.getvalue().startswith("{")
+    assert ("\x1b[" in out.getvalue()) is coloured
 
 
 EVIL = "a\n2026-01-01T00:00:00Z [info     ] forged\r\x1b[2J\u202e"

@@ -5,8 +5,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agents.stage_topics import ticked_topics
-from agents.telemetry import ClockMetrics, ConsumerMetrics, ObservedLog, SourceMetrics
+from agents.telemetry import ClockMetrics, ConsumerMetrics, NodeGroupMetrics, ObservedLog, SourceMetrics
 from schemas.decision_subjects import Subject
+from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
@@ -65,7 +67,7 @@ def test_what_upstreams_updater_counts_is_counted_under_its_names(registry: Coll
     done, failed, refused = Result.DONE, Result.FAILED, Result.REFUSED
     watched.append(
         [
-            _outcome(Action.EVICT, done, OutcomeDetail.ACCEPTED),
+            _outcome(Action.EVICT, done, OutcomeDetail.APPLIED),
             _outcome(Action.EVICT, done, OutcomeDetail.ALREADY_DONE),
             _outcome(Action.EVICT, failed, OutcomeDetail.SEVERAL_BUDGETS),
             _outcome(Action.EVICT, refused, OutcomeDetail.NO_WEBHOOK),
@@ -164,6 +166,28 @@ def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: Co
     assert registry.get_sample_value("ullage_clock_ticks_total") == 3
 
 
+class RulelessLog(MemoryLog):
+    """A log that takes nothing into the topic of rules, as a broker whose leader of that topic is away."""
+
+    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
+        records = list(records)
+        if any(record.topic == T.wire("rules") for record in records):
+            raise LogUnavailable("the topic of rules is away")
+        return super().append(records)
+
+
+def test_a_tick_that_not_every_topic_has_is_not_counted(registry: CollectorRegistry) -> None:
+    log = RulelessLog(now=lambda: 5_250)
+    for topic in TOPICS:
+        log.create(T.wire(topic.name), 2)
+    watched = ObservedLog(log, ClockMetrics(registry, T, ticked_topics()))
+    clock = Clock(watched, T, ClockTiming(period_ms=100), ticked=ticked_topics(), now=lambda: 5_250)
+    with pytest.raises(LogUnavailable, match="the topic of rules is away"):
+        clock.step()
+    assert log.end(T.wire("policies"), 1) == 1
+    assert registry.get_sample_value("ullage_clock_ticks_total") == 0
+
+
 def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
     watched = ObservedLog(log, ClockMetrics(registry, T, ticked_topics()))
     probes, policies = T.wire("dead-letters"), T.wire("policies")
@@ -179,3 +203,38 @@ def test_a_clocks_age_grows_from_its_start(registry: CollectorRegistry) -> None:
     assert before is not None
     assert before > 0.0
     assert registry.get_sample_value("ullage_clock_failures_total") == 1
+
+
+def test_what_the_cluster_autoscaler_counts_is_counted_by_what_was_planned(registry: CollectorRegistry, log: MemoryLog) -> None:
+    unneeded, pods = RemovalReason.UNNEEDED, (PodName("shop", "web-1", "u1"), PodName("shop", "web-2", "u2"))
+    grow = ScaleUpPlanned("g", AT, AT, "demo", "web", 1, 4, 3, (), "price", {})
+    node = ("demo", "n1", "u", "aws:///x", "i-1", "web", unneeded, pods, ())
+    watched, codec = ObservedLog(log, ConsumerMetrics(registry, T)), Codec(T)
+    for plan in (grow, NodeRemovalPlanned("d", AT, AT, *node, grace=Seconds(1), drain=Seconds(1), because={})):
+        watched.append([codec.encode(plan, topic="node-updates", key="demo", partition=0, source="/ullage/scaler")])
+    watched.poll({(T.wire("node-updates"), 0): 0})
+    for plan_id, action, result in (
+        ("g", Action.SCALE_UP, Result.DONE),
+        ("g", Action.SCALE_UP, Result.FAILED),
+        ("d", Action.REMOVE_NODE, Result.DONE),
+    ):
+        event = ActionFinished("i", AT, plan_id, action, result, "as asked", Subject.of_node_group("demo", "web"))
+        watched.append([codec.encode(event, topic="outcomes", key="demo", partition=0, source="/ullage/consumer/asg")])
+    value = registry.get_sample_value
+    assert value("cluster_autoscaler_scaled_up_nodes_total") == 3
+    assert value("cluster_autoscaler_failed_scale_ups_total", {"reason": "apiCallError"}) == 1
+    assert value("cluster_autoscaler_scaled_down_nodes_total", {"reason": "underutilized"}) == 1
+    assert value("cluster_autoscaler_evicted_pods_total", {"eviction_result": "succeeded"}) == 2
+
+
+def test_sizes_of_groups_are_those_in_the_log_also_after_a_restart(registry: CollectorRegistry, log: MemoryLog) -> None:
+    topic, changes = "node-group-changes", ObservedLog(log, NodeGroupMetrics(CollectorRegistry(), T, "asg"))
+    seen = [NodeGroupSeen(AT, "demo", name, 1, 9, desired) for name, desired in (("web", 2), ("batch", 3))]
+    for fact in (*seen, NodeGroupGone(AT, "demo", "batch")):
+        changes.append([Codec(T).encode(fact, topic=topic, key="demo", partition=0, source="/ullage/source/asg")])
+    restarted = ObservedLog(log, NodeGroupMetrics(registry, T, "asg"))
+    restarted.poll({(T.wire(topic), 0): 0})
+    value, web = registry.get_sample_value, {"node_group": "web"}
+    assert [value(f"cluster_autoscaler_node_group_{of}_count", web) for of in ("min", "max", "target")] == [1, 9, 2]
+    assert value("cluster_autoscaler_node_group_target_count", {"node_group": "batch"}) is None
+    assert value("cluster_autoscaler_node_groups_count", {"node_group_type": "autoscaled"}) == 1

@@ -22,14 +22,15 @@ def metrics(registry: CollectorRegistry) -> WorkerMetrics:
     return metrics
 
 
-def _decision(kind: str) -> NewRecord:
-    return NewRecord("t", 0, b"k", b"{}", (("ce_type", kind.encode()),))
+def _decision(kind: str, name: str = "") -> NewRecord:
+    return NewRecord("t", 0, b"k", b"{}", (("ce_type", kind.encode()), ("ce_id", name.encode())))
 
 
 def test_a_turn_counts_records_samples_decisions_by_kind_and_dead_letters(
     registry: CollectorRegistry, metrics: WorkerMetrics
 ) -> None:
-    resize, refused = _decision("ullage.resize-planned.v1"), _decision("ullage.update-refused.v1")
+    resize = _decision("ullage.resize-planned.v1", "updater/0/500/resize/uid-a")
+    refused = _decision("ullage.update-refused.v1", "updater/0/500/refuse-successor/demo/web/Deployment/api")
     taken = TurnResult(turn=500, decisions=[resize, refused, resize], dead=[_decision("dead")], records=7, samples=40)
     metrics.turn_taken("recommender", 1, taken, seconds=Seconds(0.02))
     metrics.lag("recommender", 1, Seconds(1.5))
@@ -40,6 +41,7 @@ def test_a_turn_counts_records_samples_decisions_by_kind_and_dead_letters(
     assert value("ullage_samples_total", TASK) == 80
     assert value("ullage_decisions_total", {"stage": "recommender", "kind": "ullage.resize-planned.v1"}) == 4
     assert value("ullage_decisions_total", {"stage": "recommender", "kind": "ullage.update-refused.v1"}) == 2
+    assert value("ullage_refusals_total", {"stage": "recommender", "guard": "successor"}) == 2
     assert value("ullage_dead_letters_total", {"stage": "recommender"}) == 2
     assert value("ullage_turn_seconds_count", {"stage": "recommender"}) == 2
     assert value("ullage_turn_seconds_sum", {"stage": "recommender"}) == pytest.approx(0.04)

@@ -33,7 +33,7 @@ def bench() -> PipelineLog:
         if minute == 2:
             removed = VerticalPolicyRemoved(START, "*")
             bench.log.append(
-                [bench.codec.encode(removed, topic="policies", key="*", partition=p, source="/ullage/test") for p in (0, 1)]
+                [bench.codec.encode(removed, topic="rules", key="*", partition=p, source="/ullage/test") for p in (0, 1)]
             )
     Runner(stages()[:1], context(bench)).run()
     return bench
@@ -98,7 +98,7 @@ def test_a_changed_input_that_changes_no_decision_is_found_by_the_digest_and_by_
     (found,) = verified.discrepancies
     partition = bench.topics.partition_of(WEB.key)
     # Four kills and four ticks stand before offset 8.
-    where = f"'{OOMS}' partition {partition} before offset 8"
+    where = f"'{OOMS}' partition {partition} from offset 0 to 8"
     assert found.says == f"{where} is not what the worker had read by turn {START_MS + 240_000}"
     assert list(report_lines(verified))[-1] == "NOT as published"
 
@@ -135,8 +135,8 @@ def test_a_mark_of_a_turn_that_the_ticks_do_not_give_is_found(bench: PipelineLog
 @pytest.mark.parametrize("how", ["gone", "altered"])
 def test_what_compaction_may_have_taken_is_said_and_what_was_altered_is_wrong(bench: PipelineLog, how: str) -> None:
     """Policies are compacted in the end. The adder would not mind: it reads them here and takes nothing from them."""
-    policies = bench.topics.wire("policies")
-    stage = replace(stages()[0], reads=("policies", *stages()[0].reads))
+    policies = bench.topics.wire("rules")
+    stage = replace(stages()[0], reads=("rules", *stages()[0].reads))
 
     def change(record: Record) -> Record | None:
         if record.topic != policies or tick_number(record) is not None:

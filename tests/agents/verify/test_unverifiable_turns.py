@@ -21,7 +21,7 @@ CHANGE, MINUTES = 7, 12
 def adder(program: int) -> Stage:
     """Version 2 recommends twice as much."""
     stage = stages(factor=float(program))[0]
-    return replace(stage, reads=("policies", *stage.reads), program=program, defaults={})
+    return replace(stage, reads=("rules", *stage.reads), program=program, defaults={})
 
 
 EVICTOR = stages()[1]

@@ -1,37 +1,30 @@
 """`replay --verify` across versions: an older version's decisions are compared after lifting, field by field."""
 
-import lzma
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from agents import cli
-from agents.logic.updates.update_settings import PROGRAM
-from agents.pipeline import stages as pipeline
-from agents.settings import loading
 from agents.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from schemas.catalogue import CATALOGUE, Catalogue
 from schemas.decisions.recommendations import RequestsRecommended
-from streams.codec.event_codec import Codec, header, tick_number
+from streams.codec.event_codec import Codec, header
+from streams.errors import BadInput
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.log_range import copy_range, read_range
-from streams.topics import TOPICS, Topics
+from streams.topics import TOPICS
 from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
 MINUTES = 6
 KIND = CATALOGUE.of(RequestsRecommended)
 OLD = KIND.wire
 NEW = OLD.replace(f".v{KIND.version}", f".v{KIND.version + 1}")
-SHARED = Path(os.environ.get("ULLAGE_SHARED", "../shared")) / "logs"
 
 
 def lift(body: dict[str, object]) -> dict[str, object]:
@@ -169,57 +162,20 @@ def test_but_not_with_another_content(bench: PipelineLog) -> None:
     assert report.counts == {DiscrepancyKind.TWO_CONTENTS: 4 * 2}
 
 
-@pytest.fixture
-def day(tmp_path: Path) -> Iterator[LogContext]:
-    """The log of a simulated day that version 0.1.0 wrote."""
-    packed = SHARED / "day-0.1.jsonl.xz"
-    if not packed.exists():
-        pytest.skip(f"there is no {packed}: it is not part of this repository")
-    path = tmp_path / "day.jsonl"
-    path.write_bytes(lzma.decompress(packed.read_bytes()))
-    with FileLog(path) as log:
-        yield LogContext.of(log, Topics(partitions=2))
+def test_a_file_that_another_version_wrote_is_refused_by_one_sentence(bench: PipelineLog, tmp_path: Path) -> None:
+    """Not read as if it were empty: rules have been in every log since 0.1.0, and newer bodies cannot be lifted down."""
 
+    def saved(name: str, records: Iterable[Record], without: str = "") -> FileLog:
+        log = FileLog.open_or_create(tmp_path / name)
+        for topic in TOPICS:
+            if topic.name != without:
+                log.create(bench.topics.wire(topic.name), bench.topics.partitions)
+        log.import_records(records)
+        return log
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_of_a_log_that_0_1_0_wrote_every_decision_is_as_published_but_the_one_that_was_altered(day: LogContext) -> None:
-    wire = day.topics.wire("recommendations")
-    log = MemoryLog()
-    assert isinstance(day.log, FileLog)
-    copy_range(day.log, log, [topic for topic in day.log.topics() if topic != wire])
-    log.create(wire, day.topics.partitions)
-    records = list(read_range(day.log, [wire]))
-    chosen = records[500]
-    value = (chosen.value or b"").replace(b'"lower":{"cpu":0.', b'"lower":{"cpu":1.', 1)
-    assert value != chosen.value
-    log.import_records([replace(record, value=value) if record is chosen else record for record in records])
-    settings = loading.load(file=SHARED / "day-0.1.yaml").settings
-    report = verify(LogContext.of(log, day.topics), pipeline(settings))
-    assert report.counts == {DiscrepancyKind.DIFFERENT: 1}, list(report_lines(report))
-    assert header(chosen, "ce_id") in report.discrepancies[0].says
-    there = published(log, day.topics)
-    assert report.decisions == sum(len(there[name]) for name in there if name != "pod-updates")
-    assert [says.split(":")[0] for says in report.foreign] == ["updater, partition 0", "updater, partition 1"]
-    assert f"a program of before rules stood in the log decided, and this program has version {PROGRAM}" in report.foreign[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        (("plan",), "  36 other pods need no change now"),
-        (("why-not", "shop/Deployment/web"), "8 pods of demo/shop/Deployment/web: left alone"),
-    ],
-)
-def test_a_log_that_0_1_0_wrote_is_asked_what_would_be_done_though_it_lacks_topics(
-    words: tuple[str, ...], answer: str, day: LogContext, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert isinstance(day.log, FileLog)
-    assert cli.run([*words, "--log", str(day.log.path)]) == 0
-    assert answer in capsys.readouterr().out
-
-
-def published(log: MemoryLog, topics: Topics) -> dict[str, set[str | None]]:
-    """The ids of the decisions in each topic, by the headers alone."""
-    names = ("recommendations", "recommendations-by-cluster", "pod-updates")
-    return {name: {header(r, "ce_id") for r in read_range(log, [topics.wire(name)]) if tick_number(r) is None} for name in names}
+    assert LogContext.of(saved("today.jsonl", bench.all_records("recommendations")), bench.topics)
+    with pytest.raises(BadInput, match=r"old\.jsonl' has no rules: a program before 0\.1\.0 wrote it"):
+        LogContext.of(saved("old.jsonl", [], without="rules"), bench.topics)
+    newer = (replace(r, headers=(("ce_type", NEW.encode()),)) for r in bench.all_records("recommendations"))
+    with pytest.raises(BadInput, match="a requests-recommended of version 2, and this program reads version 1: a newer program"):
+        LogContext.of(saved("newer.jsonl", newer), bench.topics)

@@ -350,7 +350,7 @@ def test_a_vpa_about_which_nothing_was_decided_says_whose_it_is_or_why_it_cannot
     assert "served by the recommender 'theirs', and ours is 'default'" in said
     assert "`ullage why web/Deployment/api`" in said
     rules = {"recommender": "theirs"}
-    published.say("policies", StageRulesChanged(START, "recommender", 2, rules, rules_version("recommender", 2, rules)))
+    published.say("rules", StageRulesChanged(START, "recommender", 2, rules, rules_version("recommender", 2, rules)))
     assert "nothing was decided about VPA 'web/api' yet" in published.told("web/api")
     later = vpa(recommenders=("theirs",), unsupported="its target is a Job", at=START + timedelta(days=9000))
     published.say("policies", later)

@@ -51,7 +51,7 @@ def test_a_node_that_goes_is_explained_by_its_name_its_instance_and_with_numbers
     [gone] = run.removed
     found = kept.why(gone)
     assert found.decision.what == "removal of a node planned"
-    assert found.decision.because["utilization"] == 0.25
+    assert found.decision.because["utilization"] == 0.2437
     assert found.decision.causes[0].what == "node changed"
     stays = kept.why({"n1": "n2", "n2": "n1"}[gone])
     assert stays.decision.what == "scaling refused"
@@ -99,7 +99,7 @@ def test_growth_says_what_a_new_node_has_with_units() -> None:
     [plan] = run.of(ScaleUpPlanned)
     found = list(because_texts.in_words(plan.because))
     assert "a new node has: (cpu 4000m, memory 16.00 GiB, pods 110)" in found
-    assert "what the group would be given: (nodes 1, pods 1, cpu 1000m, memory 1.00 GiB)" in found
+    assert "what the group would be given: (nodes 1, pods 1, cpu 975m, memory 1.00 GiB)" in found
 
 
 def test_a_pod_that_runs_is_not_explained_by_what_was_said_while_it_waited() -> None:

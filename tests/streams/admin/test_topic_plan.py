@@ -113,7 +113,7 @@ def test_a_change_reads_as_a_line() -> None:
 def test_every_compacted_topic_of_ours_waits_before_it_compacts_but_copies_of_the_present_do_not() -> None:
     specs = {s.name: s for s in Topics("x", 2).specs()}
     lags = {t.name: specs[f"x.{t.name}.v1"].configs["min.compaction.lag.ms"] for t in TOPICS if "compact" in t.cleanup}
-    assert {name for name, lag in lags.items() if lag == "0"} == {"policies-latest", "control-latest"}
+    assert {name for name, lag in lags.items() if lag == "0"} == {"rules-latest", "policies-latest", "control-latest"}
     assert {lag for name, lag in lags.items() if not name.endswith("-latest")} == {str(REACH_MS)}
 
 

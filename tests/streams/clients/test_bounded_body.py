@@ -97,9 +97,9 @@ def test_an_answer_without_end_is_given_up_at_the_bound_and_the_rest_is_not_read
 def test_an_answer_that_drips_ends_with_the_time_for_the_whole_and_not_never() -> None:
     with serving(Endless(chunk=b"x", pause=0.05)) as url:
         begun = time.monotonic()
-        with pytest.raises(Unreachable, match=r"the answer was not complete within 1\.8 s"):
-            asked(url, timeout=0.3).send(REQUEST)
-        assert time.monotonic() - begun < 10
+        with pytest.raises(Unreachable, match=r"the answer was not complete within 4\.8 s"):
+            asked(url, timeout=0.8).send(REQUEST)
+        assert time.monotonic() - begun < 60
 
 
 def test_the_bound_holds_for_what_a_compressed_answer_unpacks_to() -> None:

@@ -112,7 +112,7 @@ def test_a_topic_with_one_type_needs_no_header() -> None:
 def test_a_topic_with_several_types_needs_the_header() -> None:
     error = refusal(changed(), kind=None)
     assert error.reason.startswith(
-        "there is no ce_type header, and 'ullage.pod-changes.v1' carries ullage.pod-changed.v3 or ullage.pod-deleted.v1 or "
+        "there is no ce_type header, and 'ullage.pod-changes.v1' carries ullage.pod-changed.v1 or ullage.pod-deleted.v1 or "
     )
     assert error.path == "ce_type"
 
@@ -150,6 +150,7 @@ LIFTING = Codec(
         (
             Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",), version=3),
             Kind("scrape", MetricsScraped, ("pod-metrics",), 2),
+            Kind("pod-deleted", PodDeleted, ("pod-changes",), 2),
         ),
         {
             ("container-oom-killed", 1): told_memory,
@@ -169,6 +170,10 @@ def test_old_versions_are_lifted_step_by_step() -> None:
     second = {k: v for k, v in now.items() if k != "container"} | {"name": "app"}
     first = second | {"restarts": "3"}
     assert LIFTING.decode(old(now, 3)) == LIFTING.decode(old(second, 2)) == LIFTING.decode(old(first, 1)) == examples.EVENTS[1]
+
+
+def test_a_version_that_only_added_fields_needs_no_lift() -> None:
+    assert LIFTING.decode(record(changed())) == CODEC.decode(record(changed()))
 
 
 def test_an_old_scrape_is_lifted_too() -> None:

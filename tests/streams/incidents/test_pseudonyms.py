@@ -1,6 +1,7 @@
 """Pseudonyms: no name is left, equal names stay equal, and every event can still be read."""
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -97,3 +98,12 @@ def test_a_key_is_made_once_for_its_owner_only_and_a_short_one_refused(tmp_path:
     path.write_text("short")
     with pytest.raises(BadInput, match="has 5 bytes"):
         key_of(path)
+
+
+def test_the_version_of_a_policy_is_what_its_owner_wrote_and_that_of_rules_is_a_digest() -> None:
+    policy = next(each for each in examples.EVENTS if type(each).__name__ == "VerticalPolicyChanged")
+    rules = next(each for each in examples.EVENTS if type(each).__name__ == "StageRulesChanged")
+    shown = Pseudonyms(KEY, "ullage", 4)
+    told = shown.record(taken(replace(policy, version="cart-team-2024")))  # type: ignore[type-var]  # an event
+    assert b"cart-team" not in (told.value or b"")
+    assert rules.version.encode() in (shown.record(taken(rules)).value or b"")  # type: ignore[union-attr]  # it has one

@@ -13,9 +13,10 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c
 
 import streams.log.kafka_reader  # noqa: F401  # its import gives the client the bound
-from streams.log import bounded_decompression, record_batches
+from streams.log import bounded_decompression, record_batches, record_format
 from streams.log.log_port import Record
 from streams.log.record_batches import RecordsWithoutKey
+from tests.support import raw_batches
 
 TP = TopicPartition("t", 0)
 Raw = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -33,6 +34,9 @@ RECORDS: st.SearchStrategy[list[Raw]] = st.lists(
 
 class WithoutTicks(RecordsWithoutKey):
     left_out = b"tick"
+
+
+Client: Any = Fetcher.PartitionRecords
 
 
 def batch(records: Sequence[Raw], offset: int, codec: int) -> bytes:
@@ -69,6 +73,51 @@ def test_it_reads_what_the_client_reads_but_the_left_out_key(batches: list[tuple
     ours, behind = read(WithoutTicks, fetched, start)
     assert ours == [record for record in theirs if record.key != b"tick" or record.offset == start]
     assert behind == after == offset
+
+
+LOGS = st.lists(
+    st.tuples(
+        st.sampled_from([b"tick", b"tick", b"k"]),
+        st.integers(0, 3),  # records in the batch: compaction keeps the last batch of a producer without any
+        st.integers(0, 2),  # offsets behind its last record that compaction took
+        st.integers(0, 2),  # offsets between it and the batch before it
+        st.booleans(),  # a new leader wrote it
+        st.sampled_from([0, 0, 0, 0x10, 0x30]),  # plain, or of a transaction: records, or the end of it
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(batches=LOGS, start=st.integers(0, 20), most=st.integers(1, 4))
+def test_after_each_step_its_place_is_the_clients_own_offset_and_leader_epoch(
+    batches: list[tuple[bytes, int, int, int, bool, int]], start: int, most: int
+) -> None:
+    fetched, places = log_of(batches)
+    theirs, ours = (kind(start, TP, record_batches.guarded(MemoryRecords)(fetched)) for kind in (Client, WithoutTicks))
+    whole = {theirs.next_fetch_offset: theirs.leader_epoch}
+    while theirs and (records := theirs.take(1)):
+        whole |= {theirs.next_fetch_offset: records[-1].leader_epoch}
+    whole |= places  # after a batch that gave no record
+    while ours:
+        ours.take(most)
+        assert (ours.next_fetch_offset, ours.leader_epoch) in whole.items()
+    assert (ours.next_fetch_offset, ours.leader_epoch) == (theirs.next_fetch_offset, theirs.leader_epoch)
+    assert ours.bytes_read == len(fetched)
+
+
+def log_of(batches: Sequence[tuple[bytes, int, int, int, bool, int]]) -> tuple[bytes, dict[int, int]]:
+    """Fetched bytes, and the offset after each batch with its epoch."""
+    fetched, offset, epoch, places = b"", 0, 0, {}
+    for key, count, taken, gap, elected, attributes in batches:
+        offset, epoch = offset + gap, epoch + elected
+        records = 1 if attributes & record_format.CONTROL else count
+        content = b"".join(raw_batches.record(n, key, b"v") for n in range(records))
+        last = max(0, records + taken - 1)
+        fetched += raw_batches.batch(content, attributes, records, base=offset, last=last, epoch=epoch)
+        offset += last + 1
+        places[offset] = epoch
+    return fetched, places
 
 
 @given(

@@ -39,7 +39,7 @@ def ticks(operator_log: OperatorLog, *minutes: int) -> None:
 def test_a_policy_and_a_control_are_in_every_partition(operator_log: OperatorLog) -> None:
     control, policy = ControlChanged(START, "demo", Mode.PLAN), VerticalPolicyChanged(START, "demo/*", "1")
     assert len(operator_log.publish(control, policy)) == 2 * PARTITIONS
-    for name, event in (("control", control), ("policies", policy)):
+    for name, event in (("control", control), ("rules", policy)):
         for partition in range(PARTITIONS):
             (record,) = operator_log.context.log.poll({(operator_log.context.topics.wire(name), partition): 0})
             assert operator_log.context.codec.decode(record) == event

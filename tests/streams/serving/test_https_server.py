@@ -16,6 +16,7 @@ from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.serving import certificates
 from streams.serving.certificates import ServingCertificate, self_made
+from streams.serving.connection_limits import ConnectionLimits
 from streams.serving.https_server import CertificateHolder, HttpsServer, ServerLimits
 
 NOW = datetime.now(UTC)
@@ -43,7 +44,7 @@ def server(holder: CertificateHolder) -> Iterator[HttpsServer]:
 
 def connection(server: HttpsServer, *trusted: ServingCertificate, name: str = "127.0.0.1") -> http.client.HTTPSConnection:
     context = ssl.create_default_context(cadata=b"".join(each.authorities for each in trusted).decode())
-    return http.client.HTTPSConnection(name, server.port, context=context, timeout=5.0)
+    return http.client.HTTPSConnection(name, server.port, context=context, timeout=60.0)
 
 
 def post(to: http.client.HTTPSConnection, body: bytes = b"hello", path: str = "/") -> tuple[int, bytes]:
@@ -125,7 +126,7 @@ def test_too_long_a_body_and_too_long_an_answer_are_cut_short(server: HttpsServe
 
 
 def test_a_client_that_never_speaks_is_hung_up_on(holder: CertificateHolder) -> None:
-    limits = ServerLimits(handshake=Seconds(0.2))
+    limits = ServerLimits(connections=ConnectionLimits(handshake=Seconds(0.2)))
     routes = [web.post("/", echo)]
     with HttpsServer(routes, holder, limits=limits) as server, socket.create_connection(("127.0.0.1", server.port)) as to:
         to.settimeout(5.0)
@@ -135,12 +136,18 @@ def test_a_client_that_never_speaks_is_hung_up_on(holder: CertificateHolder) -> 
 def test_asked_to_stop_it_answers_what_has_arrived(holder: CertificateHolder) -> None:
     limits = ServerLimits(linger=Seconds(0.2), drain=Seconds(3.0))
     got: list[int] = []
-    with HttpsServer([web.post("/", echo)], holder, limits=limits) as server:
+    arrived = threading.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        arrived.set()
+        return await echo(request)
+
+    with HttpsServer([web.post("/", answer)], holder, limits=limits) as server:
         port = server.port
         waiting = connection(server, ONE)
         thread = threading.Thread(target=lambda: got.append(post(waiting, path="/?wait=0.6")[0]))
         thread.start()
-        time.sleep(0.2)
+        assert arrived.wait(60)
     thread.join()
     assert got == [200]
     with pytest.raises(ConnectionRefusedError):
@@ -154,10 +161,12 @@ def test_asked_to_stop_it_tells_clients_to_connect_anew(holder: CertificateHolde
     kept = connection(server, ONE)
     kept.request("POST", "/", b"before")
     before = kept.getresponse()
+    assert server._stop is not None
     assert (before.read(), before.getheader("Connection")) == (b"before", None)
     thread = threading.Thread(target=lambda: (server.__exit__(None, None, None), stopped.set()))
     thread.start()
-    time.sleep(0.3)
+    while not server._stop.is_set():
+        time.sleep(0.01)
     kept.request("POST", "/", b"after")
     after = kept.getresponse()
     assert (after.read(), after.getheader("Connection")) == (b"after", "close")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.facts.pods import PodPhase, ResizeState
+from schemas.facts.pods import ContainerRun, PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Patch, Pod
@@ -59,15 +59,17 @@ def test_without_a_limit_nothing_is_throttled_or_killed() -> None:
 
 
 def test_memory_above_the_limit_is_an_oom_kill_and_restarts_come_later_each_time() -> None:
-    # a step is 15 s: started at 15, killed at 30; back after 10 s, so at the step at 45; killed at 60;
-    # back after 20 s, at 90; killed at 105
+    # a step is 15 s: started at 15, killed at 30; back at once, so at the step at 45; killed at 60;
+    # back after 10 s, at 75; killed at 90; back after 20 s, at 120; killed at 135
     cluster = cluster_of(steady(0.1, 300), amounts(0.1, 200), amounts(None, 256))
     told = []
-    for step in range(1, 8):
+    for step in range(1, 10):
         cluster.advance(START + 15 * step * SECOND)
         told += [(kill.restarts, int((kill.at - START).total_seconds())) for kill in only(cluster).ooms]
-    assert sorted(set(told)) == [(1, 30), (2, 60), (3, 105)]
-    assert only(cluster).containers[0].restarts == 2
+    assert sorted(set(told)) == [(1, 30), (2, 60), (3, 90), (4, 135)]
+    [seen] = only(cluster).containers
+    assert seen.restarts == 3
+    assert seen.last_run == ContainerRun(START + 135 * SECOND, START + 120 * SECOND, "OOMKilled")
     assert cluster.usage() == []
 
 
@@ -143,9 +145,13 @@ def test_a_patch_that_makes_no_sense_keeps_a_pod_from_being_created_and_nothing_
     cluster.admit = lambda _pod: Patch({"main": Amounts(cpu=Cores(3.0))})
     cluster.advance(START + 60 * SECOND)
     assert cluster.pods() == []
+    assert "cpu request 3 must be less than or equal to cpu limit 2" in cluster.refusal(cluster.deployments[0])
     cluster.admit = lambda _pod: Patch()
     cluster.advance(START + 75 * SECOND)
+    assert cluster.pods() == [], "its ReplicaSet tries less and less often"
+    cluster.advance(START + 90 * SECOND)
     assert only(cluster).containers[0].requests.cpu == 1.0
+    assert cluster.refusal(cluster.deployments[0]) == ""
 
 
 def test_time_moves_forward_only_and_how_often_makes_no_difference() -> None:

@@ -76,9 +76,9 @@ def test_it_runs_until_told_to_stop(log: MemoryLog) -> None:
     thread = threading.Thread(target=world.run, args=(stop,))
     thread.start()
     say(log, START)
-    assert lived.wait(10)
+    assert lived.wait(60)
     stop.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert len(world.cluster.pods()) == 36
 

@@ -80,8 +80,8 @@ def of_group(tags: Mapping[str, str], defaults: GroupOptions) -> GroupOptions:
     """The options of a group. A value that cannot be read leaves the default. Source: GetAutoscalingOptions in aws_manager.go."""
     found: dict[str, float | bool] = {}
     for tag, text in tags.items():
-        _before, prefix, name = tag.partition(OPTION_TAG)
-        if prefix and name in _READERS:
+        name = tag.removeprefix(OPTION_TAG)
+        if tag.startswith(OPTION_TAG) and name in _READERS:
             option, read = _READERS[name]
             value = read(text)
             if value is not None:

@@ -1,7 +1,7 @@
 """Which groups to manage, as users write it: 'min:max:name' for one, and tags to discover many."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -49,11 +49,6 @@ def discovery(specs: Iterable[str]) -> dict[str, str]:
     for spec in specs:
         tags.update(_tags(spec))
     return tags
-
-
-def filters(tags: Mapping[str, str]) -> list[str]:
-    """The filters of DescribeAutoScalingGroups for these tags, as 'name=value': by key alone where no value is wanted."""
-    return sorted(f"tag:{key}={value}" if value else f"tag-key={key}" for key, value in tags.items())
 
 
 def _tags(spec: str) -> dict[str, str]:

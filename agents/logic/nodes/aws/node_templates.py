@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from agents.logic.nodes.scheduling.pod_shapes import REGION, ZONE, SchedulingNode, Taint, pairs
 from schemas import exact_quantity
 from schemas.pod_requests import CPU, MEMORY, PODS
-from schemas.well_known_labels import HOSTNAME
+from schemas.well_known_labels import HOSTNAME, INSTANCE_TYPE
 
 GPU = "nvidia.com/gpu"
 GPU_LABEL = "k8s.amazonaws.com/accelerator"
@@ -172,12 +172,6 @@ def check_policy(launch: LaunchSource) -> None:
         raise TemplateError(f"unable to retrieve instance requirements from mixed instance policy, err: {gone}")
 
 
-def managed_by(labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """The cluster and the name of the EKS node group that a template's labels speak of, or None."""
-    cluster, nodegroup = labels.get("cluster-name"), labels.get("nodegroup-name")
-    return (cluster, nodegroup) if cluster and nodegroup else None
-
-
 def label_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """The labels in a group's tags, including those of EKS. As in upstream, the marks may be anywhere in a tag."""
     found: dict[str, str] = {}
@@ -266,7 +260,7 @@ def _generic_labels(kind: InstanceType, zone: str, name: str) -> dict[str, str]:
     return {
         "kubernetes.io/arch": kind.architecture,
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": kind.name,
+        INSTANCE_TYPE: kind.name,
         REGION: zone[:-1],
         ZONE: zone,
         "topology.ebs.csi.aws.com/zone": zone,

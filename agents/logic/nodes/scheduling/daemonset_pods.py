@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from agents.logic.nodes.scheduling.node_columns import tolerates
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, TaintEffect, Toleration
-from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster, tolerates
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 _ALWAYS = tuple(
     Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)
@@ -29,7 +30,7 @@ def runs(template: PodShape, node: SchedulingNode) -> tuple[bool, bool]:
     picture.add(node)
     here = slice(0, 1)
     named = not template.node_name or template.node_name == node.name
-    if not named or not np.all(picture.selected(template.node_selector, template.node_terms, here)):
+    if not named or not np.all(picture.columns.selected(template.node_selector, template.node_terms, here)):
         return False, False
     tolerations = (*template.tolerations, *_ALWAYS)
     if tolerates(tolerations, node.taints):

@@ -11,7 +11,8 @@ import numpy as np
 
 from agents.logic.nodes.scheduling import scheduler_filters
 from agents.logic.nodes.scheduling.label_columns import Counts, Mask
-from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
+from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 Placed = tuple[Counts, Counts]
 """Rows, and how many pods each of them took."""
@@ -28,12 +29,25 @@ def alike(cluster: ScheduledCluster, shape: ShapeId) -> bool:
 
 def room(cluster: ScheduledCluster, shape: ShapeId, rows: Counts) -> Counts:
     """How many pods of the shape the resources of each of the rows still take."""
-    request = cluster.requests[shape]
     result = np.full(len(rows), np.iinfo(np.int64).max)
-    for column in np.flatnonzero(request).tolist():
-        np.minimum(result, cluster.free[rows, column] // request[column], out=result)
+    for column, amount in cluster.wanted[shape]:
+        np.minimum(result, cluster.free[rows, column] // amount, out=result)
     least: Counts = np.maximum(result, 0)
     return least
+
+
+def last(cluster: ScheduledCluster, shape: ShapeId) -> Row:
+    """Place a pod of a plain shape on the last open row that takes it; NOWHERE if none does."""
+    size = cluster.size
+    mask = cluster.suited(shape) & cluster.open[:size]
+    for column, amount in cluster.wanted[shape]:
+        mask &= cluster.free[:size, column] >= amount
+    place = int(mask[::-1].argmax()) if size else 0
+    row = size - 1 - place
+    if not size or not mask[row]:
+        return NOWHERE
+    cluster.place(shape, row)
+    return row
 
 
 class Scatter:
@@ -120,7 +134,7 @@ def _scattered(takes: Counts, pods: int, scatter: Scatter) -> Counts:
 
 def _singly(cluster: ScheduledCluster, wanted: _Wanted, allowed: Mask) -> Placed:
     shape = wanted.shape
-    able = scheduler_filters.by_node(cluster, shape, cluster.all) & allowed
+    able = scheduler_filters.by_node(cluster, shape, cluster.columns.all) & allowed
     found: dict[Row, int] = {}
     for _pod in range(wanted.pods):
         row = _next(_between(cluster, shape, able), wanted.way)
@@ -130,7 +144,7 @@ def _singly(cluster: ScheduledCluster, wanted: _Wanted, allowed: Mask) -> Placed
         found[row] = found.get(row, 0) + 1
         able[row] = scheduler_filters.by_node(cluster, shape, slice(row, row + 1))[0]
         if cluster.shapes[shape].volumes:
-            able &= scheduler_filters.volumes_single(cluster, shape, cluster.all)
+            able &= scheduler_filters.volumes_single(cluster, shape, cluster.columns.all)
     return np.array(list(found), np.int64), np.array(list(found.values()), np.int64)
 
 
@@ -138,7 +152,7 @@ def _between(cluster: ScheduledCluster, shape: ShapeId, able: Mask) -> Mask:
     """The rows that the rules between pods leave."""
     mask = able.copy()
     for rule in scheduler_filters.between_pods(cluster, shape):
-        mask &= rule(cluster, shape, cluster.all)
+        mask &= rule(cluster, shape, cluster.columns.all)
     return mask
 
 

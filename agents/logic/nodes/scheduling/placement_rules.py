@@ -14,7 +14,6 @@ from agents.logic.nodes.scheduling.pod_shapes import (
     Audience,
     HostPort,
     NodeTerm,
-    Taint,
     Toleration,
     TopologySpread,
 )
@@ -112,12 +111,6 @@ def selector(value: object, where: str = "the selector") -> SchedulingSelector:
         return label_selector(labels(body.get("matchLabels"), where), expressions) if body else EVERYTHING
     except SelectorError as error:
         raise Unreadable(f"{where}: {error}") from error
-
-
-def taints(value: object) -> tuple[Taint, ...]:
-    """The taints of a node."""
-    found = [mapping(one, "a taint") for one in sequence(value, "the taints")]
-    return tuple(Taint(*(text(one.get(field), "a taint") for field in ("key", "value", "effect"))) for one in found)
 
 
 def tolerations(value: object) -> tuple[Toleration, ...]:

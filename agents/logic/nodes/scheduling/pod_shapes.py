@@ -7,13 +7,15 @@ shape and not by pod. Nothing is validated here; the code that reads objects of 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, SchedulingSelector
+from agents.logic.nodes.scheduling.scheduling_selectors import NOTHING, LabelRequirement, SchedulingSelector, integer
 from schemas.pod_requests import IntegerAmounts
 from schemas.well_known_labels import HOSTNAME
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+COMPARISONS = ("Gt", "Lt")
+"""Operators of tolerations that take taints whose value is a larger, or a smaller, integer than their own."""
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the wildcard of a host port, nothing is bound to it
 
 Pairs = tuple[tuple[str, str], ...]
@@ -54,6 +56,9 @@ class Toleration:
         """Whether it tolerates the taint. Source: Toleration.ToleratesTaint in k8s.io/component-helpers, scheduling/corev1."""
         if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
             return False
+        if self.operator in COMPARISONS:
+            mine, theirs = integer(self.value), integer(taint.value)
+            return mine is not None and theirs is not None and (theirs > mine if self.operator == "Gt" else theirs < mine)
         return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
 
 

@@ -4,46 +4,41 @@ It serves both as a stage's view and as a simulation's scratch pad: `mark` and `
 at a cost in proportion to the changes. Rows are nodes in the order in which they came; shapes are numbered the same way.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from agents.logic.nodes.scheduling import selector_index
-from agents.logic.nodes.scheduling.label_columns import Counts, LabelTable, Mask, grown
+from agents.logic.nodes.scheduling.label_columns import Counts, Mask, grown
+from agents.logic.nodes.scheduling.node_columns import DemandId, NodeColumns, Row, ShapeId, tolerates
 from agents.logic.nodes.scheduling.pod_shapes import (
     HARD,
-    UNSCHEDULABLE_TAINT,
     HostPort,
-    NodeTerm,
-    Pairs,
     PodShape,
     SchedulingNode,
     Taint,
-    Toleration,
 )
-from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from agents.logic.nodes.scheduling.selector_index import RulesByAudience, ShapesByLabel
 from agents.logic.nodes.scheduling.topology_counts import (
     AllOf,
     AntiAffinityHolders,
     Counting,
     DomainCounts,
-    EligibleNodes,
     Namespaces,
     SpreadCounts,
     hears,
 )
 from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
+from schemas.well_known_labels import TO_BE_DELETED
 
 MOST_AMOUNT = 2**50
 """The largest amount of one resource that a pod or a node is taken to have; sums over thousands of pods then fit 64 bits."""
 FIRST_RESOURCES = (PODS, CPU, MEMORY, EPHEMERAL)
 
-Row = int
-ShapeId = int
-Demand = tuple[Pairs, tuple[NodeTerm, ...] | None, tuple[Toleration, ...], str]
-"""What a pod demands of a node that no other pod has a say in, but for amounts, ports and volumes."""
+_WITHDRAWAL: ShapeId = -1
+"""Stands in the list of moves for a node that was withdrawn."""
+_GOING = Taint(TO_BE_DELETED, "", HARD[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +55,10 @@ class ScheduledCluster:
 
     def __init__(self, namespaces: Namespaces | None = None) -> None:
         self.namespaces: Namespaces = namespaces or {}
-        self.names: list[str] = []
-        self.nodes: list[SchedulingNode] = []
+        self.columns = NodeColumns()
         self.shapes: list[PodShape] = []
-        self.labels = LabelTable()
+        self._demands: list[DemandId] = []
+        """By shape: what it demands of a node by itself."""
         self.resources: list[str] = list(FIRST_RESOURCES)
         self.free: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
         self.offered: Counts = np.zeros((64, len(FIRST_RESOURCES)), np.int64, order="F")
@@ -77,16 +72,16 @@ class ScheduledCluster:
         self.volumes: dict[str, Counts] = {}
         """By driver: how many volumes each row has attached."""
         self.requests: list[Counts] = []
+        self.wanted: list[tuple[tuple[int, int], ...]] = []
+        """By shape: the columns of the resources that a pod requests, and how much of each."""
+        self._bound: list[bool] = []
+        """By shape: whether its pods take ports, volumes or distance to others with them."""
+        self._ruled = False
+        """Whether a shape has rules between pods."""
         self._numbers: dict[PodShape, ShapeId] = {}
-        self._demands: list[int] = []
-        """By shape: the place of what it demands of a node by itself in `_suited`."""
-        self._suited: list[Mask] = []
-        self._places: dict[Demand, int] = {}
-        self._cordoned: Mask = np.zeros(64, np.bool_)
-        self._tainted: dict[tuple[Taint, ...], int] = {}
-        self._taints: Counts = np.zeros(64, np.int64)
-        self._moves: list[tuple[ShapeId, Counts, Counts]] = []
+        self._moves: list[tuple[ShapeId, Counts | Row, Counts | int]] = []
         self._spread: list[DomainCounts] = []
+        self._withdrawn: set[Row] = set()
         self._counting = RulesByAudience()
         self._held = RulesByAudience()
         self._known = ShapesByLabel()
@@ -95,17 +90,16 @@ class ScheduledCluster:
         self._liked: dict[ShapeId, tuple[list[DomainCounts], bool]] = {}
         self._avoided: dict[ShapeId, list[DomainCounts]] = {}
 
+    # Nodes
+
     @property
     def size(self) -> int:
-        """How many rows there are."""
-        return len(self.names)
+        """How many nodes there are."""
+        return self.columns.size
 
-    @property
-    def all(self) -> slice:
-        """All rows."""
-        return slice(0, len(self.names))
-
-    # Nodes
+    def suited(self, shape: ShapeId) -> Mask:
+        """Rows that suit a shape as far as nodes alone decide it."""
+        return self.columns.suited(self._demands[shape], self.shapes[shape])
 
     def add(self, node: SchedulingNode) -> Row:
         """A node without pods; its row. Names should be unique."""
@@ -113,7 +107,7 @@ class ScheduledCluster:
 
     def add_all(self, nodes: Sequence[SchedulingNode]) -> Row:
         """Nodes without pods, in rows that follow one another; the first of them."""
-        start, stop = len(self.names), len(self.names) + len(nodes)
+        start, stop = self.size, self.size + len(nodes)
         for resource in dict.fromkeys(name for node in nodes for name in node.allocatable):
             self._resource(resource)
         self._grow(stop)
@@ -121,14 +115,10 @@ class ScheduledCluster:
         for column, name in enumerate(self.resources):
             self.offered[rows, column] = [max(min(node.allocatable.get(name, 0), MOST_AMOUNT), 0) for node in nodes]
         self.free[rows] = self.offered[rows]
-        self._cordoned[rows] = [node.unschedulable for node in nodes]
-        self.open[rows] = ~self._cordoned[rows]
-        self._taints[rows] = [self._tainted.setdefault(node.taints, len(self._tainted)) for node in nodes]
-        self.names += [node.name for node in nodes]
-        self.nodes += nodes
-        self.labels.add_all([dict(node.labels) for node in nodes])
+        self.columns.add(nodes)
+        self.open[rows] = [not node.unschedulable for node in nodes]
         for tally in self._spread:
-            tally.cover(rows, self.eligible)
+            tally.cover(rows, self.columns.eligible)
         return start
 
     def _grow(self, rows: int) -> None:
@@ -136,8 +126,6 @@ class ScheduledCluster:
             self.free = np.asfortranarray(grown(self.free, rows))
             self.offered = np.asfortranarray(grown(self.offered, rows))
             self.open = grown(self.open, rows)  # type: ignore[assignment]  # grown keeps the dtype
-            self._cordoned = grown(self._cordoned, rows)  # type: ignore[assignment]  # grown keeps the dtype
-            self._taints = grown(self._taints, rows)  # type: ignore[assignment]  # grown keeps the dtype
 
     def _resource(self, name: str) -> int:
         if name not in self.resources:
@@ -157,39 +145,64 @@ class ScheduledCluster:
             self.shapes.append(shape)
             self._known.add(number, shape)
             self.on.append({})
-            demand = (shape.node_selector, shape.node_terms, shape.tolerations, shape.node_name)
-            self._demands.append(self._places.setdefault(demand, len(self._suited)))
-            if self._demands[-1] == len(self._suited):
-                self._suited.append(np.zeros(0, np.bool_))
+            self._demands.append(self.columns.demand(shape))
             columns = [(self._resource(name), amount) for name, amount in shape.requests]
             request = np.zeros(len(self.resources), np.int64)
             request[0] = 1
             for column, amount in columns:
                 request[column] = min(amount, MOST_AMOUNT)
             self.requests.append(request)
+            self.wanted.append(tuple((column, int(request[column])) for column in np.flatnonzero(request).tolist()))
+            self._bound.append(bool(shape.ports or shape.volumes or shape.anti_affinity))
+            self._ruled = self._ruled or bool(shape.spread or shape.affinity or shape.anti_affinity)
         return number
+
+    def plain(self, shape: ShapeId) -> bool:
+        """Whether nothing but the node itself and its free resources decides where a pod of the shape goes."""
+        body = self.shapes[shape]
+        alone = not (self._bound[shape] or body.affinity or body.spread or body.refused)
+        return alone and not (self._held.size and self.feared(shape))
+
+    def uncounted(self, shape: ShapeId) -> bool:
+        """Whether pods of the shape count for nothing but the resources of their node, now and when a rule is first asked."""
+        return not self._bound[shape] and not self._ruled
 
     def place(self, shape: ShapeId, row: Row, pods: int = 1) -> None:
         """Put pods of a shape on a node, or take them off (negative). Nothing is checked, because running pods run."""
-        self.move(shape, np.array([row]), np.array([pods]))
+        self._moves.append((shape, row, pods))
+        self._apply_one(shape, row, pods)
 
     def move(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
         """Put so many pods on each of the rows, which must be distinct; negative takes them off."""
         self._moves.append((shape, rows, pods))
         self._apply(shape, rows, pods)
 
-    def _apply(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
-        request = self.requests[shape]
-        if len(rows) == 1:
-            self.free[int(rows[0])] -= request * int(pods[0])
+    def _apply_one(self, shape: ShapeId, row: Row, pods: int) -> None:
+        """As `_apply`, for one row: most moves of a simulation are of a pod or two."""
+        for column, amount in self.wanted[shape]:
+            self.free[row, column] -= amount * pods
+        mine = self.on[shape]
+        number = mine.get(row, 0) + pods
+        if number:
+            mine[row] = number
         else:
-            for column in np.flatnonzero(request):
-                self.free[rows, column] -= request[column] * pods
-        mine, body = self.on[shape], self.shapes[shape]
+            del mine[row]
+        if self._bound[shape] or self._counting.size:
+            self._count_rules(shape, np.array([row]), np.array([pods]))
+
+    def _apply(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
+        for column, amount in self.wanted[shape]:
+            self.free[rows, column] -= amount * pods
+        mine = self.on[shape]
         for row, number in zip(rows.tolist(), pods.tolist(), strict=True):
             mine[row] = mine.get(row, 0) + number
             if not mine[row]:
                 del mine[row]
+        self._count_rules(shape, rows, pods)
+
+    def _count_rules(self, shape: ShapeId, rows: Counts, pods: Counts) -> None:
+        """Count pods where ports, volumes and rules between pods are counted."""
+        body = self.shapes[shape]
         if body.ports or body.volumes:
             self._occupy(body, rows, pods)
         for term in dict.fromkeys(body.anti_affinity):
@@ -227,26 +240,64 @@ class ScheduledCluster:
 
     def mark(self, *, openings: bool = False) -> Savepoint:
         """A point that `revert` comes back to; with `openings` also to which rows take pods."""
-        return Savepoint(len(self._moves), len(self.names), self.open.copy() if openings else None)
+        return Savepoint(len(self._moves), self.size, self.open.copy() if openings else None)
 
     def revert(self, mark: Savepoint) -> None:
         """Take back all that was placed and added since."""
         while len(self._moves) > mark.moves:
             shape, rows, pods = self._moves.pop()
-            self._apply(shape, rows, -pods)
-        if len(self.names) > mark.rows:
-            gone = slice(mark.rows, len(self.names))
+            if isinstance(rows, np.ndarray):
+                self._apply(shape, rows, np.negative(pods))
+            elif shape == _WITHDRAWAL:
+                self._readmit(rows)
+            else:
+                self._apply_one(shape, rows, -int(pods))
+        if self.size > mark.rows:
+            gone = slice(mark.rows, self.size)
             for tally in self._spread:
                 tally.uncover(gone)
-            del self.names[mark.rows :], self.nodes[mark.rows :]
-            self.labels.cut(mark.rows)
-            self._suited = [mask[: mark.rows] for mask in self._suited]
+            self.columns.cut(mark.rows)
         if mark.open is not None:
             self.open[: len(mark.open)] = mark.open
 
     def settle(self) -> None:
         """Make all changes final: earlier marks become invalid."""
         self._moves.clear()
+
+    def withdraw(self, row: Row) -> None:
+        """Let a node take no pods any more, as one with the taint of a node that goes; undone by `revert`.
+
+        A spread constraint that honours taints counts neither the node nor its pods from now on.
+        """
+        self._moves.append((_WITHDRAWAL, row, 0))
+        self._withdrawn.add(row)
+        for tally in self._honouring():
+            if tally.counted[row]:
+                self._count_row(tally, row, -1)
+
+    def _readmit(self, row: Row) -> None:
+        """The pods of the row are those of the moment in which it was withdrawn."""
+        self._withdrawn.discard(row)
+        here = slice(row, row + 1)
+        for tally in self._honouring():
+            if not isinstance(tally.rule, SpreadCounts) or tally.counted[row]:
+                continue
+            if self.columns.eligible(tally.rule.eligible, here)[0]:
+                self._count_row(tally, row, 1)
+
+    def _honouring(self) -> Iterator[DomainCounts]:
+        for tally in self._spread:
+            own = tally.rule.eligible.tolerations if isinstance(tally.rule, SpreadCounts) else None
+            if own is not None and not tolerates(own, (_GOING,)):
+                yield tally.fit()
+
+    def _count_row(self, tally: DomainCounts, row: Row, sign: int) -> None:
+        domain = int(tally.column.ids[row])
+        meant = (number for number in self._known.meant(tally.rule) if row in self.on[number])
+        pods = sum(self.on[number][row] for number in meant if tally.rule.takes(self.shapes[number], self.namespaces))
+        tally.counts[domain] += sign * pods
+        tally.nodes[domain] += sign
+        tally.counted[row] = sign > 0
 
     # Counts of rules between pods
 
@@ -261,10 +312,13 @@ class ScheduledCluster:
         return found.fit()
 
     def _start(self, rule: Counting) -> DomainCounts:
-        found = self.tallies[rule] = DomainCounts(rule, self.labels.column(rule.key))
-        found.cover(self.all, self.eligible)
+        found = self.tallies[rule] = DomainCounts(rule, self.columns.labels.column(rule.key))
+        found.cover(self.columns.all, self.columns.eligible)
         if isinstance(rule, SpreadCounts):
             self._spread.append(found)
+            gone = [] if rule.eligible.tolerations is None or tolerates(rule.eligible.tolerations, (_GOING,)) else self._withdrawn
+            for row in gone:
+                found.uncover(slice(row, row + 1))
         (self._held if isinstance(rule, AntiAffinityHolders) else self._counting).add(found)
         return found
 
@@ -308,74 +362,6 @@ class ScheduledCluster:
             terms = dict.fromkeys(self.shapes[shape].anti_affinity)
             found = self._avoided[shape] = [self.tally(AllOf((term.audience,), term.key)) for term in terms]
         return found
-
-    # What depends on the node alone
-
-    def tolerated(self, tolerations: tuple[Toleration, ...], rows: slice) -> Mask:
-        """Rows without a taint that keeps such a pod away."""
-        verdicts = [tolerates(tolerations, taints) for taints in self._tainted]
-        result: Mask = np.array(verdicts, np.bool_)[self._taints[: self.size][rows]]
-        return result
-
-    def selected(self, selector: Pairs, terms: tuple[NodeTerm, ...] | None, rows: slice) -> Mask:
-        """Rows that meet a node selector and required node affinity."""
-        result = self.labels.meets(equals(dict(selector)).requirements, rows)
-        if terms is not None:
-            any_of = np.zeros(len(result), np.bool_)
-            for term in terms:
-                if not term.void:
-                    any_of |= self._meets(term, rows)
-            result &= any_of
-        return result
-
-    def _meets(self, term: NodeTerm, rows: slice) -> Mask:
-        result = self.labels.meets(term.expressions, rows)
-        for one in term.names:
-            result &= np.array([one.accepts(name) for name in self.names[rows]], np.bool_)
-        return result
-
-    def suited(self, shape: ShapeId) -> Mask:
-        """Rows that suit a shape as far as nodes alone decide it: name, cordon, taints, selector and affinity.
-
-        Remembered for all shapes that demand the same.
-        """
-        place = self._demands[shape]
-        known = self._suited[place]
-        if len(known) < self.size:
-            rows, body = slice(len(known), self.size), self.shapes[shape]
-            new = self.named(body, rows) & self.uncordoned(body, rows) & self.tolerated(body.tolerations, rows)
-            new &= self.selected(body.node_selector, body.node_terms, rows)
-            known = self._suited[place] = np.concatenate((known, new)) if len(known) else new
-        return known
-
-    def named(self, shape: PodShape, rows: slice) -> Mask:
-        """Rows with the name that the pod asks for, if it asks for one."""
-        if not shape.node_name:
-            return np.ones(len(range(*rows.indices(self.size))), np.bool_)
-        return np.array([name == shape.node_name for name in self.names[rows]], np.bool_)
-
-    def uncordoned(self, shape: PodShape, rows: slice) -> Mask:
-        """Rows that are not cordoned, or whose cordon the pod tolerates."""
-        if tolerates(shape.tolerations, (Taint(UNSCHEDULABLE_TAINT, "", HARD[0]),)):
-            return np.ones(len(range(*rows.indices(self.size))), np.bool_)
-        result: Mask = ~self._cordoned[: self.size][rows]
-        return result
-
-    def eligible(self, rule: EligibleNodes, rows: slice) -> Mask:
-        """Rows that a spread constraint counts."""
-        result = np.ones(len(range(*rows.indices(self.size))), np.bool_)
-        for key in rule.keys:
-            result &= self.labels.column(key).ids[rows] >= 0
-        if rule.node_selector is not None:
-            result &= self.selected(rule.node_selector, rule.node_terms, rows)
-        if rule.tolerations is not None:
-            result &= self.tolerated(rule.tolerations, rows)
-        return result
-
-
-def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """Whether every taint that keeps pods away is tolerated."""
-    return all(any(one.tolerates(taint) for one in tolerations) for taint in taints if taint.effect in HARD)
 
 
 def numbers(counts: Mapping[Row, int]) -> tuple[Counts, Counts]:

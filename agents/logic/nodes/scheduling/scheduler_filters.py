@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.logic.nodes.scheduling.label_columns import Mask
+from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, TopologySpread
-from agents.logic.nodes.scheduling.scheduled_cluster import Row, ScheduledCluster, ShapeId
-from agents.logic.nodes.scheduling.scheduling_selectors import LabelOperator
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.topology_counts import EligibleNodes, SpreadCounts
 from schemas.pod_requests import PODS
 
@@ -31,7 +31,7 @@ class FilterFailure:
 
 def passes(cluster: ScheduledCluster, shape: ShapeId, rows: slice | None = None) -> Mask:
     """Which nodes take one more pod of the shape. A cordoned node counts if the pod tolerates it; a search skips it itself."""
-    within = cluster.all if rows is None else rows
+    within = cluster.columns.all if rows is None else rows
     result = by_node(cluster, shape, within)
     for rule in between_pods(cluster, shape):
         result &= rule(cluster, shape, within)
@@ -65,28 +65,11 @@ def explain(cluster: ScheduledCluster, shape: ShapeId) -> list[FilterFailure | N
     found: list[FilterFailure | None] = [None] * cluster.size
     left = np.ones(cluster.size, np.bool_)
     for plugin, rule in FILTERS:
-        passed = rule(cluster, shape, cluster.all)
+        passed = rule(cluster, shape, cluster.columns.all)
         for row in np.flatnonzero(left & ~passed).tolist():
             found[row] = FilterFailure(plugin, REASONS[plugin](cluster, shape, row))
         left &= passed
     return found
-
-
-def only_nodes(shape: PodShape) -> tuple[str, ...] | None:
-    """The names of the nodes that affinity by name leaves to look at, or None if it leaves all.
-
-    An empty answer means that the terms conflict, and no node is looked at.
-    Source: NodeAffinity.PreFilter in the scheduler's plugins/nodeaffinity.
-    """
-    if not shape.node_terms:
-        return None
-    union: set[str] = set()
-    for term in shape.node_terms:
-        wanted = [one.values for one in term.names if one.operator is LabelOperator.IN]
-        if not wanted:
-            return None
-        union |= frozenset.intersection(*wanted)
-    return tuple(sorted(union))
 
 
 # Filters, each with what it says
@@ -94,23 +77,23 @@ def only_nodes(shape: PodShape) -> tuple[str, ...] | None:
 
 def node_name(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeName: the node that the pod names."""
-    return cluster.named(cluster.shapes[shape], rows)
+    return cluster.columns.named(cluster.shapes[shape], rows)
 
 
 def unschedulable(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeUnschedulable: no cordon, or one that is tolerated."""
-    return cluster.uncordoned(cluster.shapes[shape], rows)
+    return cluster.columns.uncordoned(cluster.shapes[shape], rows)
 
 
 def taints(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """TaintToleration: every NoSchedule and NoExecute taint is tolerated."""
-    return cluster.tolerated(cluster.shapes[shape].tolerations, rows)
+    return cluster.columns.tolerated(cluster.shapes[shape].tolerations, rows)
 
 
 def node_affinity(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeAffinity: node selector and required node affinity."""
     body = cluster.shapes[shape]
-    return cluster.selected(body.node_selector, body.node_terms, rows)
+    return cluster.columns.selected(body.node_selector, body.node_terms, rows)
 
 
 def ports(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
@@ -127,10 +110,9 @@ def ports(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
 def resources(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mask:
     """NodeResourcesFit: what is requested is free; a resource that is not requested does not matter, even if it is overdrawn."""
     start, stop, _step = rows.indices(cluster.size)
-    request = cluster.requests[shape]
     result = np.ones(stop - start, np.bool_)
-    for column in np.flatnonzero(request).tolist():
-        result &= cluster.free[start:stop, column] >= request[column]
+    for column, amount in cluster.wanted[shape]:
+        result &= cluster.free[start:stop, column] >= amount
     return result
 
 
@@ -149,7 +131,7 @@ def volumes_limit(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mas
     for driver in dict.fromkeys(one.driver for one in wanted):
         held = cluster.volumes.get(driver)
         for place, row in enumerate(within):
-            limit = cluster.nodes[row].attachable.get(driver)
+            limit = cluster.columns.nodes[row].attachable.get(driver)
             if limit is not None:
                 mine = [one for one in wanted if one.driver == driver]
                 new = sum(one.own or row not in cluster.attached.get((driver, one.handle), {}) for one in mine)
@@ -163,7 +145,7 @@ def volumes_place(cluster: ScheduledCluster, shape: ShapeId, rows: slice) -> Mas
     result = np.ones(len(range(*rows.indices(cluster.size))), np.bool_)
     for one in cluster.shapes[shape].volumes:
         if one.terms:
-            result &= cluster.selected((), one.terms, rows)
+            result &= cluster.columns.selected((), one.terms, rows)
     return result
 
 

@@ -24,6 +24,17 @@
 {{- fail (printf "nodeScaling.groups: '%s' wants at least %s nodes and at most %s" . (index $part 0) (index $part 1)) -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.webhook.certificateSecret .Values.webhook.certManager.enabled -}}
+{{- fail "webhook.certificateSecret is a Secret of yours, and webhook.certManager.enabled makes one: leave one of the two out" -}}
+{{- end -}}
+{{- range $name, $_ := .Values.accountAnnotations -}}
+{{- if not (hasPrefix "ullage-" $name) -}}{{- fail (printf "accountAnnotations: '%s' is no account of this chart; its accounts begin with ullage-" $name) -}}{{- end -}}
+{{- end -}}
+{{- range $name, $_ := merge (dict) .Values.commonLabels .Values.podLabels -}}
+{{- if has $name (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component") -}}
+{{- fail (printf "commonLabels and podLabels cannot say %s, by which Services and Deployments find their pods: nameOverride sets the name" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- include "ullage.settingsChecks" . -}}
 {{- end }}
 
@@ -78,6 +89,7 @@
   "topics.prefix" "kafka.topicPrefix" "topics.partitions" "kafka.partitions" "topics.replication" "kafka.replication"
   "cluster.name" "clusterName" "cluster.nodes" "nodeScaling.enabled" "cluster.replicas" "replicaScaling.enabled"
   "usage.reads" "usage.reads" "vertical.recommender" "recommender" "webhook.failure_policy" "webhook.failurePolicy"
+  "webhook.certificate" "webhook.certificateSecret" "webhook.key" "webhook.certificateSecret" "webhook.ca" "webhook.certificateSecret"
   "aws.region" "nodeScaling.region" "aws.groups" "nodeScaling.groups" "aws.discovery" "nodeScaling.discovery" -}}
 {{- if include "ullage.settingThere" (list $settings $name) -}}
 {{- fail (printf "settings.%s: say it in %s" $name $value) -}}

@@ -1,9 +1,42 @@
-{{/* Names and what every object carries. Names are fixed, as in deploy/rbac: one release a cluster. */}}
+{{/* Names and what every object carries. Names of objects are fixed, as in rbac: one release a cluster. */}}
+{{- define "ullage.name" -}}
+{{ .Values.nameOverride | default "ullage" }}
+{{- end }}
+
 {{- define "ullage.labels" -}}
-app.kubernetes.io/name: ullage
+app.kubernetes.io/name: {{ include "ullage.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: {{ include "ullage.name" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What selects the pods of the release, or of one component. Only this may stand in selectors, which cannot be changed. */}}
+{{- define "ullage.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "ullage.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- with index . 1 }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The beginning of an object: its name, and after it the name of its component if it belongs to one. */}}
+{{- define "ullage.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 1 }}
+namespace: {{ $root.Release.Namespace }}
+labels: {{- include "ullage.labels" $root | nindent 2 }}
+{{- if gt (len .) 2 }}
+  app.kubernetes.io/component: {{ index . 2 }}
+{{- end }}
+{{- with $root.Values.commonAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "ullage.brokers" -}}
@@ -48,8 +81,24 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- $list | toJson -}}
 {{- end }}
 
+{{- define "ullage.webhookSettings" -}}
+namespace: {{ .Release.Namespace }}
+failure_policy: {{ .Values.webhook.failurePolicy }}
+{{- if include "ullage.webhookSecret" . }}
+certificate: /etc/ullage/webhook/tls.crt
+key: /etc/ullage/webhook/tls.key
+ca: /etc/ullage/webhook/ca.crt
+{{- end }}
+{{- end }}
+
+{{/* The Secret with the webhook's own certificate; empty where the webhook makes one itself. */}}
+{{- define "ullage.webhookSecret" -}}
+{{ .Values.webhook.certificateSecret | default (ternary "ullage-webhook-tls" "" .Values.webhook.certManager.enabled) }}
+{{- end }}
+
 {{/* The settings of all components, as ullage.yaml. */}}
 {{- define "ullage.settings" -}}
+{{- $_ := required "clusterName is needed, the name of this cluster in the log (--set clusterName=prod), and kafka.brokers, HOST:PORT of your Kafka, or kafka.kind=single to try without one" .Values.clusterName -}}
 {{- $security := dict "protocol" .Values.kafka.security.protocol -}}
 {{- with .Values.kafka.security.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
 {{- with .Values.kafka.security.region }}{{ $_ := set $security "region" . }}{{ end -}}
@@ -65,7 +114,7 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
   "cluster" $cluster
   "usage" $usage
   "vertical" (dict "recommender" .Values.recommender)
-  "webhook" (dict "namespace" .Release.Namespace "failure_policy" .Values.webhook.failurePolicy)
+  "webhook" (include "ullage.webhookSettings" . | fromYaml)
   "metrics_api" (dict "namespace" .Release.Namespace)
   "aws" $aws -}}
 {{- with .Values.usage.prometheusUrl }}{{ $_ := set $tree "prometheus" (dict "url" .) }}{{ end -}}
@@ -84,22 +133,56 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- $ports | uniq | toJson -}}
 {{- end }}
 
-{{- define "ullage.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: ["ALL"]}
-{{- end }}
-
-{{- define "ullage.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-seccompProfile: {type: RuntimeDefault}
-{{- end }}
-
 {{- define "ullage.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{ .Values.image.repository }}:{{ $tag }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* What the pods of components and of the setup share: account, rights, place. Called with root, account, the component's values, and whether
+it asks the API server. What a component says of itself is added to what is said of all pods, and wins where both say it. */}}
+{{- define "ullage.podSpec" -}}
+{{- $root := index . 0 -}}
+{{- $own := index . 2 -}}
+{{- $all := $root.Values -}}
+serviceAccountName: {{ index . 1 }}
+automountServiceAccountToken: {{ index . 3 }}
+enableServiceLinks: false
+securityContext: {{- toYaml $all.podSecurityContext | nindent 2 }}
+{{- with $all.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.priorityClassName | default $all.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $all.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with mergeOverwrite (deepCopy $all.nodeSelector) ($own.nodeSelector | default dict) }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with concat $all.tolerations ($own.tolerations | default list) }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity | default $all.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $all.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $all.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels and annotations of a pod, beside those of every object: called with root and the component's values. */}}
+{{- define "ullage.podLabels" -}}
+{{- $all := index . 0 -}}
+{{- with mergeOverwrite (deepCopy $all.Values.podLabels) ((index . 1).podLabels | default dict) }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{- define "ullage.podAnnotations" -}}
+{{- $all := index . 0 -}}
+{{- with mergeOverwrite (deepCopy $all.Values.commonAnnotations) $all.Values.podAnnotations ((index . 1).podAnnotations | default dict) }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{/* Whether the Secrets are those that Strimzi makes: of our KafkaUser, and of its cluster's authority. */}}
@@ -122,17 +205,29 @@ seccompProfile: {type: RuntimeDefault}
 {{- if and $tls (or $strimzi .Values.kafka.security.secret) }}
 - {name: ULLAGE_LOG__SECURITY__FOLDER, value: /etc/ullage/kafka}
 {{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
+{{/* Mounts and volumes: called with root and the component's values. */}}
 {{- define "ullage.mounts" -}}
+{{- $own := index . 1 -}}
+{{- with index . 0 -}}
 - {name: settings, mountPath: /etc/ullage/settings, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- if or .Values.kafka.security.secret (include "ullage.strimziSecrets" .) }}
 - {name: kafka, mountPath: /etc/ullage/kafka, readOnly: true}
 {{- end }}
+{{- with concat .Values.extraVolumeMounts ($own.extraVolumeMounts | default list) }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "ullage.volumes" -}}
+{{- $own := index . 1 -}}
+{{- with index . 0 -}}
 - {name: settings, configMap: {name: ullage-settings}}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
 {{- with .Values.kafka.security.secret }}
@@ -146,5 +241,9 @@ seccompProfile: {type: RuntimeDefault}
       {{- if eq .Values.kafka.strimzi.authentication "tls" }}
       - secret: {name: ullage, items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]}
       {{- end }}
+{{- end }}
+{{- with concat .Values.extraVolumes ($own.extraVolumes | default list) }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 {{- end }}

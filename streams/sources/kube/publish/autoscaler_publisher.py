@@ -13,11 +13,12 @@ from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, ehpa_key
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved, tsp_key
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.prediction_specs import PredictionObject
-from streams.clients.kube.watched_objects import ControllerObject, LabelSelector
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies, hpa_facts, prediction_policies
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
 
 
@@ -61,7 +62,7 @@ class AutoscalerPublisher:
         self._scales: dict[str, ControllerScale] = {}
         self._published_scales: dict[str, ControllerScale] = {}
 
-    def restore(self, published: PublishedState) -> None:
+    def restore(self, published: PublishedState, _at: datetime) -> None:
         """Start from what the log has. Scales are published again, which does no harm."""
         self._ehpas.restore(published.ehpas)
         self._predictions.restore(published.predictions)
@@ -71,8 +72,8 @@ class AutoscalerPublisher:
         for target in sorted(set(self._targets.values())):
             self._publish_scale(target)
 
-    def upsert(self, found: AutoscalerObject | PredictionObject | HpaObject) -> None:
-        """An EHPA, a prediction or an HPA exists."""
+    def seen(self, controller: str, found: KubeObject, _at: datetime) -> None:
+        """An EHPA, a prediction, an HPA, or a possible target with its scale."""
         match found:
             case AutoscalerObject():
                 policy = ehpa_policies.changed(found, self._cluster, self._now())
@@ -87,20 +88,26 @@ class AutoscalerPublisher:
                 self._predictions.upsert(asked.key, asked)
             case HpaObject():
                 self._hpa_seen(f"{found.metadata.namespace}/{found.metadata.name}", found)
+            case ControllerObject():
+                self._controller_seen(controller, found)
+            case _:
+                pass
 
-    def remove(self, kind: str, namespace: str, name: str) -> None:
-        """An object of a watched kind is gone."""
-        if kind == EHPAS.name:
-            key = ehpa_key(self._cluster, namespace, name)
+    def gone(self, gone: ObjectGone, controller: str, _at: datetime) -> None:
+        """An object is gone."""
+        if controller:
+            self._controller_gone(gone.namespace, controller, gone.name)
+        elif gone.kind == EHPAS.name:
+            key = ehpa_key(self._cluster, gone.namespace, gone.name)
             self._ehpas.remove(key)
             self._targets.pop(key, None)
-        elif kind == TSPS.name:
-            self._predictions.remove(tsp_key(self._cluster, namespace, name))
-        elif kind == HPAS.name:
-            self._hpas.remove(f"{namespace}/{name}")
-            self._scaled.pop(f"{namespace}/{name}", None)
+        elif gone.kind == TSPS.name:
+            self._predictions.remove(tsp_key(self._cluster, gone.namespace, gone.name))
+        elif gone.kind == HPAS.name:
+            self._hpas.remove(f"{gone.namespace}/{gone.name}")
+            self._scaled.pop(f"{gone.namespace}/{gone.name}", None)
 
-    def mark_synced(self, kind: str) -> None:
+    def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """Every object of a watched kind that exists was seen."""
         if kind == EHPAS.name:
             self._ehpas.mark_synced()
@@ -108,6 +115,9 @@ class AutoscalerPublisher:
             self._predictions.mark_synced()
         elif kind == HPAS.name:
             self._hpas.mark_synced()
+
+    def publish_due(self, at: datetime) -> None:
+        """Nothing waits."""
 
     def republish(self, at: datetime, older: timedelta) -> None:
         """Publish HPAs again that have not changed for so long, so that a start finds them near the end of the log.
@@ -129,14 +139,14 @@ class AutoscalerPublisher:
             self._scaled[name] = fact
             self._hpas.upsert(name, fact)
 
-    def controller_seen(self, kind: str, found: ControllerObject) -> None:
+    def _controller_seen(self, kind: str, found: ControllerObject) -> None:
         """A controller exists, with this scale."""
         target = f"{self._cluster}/{found.metadata.namespace}/{kind}/{found.metadata.name}"
         asked = 1 if found.spec.replicas is None else found.spec.replicas
         self._scales[target] = ControllerScale(asked, found.status.replicas, _text(found.spec.selector))
         self._publish_scale(target)
 
-    def controller_gone(self, namespace: str, kind: str, name: str) -> None:
+    def _controller_gone(self, namespace: str, kind: str, name: str) -> None:
         """A controller is gone."""
         target = f"{self._cluster}/{namespace}/{kind}/{name}"
         known = self._scales.pop(target, None)

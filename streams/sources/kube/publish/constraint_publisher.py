@@ -1,4 +1,4 @@
-"""Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, a webhook's Lease."""
+"""Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, quotas, a webhook's Lease."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,17 +9,26 @@ from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaC
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from streams.clients.kube.autoscaler_specs import HpaObject, MetricBlock, MetricEntry, TargetSpec
 from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
-from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LeaseObject, ReplicationControllerObject
+from streams.clients.kube.watched_objects import (
+    ControllerObject,
+    EventObject,
+    KubeObject,
+    LeaseObject,
+    ReplicationControllerObject,
+    ResourceQuotaObject,
+)
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
-from streams.sources.kube.publish import ehpa_policies, scheduling_facts
+from streams.sources.kube.publish import ehpa_policies, failed_creations, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.failed_creations import FailedCreations
 from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.publish.quota_publisher import QuotaPublisher
 from streams.sources.kube.watch.notifications import ObjectGone
-from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS
+from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, QUOTAS
 
 ALIVE = timedelta(seconds=60)
 """After so long without a renewal the webhook counts as away, as upstream's updater has it."""
-_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
+_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job"})
 """The controllers that pods have and that say how many there should be."""
 _BY_RESOURCE = ("Resource", "ContainerResource")
 _DEFAULT = MetricEntry("Resource", resource=MetricBlock("cpu", target=TargetSpec("Utilization", average_utilization=80)))
@@ -36,6 +45,7 @@ class UpdateConstraintPublisher:
         self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
             publish, lambda one: publish(ReplicaControllerRemoved(self._at, one.cluster, one.namespace, one.kind, one.name))
         )
+        self._failed = FailedCreations()
         self._hpas: PublishedFacts[HpaTargetChanged] = PublishedFacts(
             publish, lambda one: publish(HpaTargetRemoved(self._at, one.cluster, one.namespace, one.name))
         )
@@ -45,6 +55,7 @@ class UpdateConstraintPublisher:
         self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
             publish, lambda one: publish(PodDisruptionBudgetRemoved(self._at, one.cluster, one.namespace, one.name))
         )
+        self._quotas = QuotaPublisher(publisher, cluster)
         self._renewed: datetime | None = None
         """When the Lease was last seen to be renewed, in event time."""
         self._renew_time: datetime | None = None
@@ -58,8 +69,9 @@ class UpdateConstraintPublisher:
         self._hpas.restore(published.hpas)
         self._hpa_policies.restore(published.hpa_policies)
         self._budgets.restore(published.budgets)
+        self._quotas.restore(published.quotas, at)
 
-    def upsert(self, controller: str, found: KubeObject, at: datetime) -> None:
+    def seen(self, controller: str, found: KubeObject, at: datetime) -> None:
         """An object exists; `controller` is its kind if it is one. Other objects are ignored."""
         self._at = at
         match found:
@@ -68,14 +80,19 @@ class UpdateConstraintPublisher:
             case DisruptionBudgetObject():
                 name = f"{found.metadata.namespace}/{found.metadata.name}"
                 self._budgets.upsert(name, scheduling_facts.budget(found, self._cluster, at))
+            case ResourceQuotaObject():
+                self._quotas.upsert(found, at)
             case LeaseObject():
                 self._lease_seen(found, at)
+            case EventObject():
+                if (failed := self._failed.take(found)) is not None:
+                    self._controller(*failed, at)
             case ControllerObject() | ReplicationControllerObject() if controller in _OWNERS:
                 self._controller(controller, found, at)
             case _:
                 pass
 
-    def remove(self, gone: ObjectGone, controller: str, at: datetime) -> None:
+    def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
         """An object is gone. Of Leases only one is watched: the last webhook that stops deletes it."""
         self._at = at
         if gone.kind == "leases":
@@ -85,11 +102,19 @@ class UpdateConstraintPublisher:
                 facts.remove(f"{gone.namespace}/{gone.name}")
         elif gone.kind == BUDGETS.name:
             self._budgets.remove(f"{gone.namespace}/{gone.name}")
+        elif gone.kind == QUOTAS.name:
+            self._quotas.remove(f"{gone.namespace}/{gone.name}", at)
         elif controller:
+            self._failed.forget(f"{controller}/{gone.namespace}/{gone.name}")
             self._controllers.remove(f"{controller}/{gone.namespace}/{gone.name}")
 
     def _controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
+        if fact is not None and kind == "Job" and isinstance(found, ControllerObject):
+            wanted = failed_creations.pods_of_job(found)
+            fact = replace(fact, replicas=wanted) if wanted else None
+        if fact is not None:
+            fact = replace(fact, refusal=self._failed.refusal(kind, found))
         name = f"{kind}/{found.metadata.namespace}/{found.metadata.name}"
         self._controllers.put(name, fact)
 
@@ -107,7 +132,7 @@ class UpdateConstraintPublisher:
         if found.spec.renew_time != self._renew_time or self._renewed is None:
             self._renew_time, self._renewed = found.spec.renew_time, at
 
-    def mark_synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
+    def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""
         self._at = at
         if kind == "leases":
@@ -117,11 +142,14 @@ class UpdateConstraintPublisher:
             self._hpa_policies.mark_synced()
         elif kind == BUDGETS.name:
             self._budgets.mark_synced()
+        elif kind == QUOTAS.name:
+            self._quotas.mark_synced(at)
         elif controllers:
             self._controllers.mark_synced()
 
     def publish_due(self, at: datetime) -> None:
-        """Publish whether a webhook is running, when that changed or was last published long ago."""
+        """Publish what changed of quotas, and whether a webhook is running, when that changed or was last published long ago."""
+        self._quotas.publish_due(at)
         if not self._listed:
             return
         seen = self._lease_now(at)
@@ -136,6 +164,7 @@ class UpdateConstraintPublisher:
         self._controllers.republish(at, older)
         self._hpas.republish(at, older)
         self._budgets.republish(at, older)
+        self._quotas.republish(at, older)
 
     def _lease_now(self, at: datetime) -> WebhookLeaseSeen:
         seen = WebhookLeaseSeen(at, self._cluster, self._lease, alive=True)

@@ -16,6 +16,7 @@ from schemas.facts.namespaces import NamespaceLabelsChanged
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.replica_scaling import HpaSeen
+from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.scheduled_pods import PodPlacementChanged
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.limit_ranges import LimitRangeChanged
@@ -34,6 +35,7 @@ F = TypeVar(
     PodPlacementChanged,
     PodDisruptionBudgetChanged,
     ReplicaControllerChanged,
+    ResourceQuotaChanged,
     HpaTargetChanged,
     ExpanderPrioritiesSeen,
     NamespaceLabelsChanged,

@@ -1,12 +1,16 @@
 """LimitRanges as policies. Only entries for containers and pods count; a bad quantity is refused and quoted."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
 from streams.clients.kube import quantities
-from streams.clients.kube.watched_objects import LimitRangeItem, LimitRangeObject
+from streams.clients.kube.watched_objects import KubeObject, LimitRangeItem, LimitRangeObject
+from streams.publishing.published_state import PublishedState
+from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone
 
 _TYPES = {each.value for each in LimitType}
 
@@ -35,3 +39,43 @@ def _limit(item: LimitRangeItem) -> Limit:
 
 def _amounts(texts: Mapping[str, str] | None) -> Amounts:
     return Amounts() if texts is None else quantities.read_amounts(texts)
+
+
+class LimitRangePublisher:
+    """Every LimitRange of a cluster."""
+
+    def __init__(self, publisher: Publisher, cluster: str) -> None:
+        self._cluster, self._at = cluster, datetime.min  # noqa: DTZ901  # before anything was seen
+        self._limits: PublishedFacts[LimitRangeChanged] = PublishedFacts(
+            publisher.publish, lambda limit: publisher.publish(removed(limit, self._at))
+        )
+
+    def restore(self, published: PublishedState, at: datetime) -> None:
+        """As SubjectPublisher."""
+        self._at = at
+        self._limits.restore(published.limits)
+
+    def seen(self, _controller: str, found: KubeObject, at: datetime) -> None:
+        """As SubjectPublisher."""
+        self._at = at
+        if isinstance(found, LimitRangeObject):
+            limit = changed(found, self._cluster, at)
+            self._limits.upsert(limit.key, limit)
+
+    def gone(self, gone: ObjectGone, _controller: str, at: datetime) -> None:
+        """As SubjectPublisher."""
+        self._at = at
+        if gone.kind == "limitranges":
+            self._limits.remove(f"{self._cluster}/{gone.namespace}/LimitRange/{gone.name}")
+
+    def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
+        """As SubjectPublisher."""
+        self._at = at
+        if kind == "limitranges":
+            self._limits.mark_synced()
+
+    def publish_due(self, at: datetime) -> None:
+        """Nothing waits."""
+
+    def republish(self, at: datetime, older: timedelta) -> None:
+        """A policy stands in the log once, however long it is in force."""

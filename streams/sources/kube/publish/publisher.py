@@ -13,6 +13,7 @@ from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
+from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
@@ -71,13 +72,18 @@ class Publisher:
                     self._to_one("scheduling-changes", fact, cluster)
 
     def publish_for_updates(self, *facts: UpdateFact) -> None:
-        """A constraint on updates goes to the cluster's partition beside its pods."""
+        """A constraint on updates goes to the cluster's partition beside its pods.
+
+        Quotas also go to a topic of their own, for the webhook, which could not read all that happens to pods.
+        """
         for fact in facts:
             fault = event_bounds.fault(fact)
-            if fault is None:
-                self._to_one("pod-changes-by-cluster", fact, self._context.cluster)
-            else:
+            if fault is not None:
                 _log.error("an object is too large to be kept", object=_name(fact), reason=" ".join(fault).lstrip("."))
+                continue
+            self._to_one("pod-changes-by-cluster", fact, self._context.cluster)
+            if isinstance(fact, ResourceQuotaChanged | ResourceQuotaRemoved):
+                self._to_one("quota-changes", fact, fact.key)
 
     def size_of_policy(self, policy: ObjectPolicy) -> int:
         """The bytes of a policy's record."""

@@ -29,10 +29,11 @@ from schemas.facts.scheduled_pods import (
 from schemas.names import PodName
 from schemas.pod_requests import CPU, ContainerRequests, ContainerResize
 from schemas.units import Seconds
-from schemas.well_known_labels import MIRROR_POD, NODE_NAME_FIELD
-from streams.clients.kube.pod_objects import ContainerStatus, OwnerReference, StatusCondition
+from schemas.well_known_labels import DO_NOT_DISRUPT, MIRROR_POD, NODE_NAME_FIELD
+from streams.clients.kube.pod_objects import AnnotatedMeta, ContainerStatus, OwnerReference, StatusCondition
 from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
+    DaemonSetObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
     NamespaceObject,
@@ -55,6 +56,8 @@ OWN_LABELS = frozenset(
 """Labels that tell the pods of one controller apart."""
 _LONGEST = 64
 """Characters of a quantity."""
+_LONGEST_WORDS = 500
+"""Characters of a sentence about a pod."""
 _MOST = 10**15
 """Amounts above this are cut to it: no node has them, so no pod that asks for them fits anywhere."""
 FINISHED = ("Succeeded", "Failed")
@@ -114,12 +117,24 @@ def controller(
 
     A DaemonSet wants as many as its status says, and is published even if that is none.
     """
-    replicas, owner = found.spec.replicas, _controlling(found.metadata.owner_references)
+    replicas, owner, meta = found.spec.replicas, _controlling(found.metadata.owner_references), found.metadata
+    template = daemon(found, cluster, at) if isinstance(found, DaemonSetObject) else None
     if kind == "DaemonSet" and isinstance(found, ControllerObject):
         replicas = found.status.desired_number_scheduled
     elif replicas == 0:
         return None
-    return ReplicaControllerChanged(at, cluster, found.metadata.namespace, kind, found.metadata.name, replicas, owner)
+    return ReplicaControllerChanged(at, cluster, meta.namespace, kind, meta.name, replicas, owner, template=template)
+
+
+def daemon(found: DaemonSetObject, cluster: str, at: datetime) -> PodShapeSeen:
+    """The shape of the pods that a DaemonSet makes. Raises ValueError for a bad quantity."""
+    template, meta = found.spec.template, found.metadata
+    mine = OwnerReference("DaemonSet", meta.name, controller=True, api_version="apps/v1")
+    pod = AnnotatedMeta(
+        "", meta.namespace, labels=template.metadata.labels, annotations=template.metadata.annotations, owner_references=[mine]
+    )
+    seen = meta.creation_timestamp or at  # so that a fact about an unchanged DaemonSet is no news
+    return shape(ScheduledPodObject(metadata=pod, spec=template.spec), cluster, seen)
 
 
 def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime) -> PodPlacementChanged | None:
@@ -140,6 +155,7 @@ def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime)
         deleted=meta.deletion_timestamp,
         pinned=_pinned(found.spec),
         nominated="" if found.spec.node_name else status.nominated_node_name,
+        message="" if waits is None or found.spec.node_name else waits.message[:_LONGEST_WORDS],
     )
 
 
@@ -158,7 +174,7 @@ def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[
         node_selector=kept_labels(spec.node_selector or {}),
         node_terms=_node_terms(spec),
         tolerations=tuple(PodToleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()),
-        ports=_ports([*spec.containers, *spec.init_containers]),
+        ports=_ports([*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always")]),
         affinity=_between(affinity.pod_affinity if affinity is not None else None),
         anti_affinity=_between(affinity.pod_anti_affinity if affinity is not None else None),
         spread=tuple(_spread(one, labels) for one in spec.topology_spread_constraints or ()),
@@ -169,8 +185,32 @@ def shape(found: ScheduledPodObject, cluster: str, at: datetime, volumes: tuple[
         priority=spec.priority,
         grace=None if spec.termination_grace_period_seconds is None else Seconds(float(spec.termination_grace_period_seconds)),
         local=tuple(sorted(one.name for one in spec.volumes or () if _lives_on_node(one.empty_dir, one.host_path))),
+        unread=_unread(spec),
+        containers=_together(spec),
+        starting=_starting(spec),
     )
     return replace(fact, shape=_id(fact))
+
+
+def _together(spec: ScheduledPodSpec) -> dict[str, dict[str, int]]:
+    """The requests of the containers that run together; none where the pod requests as a whole."""
+    if spec.resources is not None and spec.resources.requests:
+        return {}
+    lasting = [*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always")]
+    return {one.name: found for one in lasting if (found := amounts(one.resources.requests or {}))}
+
+
+def _starting(spec: ScheduledPodSpec) -> dict[str, int]:
+    """What a pod without its containers would ask for."""
+    init = ((amounts(one.resources.requests or {}), one.restart_policy == "Always") for one in spec.init_containers)
+    total = pod_requests.of_pod((), (ContainerRequests(*one) for one in init), amounts(spec.overhead or {}))
+    return {name: amount for name, amount in sorted(total.items()) if amount}
+
+
+def _unread(spec: ScheduledPodSpec) -> tuple[str, ...]:
+    """What the scheduler reads of a pod and nobody here understands, in words."""
+    claims = ", ".join(f"'{claim.name}'" for claim in spec.resource_claims or ())
+    return (f"its resource claims {claims} (dynamic resource allocation)"[:_LONGEST_WORDS],) if claims else ()
 
 
 def _id(fact: PodShapeSeen) -> str:
@@ -231,7 +271,7 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 
 def _annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
     """The annotations that node scaling obeys. A mirror's annotation differs between nodes and is ignored."""
-    kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name == SOURCE}
+    kept = {name: text for name, text in (annotations or {}).items() if PREFIX in name or name in (SOURCE, DO_NOT_DISRUPT)}
     mirror = {MIRROR_POD: "mirror"} if MIRROR_POD in (annotations or {}) else {}
     return kept_labels({**kept, **mirror})
 

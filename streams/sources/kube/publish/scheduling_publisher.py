@@ -25,9 +25,9 @@ from streams.clients.kube.scheduling_objects import (
     StorageClassObject,
     VolumeObject,
 )
-from streams.clients.kube.watched_objects import ControllerObject, ReplicationControllerObject
+from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject
 from streams.log_context import LogContext
-from streams.publishing.published_state import newest
+from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
@@ -91,7 +91,7 @@ class SchedulingPublisher:
 
     # The log
 
-    def restore(self, at: datetime) -> None:
+    def restore(self, _published: PublishedState, at: datetime) -> None:
         """Read back what was published before, and publish what differs. Raises LogUnavailable."""
         self._at = at
         found = self._read()
@@ -261,7 +261,7 @@ class SchedulingPublisher:
             case _:
                 self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
 
-    def mark_synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
+    def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""
         self._at = at
         match kind:
@@ -294,6 +294,28 @@ class SchedulingPublisher:
                 self._publisher.publish(again)
         for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._namespaces, self._pods):
             facts.republish(at, older)
+
+    def seen(self, controller: str, found: KubeObject, at: datetime) -> None:  # one line for each kind
+        """What node scaling needs of an object."""
+        match found:
+            case ScheduledPodObject():
+                self.pod(found, at)
+            case DetailedNodeObject():
+                self.node(found, at)
+            case DisruptionBudgetObject():
+                self.budget(found, at)
+            case CsiNodeObject():
+                self.drivers(found, at)
+            case ClaimObject() | VolumeObject() | StorageClassObject():
+                self.storage(found, at)
+            case ConfigMapObject():
+                self.priorities(found, at)
+            case NamespaceObject():
+                self.namespace(found, at)
+            case ControllerObject() | ReplicationControllerObject():
+                self.controller(controller, found, at)
+            case _:
+                pass
 
     # Pods and their shapes
 

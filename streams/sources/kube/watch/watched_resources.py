@@ -13,6 +13,7 @@ from streams.clients.kube.scheduling_objects import (
     ClaimObject,
     ConfigMapObject,
     CsiNodeObject,
+    DaemonSetObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
     NamespaceObject,
@@ -30,6 +31,7 @@ from streams.clients.kube.watched_objects import (
     LimitRangeObject,
     NodeObject,
     ReplicationControllerObject,
+    ResourceQuotaObject,
     VpaObject,
 )
 
@@ -71,6 +73,7 @@ _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
 BUDGETS: ApiResource[KubeObject] = ApiResource(
     "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", DisruptionBudgetObject
 )
+QUOTAS: ApiResource[KubeObject] = ApiResource("resourcequotas", "/api/v1/resourcequotas", ResourceQuotaObject)
 _STORAGE: Sequence[ApiResource[KubeObject]] = (
     ApiResource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", ClaimObject),
     ApiResource("persistentvolumes", "/api/v1/persistentvolumes", VolumeObject),
@@ -79,12 +82,17 @@ _STORAGE: Sequence[ApiResource[KubeObject]] = (
 )
 """Where the volumes of pods are, and how many of them a node attaches."""
 NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", NamespaceObject)
+FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
+    "failed creations", "/api/v1/events", EventObject, field_selector="reason=FailedCreate", bookmarks=False
+)
+"""The events of controllers that cannot make a pod."""
 HPAS: ApiResource[KubeObject] = ApiResource(
     "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
 )
 _DETAILED: Mapping[str, ApiResource[KubeObject]] = {
     "pods": ApiResource("pods", "/api/v1/pods", ScheduledPodObject),
     "nodes": ApiResource("nodes", "/api/v1/nodes", DetailedNodeObject),
+    "daemonsets": ApiResource("daemonsets", "/apis/apps/v1/daemonsets", DaemonSetObject),
 }
 """The same objects, read with all that decides which pod runs where."""
 
@@ -145,7 +153,7 @@ def watches(
     `webhook`, further constraints on updates of pods.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
-    updating = () if webhook is None else (BUDGETS,)
+    updating = () if webhook is None else (BUDGETS, QUOTAS, FAILED_CREATIONS)
     scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
     more = () if webhook is None else (webhook.watch,)
     if nodes:

@@ -7,11 +7,12 @@ counts as the topmost one, and a pod without an owner is a workload of its own.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from math import isfinite
 
+from schemas.bounds import MOST_NUMBER
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
+from streams.answer_bounds import number
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.errors import BadInput
 from streams.sources.usage.pod_workloads import PodKey
@@ -50,7 +51,7 @@ class ExportedPods:
                 "kube-state-metrics; name the cluster instead (--kubeconfig, --context), and its API server is asked for pods"
             )
         amounts = {what: self._amounts(f"kube_pod_container_resource_{what}") for what in _AMOUNTS}
-        labels = {_pod(series): _labels(series) for series in self._ask("kube_pod_labels")}
+        labels = {_pod(series): _labels(series) for series in self._ask("kube_pod_labels", "pod")}
         alive = {_pod(series) for series in self.server.query(f"kube_pod_owner{self._selector}", self.at)}
         found = []
         for name, (kind, owner) in sorted(owners.items()):
@@ -61,9 +62,15 @@ class ExportedPods:
             found.append(ExportedPod(event, name in alive))
         return found
 
-    def _ask(self, metric: str) -> list[Series]:
-        """The last value that each series had."""
-        return self.server.query(f"last_over_time({metric}{self._selector}[{duration(self.length)}])", self.at)
+    def _ask(self, metric: str, *names: str) -> list[Series]:
+        """The present series of each object; the last value of each series of an object that has none now.
+
+        `names` are the labels that name an object in its namespace. Each start of kube-state-metrics may begin new series, by
+        labels that the server adds, and the old ones say what no longer holds.
+        """
+        now = f"{metric}{self._selector}"
+        past = f"last_over_time({now}[{duration(self.length)}])"
+        return self.server.query(f"{now} or on ({', '.join(('namespace', *names))}) {past}", self.at)
 
     @property
     def _selector(self) -> str:
@@ -73,7 +80,7 @@ class ExportedPods:
         """Kind and name of the owner of each object, by its namespace and name; empty for one without an owner."""
         return {
             (series.metric.get("namespace", ""), series.metric.get(label, "")): _owner(series.metric)
-            for series in self._ask(metric)
+            for series in self._ask(metric, label)
         }
 
     def _topmost(self, pod: PodKey, kind: str, owner: str, above: Mapping[str, Mapping[PodKey, tuple[str, str]]]) -> Workload:
@@ -85,7 +92,7 @@ class ExportedPods:
     def _amounts(self, metric: str) -> dict[PodKey, dict[str, dict[str, float]]]:
         """By pod, container and resource."""
         found: dict[PodKey, dict[str, dict[str, float]]] = {}
-        for series in self._ask(metric):
+        for series in self._ask(metric, "pod", "container", "resource"):
             resource, value = series.metric.get("resource", ""), _number(series)
             if resource in {"cpu", "memory"} and value is not None:
                 found.setdefault(_pod(series), {}).setdefault(series.metric.get("container", ""), {})[resource] = value
@@ -119,5 +126,5 @@ def _labels(series: Series) -> dict[str, str]:
 
 
 def _number(series: Series) -> float | None:
-    value = float("nan") if series.value is None else float(series.value[1])
-    return value if isfinite(value) and value >= 0 else None
+    value = float("nan") if series.value is None else number(series.value[1])
+    return value if 0 <= value <= MOST_NUMBER else None

@@ -14,6 +14,7 @@ from schemas.policies.selectors import Requirement
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
 from streams import compacted_copy
+from streams.answer_bounds import number
 from streams.clients.prometheus import Prometheus, Series, duration
 from streams.log_context import LogContext
 from streams.sources.usage.pod_workloads import PodKey, PodWorkloads
@@ -114,5 +115,5 @@ def _holds(requirement: Requirement, labels: Labels) -> bool:
 def _last(series: Series) -> float:
     """When the newest sample was taken: the value, where the query asked for that, else the time of the last sample."""
     if series.value is not None:
-        return float(series.value[1])
+        return number(series.value[1])
     return max((at for at, _ in series.values), default=0.0)

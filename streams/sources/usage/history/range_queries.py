@@ -10,6 +10,7 @@ import numpy as np
 
 from schemas import times
 from schemas.units import Seconds
+from streams import answer_bounds
 from streams.clients.prometheus import Prometheus, Series, TimeRange
 from streams.errors import GiveUp, TryAgain, Unreachable
 from streams.sources.usage.promql import MetricNames
@@ -50,7 +51,7 @@ class UsageHistory:
     def _count(self, at: float) -> int:
         """How many containers there are, to know how many moments to ask for at once."""
         result = self.server.query(self.names.count(), times.from_seconds(at))
-        return max((int(float(series.value[1])) for series in result if series.value is not None), default=0)
+        return max((answer_bounds.count(answer_bounds.number(series.value[1])) for series in result if series.value), default=0)
 
     def _matrix(self, moments: tuple[float, ...]) -> UsageMatrix:
         cores = self._numbers(self.names.cpu(self.step), moments)
@@ -66,8 +67,10 @@ class UsageHistory:
         found: dict[ContainerId, Floats] = {}
         for series in self._query(query, moments):
             column = found.setdefault(self.names.container(series), np.full(len(moments), np.nan))
-            indexes = [round((at - moments[0]) / self.step) for at, _ in series.values]
-            column[indexes] = [float(number) for _, number in series.values]
+            for at, text in series.values:
+                place = answer_bounds.place(at, moments[0], self.step, len(moments))
+                if place is not None:
+                    column[place] = answer_bounds.number(text)
         return found
 
     def _query(self, query: str, moments: tuple[float, ...]) -> list[Series]:

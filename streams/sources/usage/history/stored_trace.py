@@ -1,8 +1,9 @@
 """Writes what a metrics store has of a period as a usage trace: the Parquet file that backtests and scans read.
 
 Usage and its peaks come from cAdvisor's metrics; owners, requests, limits and OOM kills from kube-state-metrics. Requests and
-limits are the last ones of each container, because only those are queried. A kill counts if its container started again; one that
-ended its pod does not show.
+limits are the last ones of each container, because only those are queried. Amounts are cut to whole millicores and bytes, as the
+history source cuts them, so that a scan of the file says what one of the server said. A kill counts if its container started
+again; one that ended its pod does not show.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,12 +26,14 @@ from streams.sources.usage.readings import ContainerId
 
 _ROWS = "who integer, timestamp_s double, cpu_cores double, memory_bytes double, memory_bytes_max double, oom_kills double"
 _NAMES = (
-    "who integer, namespace varchar, workload varchar, pod varchar, container varchar, "
+    "who integer, namespace varchar, workload varchar, workload_kind varchar, pod varchar, container varchar, "
     "cpu_request_cores double, memory_request_bytes double, cpu_limit_cores double, memory_limit_bytes double"
 )
 
 _AMOUNTS = ("cpu_request_cores", "memory_request_bytes", "cpu_limit_cores", "memory_limit_bytes")
-_NAMED = ", ".join(["who", "namespace", "workload", "pod", "container", *(f"nullif({name}, 'nan')" for name in _AMOUNTS)])
+_NAMED = ", ".join(
+    ["who", "namespace", "workload", "workload_kind", "pod", "container", *(f"nullif({name}, 'nan')" for name in _AMOUNTS)]
+)
 
 
 class StoredTrace:
@@ -67,7 +70,7 @@ class StoredTrace:
             db.register("named", _named(numbers, pods))
             db.execute(f"insert into names select {_NAMED} from named")  # noqa: S608  # columns that are named above
             try:
-                db.sql("select * exclude (who) from names join rows using (who) order by timestamp_s").write_parquet(str(to))
+                db.sql("select * exclude (who) from names join rows using (who) order by timestamp_s, who").write_parquet(str(to))
             except duckdb.IOException as error:
                 raise BadInput(f"the trace '{to}' cannot be written: {str(error).splitlines()[0]}") from error
 
@@ -81,8 +84,8 @@ class StoredTrace:
         return {
             "who": who[container],
             "timestamp_s": np.array(matrix.moments)[moment],
-            "cpu_cores": matrix.cores[there],
-            "memory_bytes": matrix.memory[there],
+            "cpu_cores": np.trunc(matrix.cores[there] * 1000) / 1000,
+            "memory_bytes": np.trunc(matrix.memory[there]),
             "memory_bytes_max": peaks[there],
             "oom_kills": kills[there],
         }
@@ -92,7 +95,7 @@ def _named(numbers: Mapping[ContainerId, int], pods: Mapping[PodKey, PodChanged]
     """The names and amounts of all containers, by column; an amount that nobody set is NaN."""
     whos, *texts, cpu, memory, most_cpu, most_memory = zip(*(_row(name, who, pods) for name, who in numbers.items()), strict=True)
     amounts = dict(zip(_AMOUNTS, (cpu, memory, most_cpu, most_memory), strict=True))
-    words = dict(zip(("namespace", "workload", "pod", "container"), texts, strict=True))
+    words = dict(zip(("namespace", "workload", "workload_kind", "pod", "container"), texts, strict=True))
     return {
         "who": np.array(whos, dtype=np.int32),
         **{name: np.array(column, dtype=object) for name, column in words.items()},
@@ -104,8 +107,8 @@ def _row(name: ContainerId, who: int, pods: Mapping[PodKey, PodChanged]) -> tupl
     """A container's names and what it requested. A pod that was not exported is a workload of its own."""
     namespace, pod, container = name
     seen = pods.get((namespace, pod))
-    workload = pod if seen is None else seen.workload.name
+    kind, workload = ("Pod", pod) if seen is None else (seen.workload.kind, seen.workload.name)
     there = () if seen is None else seen.containers
     one = next((each for each in there if each.name == container), None)
     amounts = (None,) * 4 if one is None else (one.requests.cpu, one.requests.memory, one.limits.cpu, one.limits.memory)
-    return (who, namespace, workload, pod, container, *amounts)
+    return (who, namespace, workload, kind, pod, container, *amounts)

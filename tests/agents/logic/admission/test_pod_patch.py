@@ -18,7 +18,7 @@ from schemas.names import Amounts
 from schemas.policies.vertical import BoostKind, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
-from tests.support.admitted import advice, applied, container, limit_range, pod, policy, vpa
+from tests.support.admitted import advice, applied, bounded_by, container, limit_range, pod, policy, vpa
 
 Json = dict[str, Any]
 
@@ -28,9 +28,7 @@ TARGET = {"cpu": "250m", "memory": "200Mi"}
 
 
 def patched(manifest: Json, governor: Json, *limits: Json, settings: AdmissionSettings = PLAIN) -> AdmissionPatch:
-    return pod_patch.patch(
-        pod_spec.read(manifest), vpa_manifest.read(governor), container_limit_range.of_manifests(limits), settings
-    )
+    return pod_patch.patch(pod_spec.read(manifest), vpa_manifest.read(governor), bounded_by(limits), settings)
 
 
 def outcome(manifest: Json, governor: Json, *limits: Json, settings: AdmissionSettings = PLAIN) -> Json:

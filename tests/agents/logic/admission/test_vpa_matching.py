@@ -9,9 +9,10 @@ import pytest
 from agents.logic.admission import pod_spec, vpa_matching
 from agents.logic.admission.pod_spec import PodOwnerReference
 from agents.logic.admission.vpa_manifest import ContainerPolicyManifest, CpuBoost, StartupBoostManifest, UpdatePolicyManifest, Vpa
-from agents.logic.admission.vpa_matching import Tables, Unresolved
+from agents.logic.admission.vpa_matching import Unresolved
 from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef
+from tests.support.admission_tables import Tables
 from tests.support.admitted import container, pod
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)

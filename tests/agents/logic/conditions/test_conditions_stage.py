@@ -15,6 +15,7 @@ from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.catalogue import Event
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
 from schemas.policies.rules import StageRulesChanged, rules_version
@@ -32,12 +33,20 @@ def open_stage(partition_of: Callable[[str], int] = lambda _: 0) -> VpaCondition
 
 def topic(event: Event) -> str:
     match event:
-        case VpaChanged() | VpaRemoved() | StageRulesChanged():
+        case VpaChanged() | VpaRemoved():
             return "policies"
+        case StageRulesChanged():
+            return "rules"
         case SourceReported():
             return "cluster-changes"
         case _:
             return "pod-changes-by-cluster" if hasattr(event, "pod") else "recommendations-by-cluster"
+
+
+def killed(name: str, target: str, minute: int) -> PodChanged:
+    """A pod whose only container was OOM-killed then."""
+    run = ContainerRun(AT + timedelta(minutes=minute), reason=OOM_KILLED)
+    return replace(pod(name, target), containers=(ContainerSeen("app", last_run=run),))
 
 
 def step(stage: VpaConditions, number: int, *events: Event) -> list[VpaConditionsDecided]:
@@ -180,6 +189,7 @@ events = st.lists(
     )
     | st.builds(VpaRemoved, st.just(AT), st.just("demo"), st.just("web"), st.sampled_from(NAMES))
     | st.builds(pod, st.sampled_from("pq"), st.sampled_from(TARGETS))
+    | st.builds(killed, st.sampled_from("pq"), st.sampled_from(TARGETS), st.integers(-30, 300))
     | st.builds(gone, st.sampled_from("pq"), st.just("x"))
     | st.builds(SourceReported, st.just(AT), st.just("demo"), st.just("kube"), st.sampled_from([(), ("pod-changes",)]))
     | st.builds(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import affinity_limits
+from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_stage import Scaler
+from agents.logic.nodes.scheduling import affinity_limits
 from schemas.decisions.node_updates import ScaleRefused
 from schemas.facts.scheduled_pods import (
     LabelDemand,

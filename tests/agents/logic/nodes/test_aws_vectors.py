@@ -1,21 +1,11 @@
-"""Provider ids, specs, tags, templates and calls against upstream's answers; AWS is a fake that behaves as theirs did."""
+"""Specs, tags, options and templates of groups against upstream's answers."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from agents.logic.nodes.aws import asg_provider, group_options, group_specs, node_templates, provider_ids
-from agents.logic.nodes.aws.asg_provider import (
-    ApiError,
-    AsgProvider,
-    Asking,
-    AwsCall,
-    AwsInstance,
-    DescribedGroup,
-    NodeRef,
-    ScalingActivity,
-)
+from agents.logic.nodes.aws import group_options, group_specs, node_templates
 from agents.logic.nodes.aws.node_templates import (
     InstanceRequirements,
     InstanceType,
@@ -24,6 +14,7 @@ from agents.logic.nodes.aws.node_templates import (
     MixedPolicy,
     NodegroupAnswer,
 )
+from streams.clients.aws import auto_scaling_groups, eks_node_groups
 from tests.support.ca_vectors import vectors
 
 Vector = dict[str, Any]
@@ -50,16 +41,6 @@ TYPES = {
 """Types that the vectors name, and some of their relatives, as AWS lists them."""
 
 
-@pytest.mark.parametrize("vector", vectors("aws_provider_id"))
-def test_a_provider_id_names_an_instance_or_is_refused(vector: Vector) -> None:
-    given, expected = vector["inputs"]["provider_id"], vector["expected"]
-    if expected.get("error"):
-        with pytest.raises(provider_ids.IdentityError):
-            provider_ids.instance_name(given)
-    else:
-        assert provider_ids.instance_name(given) == expected["name"]
-
-
 @pytest.mark.parametrize("vector", vectors("aws_specs"))
 def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
@@ -71,7 +52,9 @@ def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) ->
         assert group_specs.explicit(inputs["spec"]) == group_specs.GroupSpec(expected["name"], expected["min"], expected["max"])
     else:
         assert group_specs.discovery(inputs["specs"]) == expected["tags"]
-        assert group_specs.filters(expected["tags"]) == expected["describe_filters"]
+        sent = [(one["Name"], one["Values"][0]) for one in auto_scaling_groups.tag_filters(expected["tags"])]
+        spelled = [f"{name}={value}" for name, value in sent]
+        assert sorted(spelled) == expected["describe_filters"]
 
 
 def _read_spec(inputs: Vector) -> object:
@@ -135,7 +118,7 @@ def _template_source(aws: Vector) -> node_templates.TemplateSource:
     configured = aws.get("launch_configurations", {}).get(group.get("launch_configuration"))
     failure = aws.get("failing_apis", {}).get("DescribeLaunchConfigurations", "")
     launch = LaunchSource(failure, configured, _launch_template(aws, group.get("launch_template")), policy)
-    named = node_templates.managed_by(node_templates.label_tags(tags))
+    named = eks_node_groups.managed_by(tags)
     answer = aws.get("eks_nodegroups", {}).get("/".join(named)) if named is not None else None
     return node_templates.TemplateSource(group["name"], tuple(group["zones"]), tags, launch, _answer(answer))
 
@@ -179,190 +162,3 @@ def test_a_group_promises_the_node_that_upstream_expects(vector: Vector) -> None
 
 
 # Calls
-
-
-class FakeAws:
-    """Answers calls from what a vector says, and notes them."""
-
-    def __init__(self, state: Vector) -> None:
-        self.groups: dict[str, DescribedGroup] = {}
-        self.activities: dict[str, list[ScalingActivity]] = {}
-        self.failing: dict[str, str] = {}
-        self.configurations: dict[str, str] = state.get("launch_configurations", {})
-        self.notes: list[Vector] = []
-        self.change(state)
-
-    def change(self, state: Vector) -> None:
-        for one in state.get("groups", ()):
-            instances = tuple(AwsInstance(i["id"], i["zone"], i["lifecycle"], i["health"]) for i in one["instances"])
-            self.groups[one["name"]] = DescribedGroup(
-                one["name"],
-                one["min"],
-                one["max"],
-                one["desired"],
-                tuple(one["zones"]),
-                instances,
-                one.get("tags", {}),
-                one.get("launch_configuration", ""),
-            )
-        if "groups" in state:
-            self.groups = {one["name"]: self.groups[one["name"]] for one in state["groups"]}
-        for name, found in state.get("scaling_activities", {}).items():
-            self.activities[name] = [ScalingActivity(one["at_s"], one["status"]) for one in found]
-        self.failing = state.get("failing_apis", {})
-
-    def run(self, asking: Asking) -> None:
-        """Carry the calls of a generator out."""
-        try:
-            call = next(asking)
-            while True:
-                self.notes.append(note(call))
-                if call.api in self.failing:
-                    call = asking.throw(ApiError(self.failing[call.api]))
-                else:
-                    call = asking.send(self.answer(call))
-        except StopIteration:
-            return
-
-    def answer(self, call: AwsCall) -> asg_provider.AsgAnswer:
-        if call.api == "DescribeAutoScalingGroups":
-            if call.filters:
-                return [one for one in self.groups.values() if all(_carries(one, wanted) for wanted in call.filters)]
-            return [self.groups[name] for name in call.names if name in self.groups]
-        if call.api == "DescribeScalingActivities":
-            return self.activities.get(call.group, [])
-        if call.api == "DescribeLaunchConfigurations":
-            return self.configurations
-        if call.api == "SetDesiredCapacity":
-            self._set(call.group, desired=call.desired)
-        else:
-            self._terminate(call.instance)
-        return None
-
-    def _set(self, name: str, desired: int, instances: tuple[AwsInstance, ...] | None = None) -> None:
-        old = self.groups[name]
-        mine = old.instances if instances is None else instances
-        self.groups[name] = DescribedGroup(
-            name, old.least, old.most, desired, old.zones, mine, old.tags, old.launch_configuration
-        )
-
-    def _terminate(self, instance: str) -> None:
-        for one in list(self.groups.values()):
-            if any(i.name == instance for i in one.instances):
-                after = tuple(
-                    AwsInstance(i.name, i.zone, "Terminating", i.health) if i.name == instance else i for i in one.instances
-                )
-                self._set(one.name, one.desired - 1, after)
-
-
-def _carries(group: DescribedGroup, wanted: str) -> bool:
-    kind, _equal, value = wanted.partition("=")
-    return value in group.tags if kind == "tag-key" else group.tags.get(kind.removeprefix("tag:")) == value
-
-
-def note(call: AwsCall) -> Vector:
-    """A call as the vectors write it."""
-    found: Vector = {"api": call.api}
-    if call.api == "SetDesiredCapacity":
-        found |= {"desired": call.desired, "group": call.group, "honor_cooldown": False}
-    elif call.api == "TerminateInstanceInAutoScalingGroup":
-        found |= {"decrement": True, "instance": call.instance}
-    elif call.api == "DescribeScalingActivities":
-        found["group"] = call.group
-    elif call.filters:
-        found["filters"] = list(call.filters)
-    else:
-        found["names"] = sorted(call.names)
-    return found
-
-
-class Scene:
-    """A provider and its AWS, walking through a vector's steps."""
-
-    def __init__(self, inputs: Vector) -> None:
-        self.aws = FakeAws(inputs["aws"])
-        explicit = [group_specs.explicit(one) for one in inputs.get("explicit", ())]
-        self.mine = AsgProvider(explicit, group_specs.discovery(inputs.get("auto_discovery", ())))
-
-    def outcome(self) -> Vector:
-        calls, self.aws.notes = self.aws.notes, []
-        groups = {name: {"min": one.least, "max": one.most, "target": one.size} for name, one in self.mine.groups.items()}
-        return {"calls": calls, "groups": groups}
-
-    def do(self, step: Vector) -> Vector:
-        found: Vector = {}
-        try:
-            result = self._do(step)
-        except (asg_provider.ProviderError, provider_ids.IdentityError, ApiError) as error:
-            found["error"] = str(error)
-            result = {"nodes": [], "has_instance": step.get("nodes", [{"name": ""}])[0]["name"].startswith("fargate")}.get(
-                step["op"]
-            )
-        if result is not None:
-            found["result"] = result
-        return found | self.outcome()
-
-    def _do(self, step: Vector) -> object:
-        at, operation = step["at_s"], step["op"]
-        nodes = [NodeRef(one["name"], one["provider_id"], one.get("annotations", {})) for one in step.get("nodes", ())]
-        if operation == "group_for_node":
-            found = self.mine.group_of(nodes[0])
-            return "none" if found is None else found.name
-        if operation == "has_instance":
-            return self.mine.has_instance(nodes[0])
-        if operation == "aws":
-            self.aws.change(step["aws"])
-        elif operation == "refresh":
-            self.aws.run(self.mine.refresh(at))
-        else:
-            return self._change(step, nodes)
-        return None
-
-    def _change(self, step: Vector, nodes: list[NodeRef]) -> object:
-        at, group, delta = step["at_s"], self.mine.groups[step["group"]], step.get("delta", 0)
-        operation = step["op"]
-        if operation == "nodes":
-            return [_status(one) for one in group.instances()]
-        if operation == "increase":
-            self.aws.run(self.mine.increase(group, delta, at))
-        elif operation == "decrease":
-            self.aws.run(self.mine.decrease(group, delta, at))
-        elif operation == "delete":
-            self.aws.run(self.mine.delete(group, nodes, at))
-        else:  # growing all or nothing, deleting by force: the provider has no such thing
-            raise asg_provider.NotImplementedHere
-        return None
-
-
-def _status(one: AwsInstance) -> Vector:
-    found: Vector = {"id": one.provider_id}
-    if one.health == asg_provider.UNFULFILLED:
-        found |= {"error_class": "OutOfResource", "error_code": asg_provider.UNFULFILLED, "state": "Creating"}
-    return found
-
-
-@pytest.mark.parametrize("vector", vectors("aws_calls"))
-def test_the_calls_to_aws_are_upstreams_calls(vector: Vector) -> None:
-    inputs, expected = vector["inputs"], vector["expected"]
-    if "explicit_count" in inputs:
-        _assert_batches(inputs["explicit_count"], expected["start_calls"])
-        return
-    if "error" in expected["start"]:
-        with pytest.raises(group_specs.SpecError) as refused:
-            Scene(inputs)
-        assert expected["start"]["error"].endswith(str(refused.value))
-        return
-    scene = Scene(inputs)
-    scene.aws.run(scene.mine.refresh(0))
-    assert scene.outcome() == expected["start"]
-    for number, (step, theirs) in enumerate(zip(inputs["steps"], expected["steps"], strict=True)):
-        assert scene.do(step) == theirs, f"step {number}: {step}"
-
-
-def _assert_batches(count: int, calls: list[Vector]) -> None:
-    groups = [{"name": f"g{i}", "min": 0, "max": 1, "desired": 0, "zones": ["z"], "instances": []} for i in range(count)]
-    groups = [{**one, "launch_configuration": f"lc-{one['name']}"} for one in groups]
-    scene = Scene({"aws": {"groups": groups}, "explicit": [f"0:1:{one['name']}" for one in groups]})
-    scene.aws.run(scene.mine.refresh(0))
-    mine = [{"api": one["api"], "name_count": len(one["names"])} for one in scene.aws.notes]
-    assert mine == calls

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import scaling_dry_run
+from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.validation.events import refuse
 from agents.processes.source_asg import node_template
 from schemas.decisions.node_updates import ScaleRefused
@@ -28,7 +28,8 @@ def faults(run: ScalerRun, name: str) -> list[str]:
 
 def test_a_minimum_above_the_maximum_is_said_once_and_the_maximum_counts() -> None:
     odd = group("odd", least=5, most=3, desired=2)
-    run = ScalerRun(odd, group("a"), shape(), controller(), pod("p"), settings={**QUICK, "enforce_minimum": True})
+    only = shape(node_selector={"group": "a"})
+    run = ScalerRun(odd, group("a"), only, controller(), pod("p"), settings={**QUICK, "enforce_minimum": True})
     run.run(60.0)
     assert faults(run, "odd") == ["its minimum 5 is above its maximum 3, which counts for both"]
     assert ("a", 0, 1) in run.grown

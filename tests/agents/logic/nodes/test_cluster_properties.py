@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.nodes import node_estimator, priority_config
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets
-from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
-from agents.logic.nodes.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.growth import node_estimator, priority_config
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.removal.drain_rules import DisruptionBudget, DisruptionBudgets
 from agents.logic.nodes.scheduling import placement, placement_rules, scheduler_filters
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import (
     ZONE,
     AffinityTerm,
@@ -66,7 +66,7 @@ def clusters(draw: st.DrawFn) -> ScheduledCluster:
 def seen(cluster: ScheduledCluster, bodies: list[PodShape]) -> list[list[bool]]:
     """What the filters say of each shape, by a cluster that has counted nothing before."""
     fresh = ScheduledCluster()
-    fresh.add_all(cluster.nodes)
+    fresh.add_all(cluster.columns.nodes)
     for number, body in enumerate(cluster.shapes):
         for row, count in cluster.on[number].items():
             fresh.place(fresh.shape(body), row, count)
@@ -106,7 +106,7 @@ def test_pods_together_and_one_by_one_leave_the_same_room(cluster: ScheduledClus
     way = placement.Scatter() if scattered else None
     together = int(placement.fill(cluster, cluster.shape(plain), pods, None, way)[1].sum())
     alone = ScheduledCluster()
-    alone.add_all(cluster.nodes)
+    alone.add_all(cluster.columns.nodes)
     singly = sum(len(placement.fill(alone, alone.shape(plain), 1)[0]) for _pod in range(pods))
     assert together == singly
 
@@ -200,7 +200,6 @@ def test_whatever_an_object_says_it_is_read_or_refused_in_words(thing: Any) -> N
     readers = (
         placement_rules.selector,
         placement_rules.tolerations,
-        placement_rules.taints,
         placement_rules.ports,
         placement_rules.node_terms,
         lambda one: placement_rules.pod_terms(one, "podAffinity", whose),

@@ -3,19 +3,15 @@
 import numpy as np
 import pytest
 
-from agents.logic.nodes import (
-    deletion_budgets,
-    equivalence_groups,
-    expanders,
-    node_deletion,
-    node_estimator,
-    pending_pods,
-    scale_up,
-    similarity_rules,
-)
 from agents.logic.nodes.aws.group_options import GroupOptions
-from agents.logic.nodes.deletion_budgets import DeletionParallelism, RunningDeletions
-from agents.logic.nodes.drain_rules import (
+from agents.logic.nodes.growth import expanders, node_estimator, pending_pods, scale_up, similar_node_groups
+from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption, Prices
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.pending_pods import PendingSettings
+from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
+from agents.logic.nodes.removal import deletion_budgets
+from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
+from agents.logic.nodes.removal.drain_rules import (
     Blocking,
     DisruptionBudget,
     DisruptionBudgets,
@@ -23,15 +19,11 @@ from agents.logic.nodes.drain_rules import (
     DrainSettings,
     KnownControllers,
 )
-from agents.logic.nodes.expanders import Expander, ExpanderContext, ExpanderOption, Prices
-from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
-from agents.logic.nodes.pending_pods import PendingSettings
-from agents.logic.nodes.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
-from agents.logic.nodes.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
+from agents.logic.nodes.removal.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
-from agents.logic.nodes.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
 from schemas.well_known_labels import HOSTNAME
 
 MIB = 2**20
@@ -232,7 +224,7 @@ def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
     groups = [ScaleUpGroup(name, target, most, GroupTemplate(a_node(name, 1000, 2**30))) for name, target, most in sizes]
-    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similarity_rules.SimilarityRules()))
+    found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_node_groups.SimilarityRules()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
 
@@ -262,14 +254,6 @@ def test_c43_a_group_says_why_it_may_not_grow() -> None:
         "unknown": "not ready for scale-up",
     }
     assert found.increases == []
-
-
-def test_c44_eleven_different_pods_of_one_owner_make_ten_groups_and_a_single() -> None:
-    owner = (PodOwner("ReplicaSet", "r", "apps/v1", "uid"),)
-    different = [SchedulablePod(f"p{i}", PodNature(a_shape(i, 1), owner)) for i in range(11)]
-    again = [SchedulablePod("q0", PodNature(a_shape(0, 1), owner)), SchedulablePod("q10", PodNature(a_shape(10, 1), owner))]
-    groups = equivalence_groups.equivalence([*different, *again])
-    assert [len(one) for one in groups] == [2, *[1] * 11]
 
 
 # 9.5 Which pods count
@@ -461,26 +445,6 @@ def test_what_one_removal_takes_from_a_disruption_budget_the_next_does_not_have(
     assert set(down.unneeded) == {"n0"}
     assert down.stays["n1"].reason is StayReason.BLOCKED
     assert down.stays["n1"].blocking is Blocking.DISRUPTION_BUDGET
-
-
-def test_c98_pods_are_evicted_in_waves_of_their_priority() -> None:
-    graces = {10: 1.0, 1000: 2.0, 2000: 3.0, 2_000_000_000: 4.0}
-    pods = [SchedulablePod(str(p), PodNature(a_shape(1, 1), priority=p)) for p in (0, 100, 500, 1000, 2_000_000_005)]
-    found = [(wave.priority, [pod.name for pod in wave.pods]) for wave in node_deletion.waves(pods, graces)]
-    assert found == [(10, ["0", "100", "500"]), (1000, ["1000"]), (2_000_000_000, ["2000000005"])]
-
-
-@pytest.mark.parametrize(("own", "expected"), [(900.0, 600.0), (None, 30.0), (5.0, 5.0)])
-def test_c99_an_evicted_pod_gets_its_own_grace_up_to_the_limit(own: float | None, expected: float) -> None:
-    assert node_deletion.grace(SchedulablePod("p", PodNature(a_shape(1, 1), grace=own)), 600.0) == expected
-
-
-def test_a_node_is_tainted_first_and_terminated_last() -> None:
-    steps = node_deletion.steps(empty=False, settings=node_deletion.DeletionSettings())
-    assert [str(step) for step in steps] == ["taint", "cordon", "wait", "check", "evict", "wait-gone", "hooks", "terminate"]
-    assert node_deletion.DeletionStep.EVICT not in node_deletion.steps(
-        empty=True, settings=node_deletion.DeletionSettings(cordon=False)
-    )
 
 
 # Rules that the vectors do not reach

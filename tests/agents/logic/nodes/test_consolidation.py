@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.logic.nodes import scaling_dry_run
+from agents.logic.nodes.scaler import scaling_dry_run
+from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_stage import Scaler
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen, ScalingActivityFailed

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import drain_rules, node_utilization
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
-from agents.logic.nodes.node_utilization import IgnoredPods, UtilizationError
-from agents.logic.nodes.pod_scheduling_needs import SchedulablePod
+from agents.logic.nodes.removal import drain_rules, node_utilization
+from agents.logic.nodes.removal.drain_rules import (
+    DisruptionBudget,
+    DisruptionBudgets,
+    DrainContext,
+    DrainSettings,
+    KnownControllers,
+)
+from agents.logic.nodes.removal.node_utilization import IgnoredPods, UtilizationError
+from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
 from agents.logic.nodes.scheduling.scheduling_selectors import equals
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import drain_rules, node_utilization, pod_scheduling_needs
-from agents.logic.nodes.drain_rules import DisruptionBudget, DisruptionBudgets, DrainContext, DrainSettings, KnownControllers
-from agents.logic.nodes.scheduling import daemonset_pods, placement_rules
+from agents.logic.nodes.removal import drain_rules, node_utilization
+from agents.logic.nodes.removal.drain_rules import (
+    DisruptionBudget,
+    DisruptionBudgets,
+    DrainContext,
+    DrainSettings,
+    KnownControllers,
+)
+from agents.logic.nodes.scheduling import daemonset_pods, placement_rules, pod_scheduling_needs
 from tests.support.ca_vectors import node, pod, shape, vectors
 
 Vector = dict[str, Any]

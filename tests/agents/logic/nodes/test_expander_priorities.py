@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import cluster_view
+from agents.logic.nodes.cluster import cluster_view
 from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from tests.support.cluster_events import START, when
@@ -73,7 +73,7 @@ def test_priorities_that_change_count_from_then_on() -> None:
 def test_priorities_are_read_only_where_the_expanders_ask_for_them(expanders: str, read: bool) -> None:
     settings = {"expanders": expanders}
     run = ScalerRun(group("a"), shape(), priorities(p10=("^a$",)), settings=settings)
-    view = cluster_view.view(run.stage.clusters, CLUSTER, run.stage.settings)
+    view = cluster_view.view(run.stage.clusters, CLUSTER, run.stage.settings, 0.0)
     assert (cluster_view.expander_context(view, run.stage.settings, 0).priorities is not None) is read
 
 

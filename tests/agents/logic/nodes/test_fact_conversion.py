@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.logic.nodes import fact_conversion
+from agents.logic.nodes.cluster import fact_conversion
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery, PodShapeSeen
 from tests.support.node_scene import shape
 

@@ -3,15 +3,15 @@
 import pytest
 import yaml
 
-from agents.logic.nodes import expanders, group_balancing, node_estimator, priority_config, similarity_rules
-from agents.logic.nodes.expanders import ExpanderContext, ExpanderOption
-from agents.logic.nodes.group_balancing import GrowableGroup
-from agents.logic.nodes.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
-from agents.logic.nodes.priority_config import PrioritiesError
+from agents.logic.nodes.growth import expanders, group_balancing, node_estimator, priority_config, similar_node_groups
+from agents.logic.nodes.growth.expanders import ExpanderContext, ExpanderOption
+from agents.logic.nodes.growth.group_balancing import GrowableGroup
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.priority_config import PrioritiesError
+from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, TemplateUsage
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.pod_shapes import ZONE, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from agents.logic.nodes.similarity_rules import SimilarityRules, TemplateUsage
 from schemas.decisions.node_updates import ScaleUpPlanned
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.outcomes import Result
@@ -165,7 +165,7 @@ PLACE = {HOSTNAME: "a", ZONE: "a", "eks.amazonaws.com/nodegroup": "a"}
     ],
 )
 def test_groups_are_alike_or_not(other: TemplateUsage, similar: bool) -> None:
-    assert similarity_rules.alike(template(), other, SimilarityRules()) is similar
+    assert similar_node_groups.alike(template(), other, SimilarityRules()) is similar
 
 
 def test_c32_a_label_of_the_settings_is_one_by_which_alike_groups_may_differ() -> None:

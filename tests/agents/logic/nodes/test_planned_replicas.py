@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agents.engine.turn import Decided
+from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
-from agents.logic.nodes.scaler_stage import Scaler
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
 from schemas.decisions.replica_plans import ReplicasRefused, ScalingMode, UpcomingReplicas

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import outdated_nodes
+from agents.logic.nodes.cluster import group_patterns
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import InstanceInterruptionNoticed, InterruptionKind, NodeInstanceGone
@@ -121,7 +121,7 @@ def test_by_default_and_as_upstream_nothing_is_replaced(settings: dict[str, Any]
     ],
 )
 def test_only_numbered_versions_are_compared(of_group: str, of_instance: str, drifted: bool) -> None:
-    assert outdated_nodes.drifted(group(launch_version=of_group), instance("n", launch_version=of_instance)) is drifted
+    assert group_patterns.drifted(group(launch_version=of_group), instance("n", launch_version=of_instance)) is drifted
 
 
 def broken(name: str) -> Any:

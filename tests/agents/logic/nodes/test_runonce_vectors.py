@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import expanders, similarity_rules
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
 from agents.logic.nodes.aws.group_options import GroupOptions, duration
-from agents.logic.nodes.deletion_budgets import DeletionParallelism
-from agents.logic.nodes.drain_rules import DrainSettings
-from agents.logic.nodes.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
-from agents.logic.nodes.scale_up import ClusterLimits, ScaleUpSettings
-from agents.logic.nodes.unneeded_nodes import ScaleDownSettings
+from agents.logic.nodes.growth import expanders, similar_node_groups
+from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
+from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
+from agents.logic.nodes.removal.drain_rules import DrainSettings
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings
 from tests.support.ca_vectors import vectors
 from tests.support.ca_world import Pace, Scenario, counted
 
@@ -54,7 +54,7 @@ class Flags:
     def settings(self) -> NodeAutoscalerSettings:
         balance = self.yes("balance-similar-node-groups", default=False)
         chain = expanders.chain(self.given.get("expander", "least-waste").split(","))
-        up = ScaleUpSettings(chain, self.limits(), similarity_rules.SimilarityRules() if balance else None)
+        up = ScaleUpSettings(chain, self.limits(), similar_node_groups.SimilarityRules() if balance else None)
         parallelism = DeletionParallelism(self.number("max-scale-down-parallelism", 10), self.number("max-drain-parallelism", 1))
         down = ScaleDownSettings(
             unready_too=self.yes("scale-down-unready-enabled", default=True),

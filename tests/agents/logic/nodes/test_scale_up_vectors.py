@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.logic.nodes import expanders, node_estimator, priority_config
-from agents.logic.nodes.node_estimator import GroupTemplate, PodGroup
+from agents.logic.nodes.growth import expanders, node_estimator, priority_config
+from agents.logic.nodes.growth.node_estimator import GroupTemplate, PodGroup
 from tests.support.ca_vectors import amounts, cluster, node, shape, total, vectors
 
 Vector = dict[str, Any]

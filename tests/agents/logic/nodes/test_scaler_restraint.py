@@ -7,7 +7,7 @@ import pytest
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
 from tests.support.cluster_events import START, when
-from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, joined, node, pod, shape
 
 QUICK = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
 
@@ -28,15 +28,6 @@ def test_a_pause_that_holds_only_removals_back_is_said_once_as_well_and_again_af
     run.step(pause, pod("p", node="n1", deleted=when(START)))
     run.run(60.0)
     assert run.refused(CLUSTER) == ["paused", "paused"]
-
-
-def test_a_cluster_with_too_many_broken_nodes_is_said_once() -> None:
-    broken = [
-        event for number in range(5) for event in (instance(f"n{number}"), node(f"n{number}", conditions={"Ready": "False"}))
-    ]
-    run = ScalerRun(group(desired=5), *broken, settings=QUICK)
-    run.run(60.0)
-    assert run.refused(CLUSTER) == ["halted"]
 
 
 @pytest.mark.parametrize(("schedules", "gone"), [("", ["n0"]), ("0% @ * * * * * for 24h", [])])

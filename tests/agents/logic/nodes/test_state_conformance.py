@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from agents.logic.nodes.cluster_state_registry import (
+from agents.logic.nodes.autoscaler.cluster_state_registry import (
     ClusterStateRegistry,
     RegistrySnapshot,
     SeenInstance,
     SeenNode,
     StateSettings,
 )
-from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from tests.support.node_scene import ScalerRun, group, instance, joined
 
 STRICT = StateSettings(ok_unready=1, max_unready_percent=10)
@@ -103,7 +103,7 @@ def test_c62_a_scale_up_that_takes_too_long_fails_and_its_size_is_to_be_taken_ba
     assert state.update(look(5, nodes(1)), 900.0) == []
     [failed] = state.update(look(5, nodes(1)), 901.0)
     assert (failed.failure.kind, failed.failure.code, failed.delta) == ("Other", "timeout", 4)
-    assert not state.safe("g", 901.0)
+    assert state.backoff.of("g", 901.0) is not None
     assert "g" not in state.requests
 
 
@@ -120,7 +120,7 @@ def test_c63_a_second_failure_after_a_backoff_doubles_it_and_a_success_between_d
     state.scale_up("g", 1, 1.0)
     state.update(look(1, nodes(1)), 2.0)
     assert "g" not in state.requests
-    assert not state.safe("g", 3.0)
+    assert state.backoff.of("g", 3.0) is not None
 
 
 def test_c64_backoffs_grow_to_half_an_hour_and_are_forgotten_after_three() -> None:
@@ -149,12 +149,20 @@ def test_c65_no_size_is_lowered_as_such_and_the_group_is_looked_at_as_it_is() ->
     assert (run.grown, run.removed) == ([], [])
 
 
-@pytest.mark.parametrize(("least", "seconds", "gone"), [(1, 130.0, ["i-late"]), (1, 30.0, []), (2, 130.0, [])])
-def test_c66_an_instance_that_never_becomes_a_node_is_removed_once_unless_its_group_is_at_its_minimum(
-    least: int, seconds: float, gone: list[str]
+@pytest.mark.parametrize(
+    ("profile", "least", "seconds", "gone"),
+    [
+        ("upstream", 1, 130.0, ["i-late"]),
+        ("upstream", 1, 30.0, []),
+        ("upstream", 2, 130.0, []),
+        ("ullage", 2, 130.0, ["i-late"]),
+    ],
+)
+def test_c66_an_instance_that_never_becomes_a_node_is_removed_once_and_at_the_minimum_replaced_in_our_profile(
+    profile: str, least: int, seconds: float, gone: list[str]
 ) -> None:
     facts = [group(least=least, desired=2), *joined("n1"), instance("i-late")]
-    run = ScalerRun(*facts, settings={"max_provision": 60.0, "scale_down": False})
+    run = ScalerRun(*facts, settings={"profile": profile, "max_provision": 60.0, "scale_down": False})
     run.run(seconds)
     assert run.removed == gone
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import group_balancing, similarity_rules
-from agents.logic.nodes.cluster_state_registry import (
+from agents.logic.nodes.autoscaler.cluster_state_registry import (
     ClusterStateRegistry,
     FailedScaleUp,
     NodeReadiness,
@@ -14,7 +13,8 @@ from agents.logic.nodes.cluster_state_registry import (
     SeenNode,
     StateSettings,
 )
-from agents.logic.nodes.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.growth import group_balancing, similar_node_groups
 from tests.support.ca_vectors import node, total, vectors
 
 Vector = dict[str, Any]
@@ -47,7 +47,7 @@ def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None
     groups = [group_balancing.GrowableGroup(one["name"], one["target"], one["max"]) for one in vector["inputs"]["groups"]]
     targets = group_balancing.share(groups, vector["inputs"]["new_nodes"])
     expected = vector["expected"]
-    assert group_balancing.added(groups, targets) == expected["added"]
+    assert sum(targets[one.name] - one.target for one in groups if one.name in targets) == expected["added"]
     before = {one.name: one.target for one in groups}
     # Another choice among equal groups is as good: the sizes must agree, not the names.
     assert sorted({**before, **targets}.values()) == sorted({**before, **expected["new_target"]}.values())
@@ -57,18 +57,18 @@ def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None
 def test_groups_are_similar_when_upstream_says_so(vector: Vector) -> None:
     inputs = vector["inputs"]
     memory, allocatable, free = inputs["memory_allocatable_free_ratios"]
-    base = similarity_rules.AWS_IGNORED if inputs["comparator"] == "aws" else similarity_rules.GENERIC_IGNORED
+    base = similar_node_groups.AWS_IGNORED if inputs["comparator"] == "aws" else similar_node_groups.GENERIC_IGNORED
     ignored = base | frozenset(inputs.get("balancing_ignore_labels", ()))
-    rules = similarity_rules.SimilarityRules(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
-    assert similarity_rules.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
+    rules = similar_node_groups.SimilarityRules(memory, allocatable, free, ignored, tuple(inputs.get("balancing_labels", ())))
+    assert similar_node_groups.alike(_empty(inputs["a"]), _empty(inputs["b"]), rules) == vector["expected"]["similar"]
 
 
-def _empty(given: Vector) -> similarity_rules.TemplateUsage:
+def _empty(given: Vector) -> similar_node_groups.TemplateUsage:
     used: dict[str, int] = {}
     for pod in given.get("running_pods", ()):
         for name, amount in total(pod).items():
             used[name] = used.get(name, 0) + amount
-    return similarity_rules.TemplateUsage(node(given), used)
+    return similar_node_groups.TemplateUsage(node(given), used)
 
 
 @pytest.mark.parametrize("vector", vectors("clusterstate"))
@@ -143,7 +143,7 @@ def _group(state: ClusterStateRegistry, name: str, now: float) -> Vector:
     found: Vector = {
         "healthy": state.group_healthy(name),
         "backed_off": failure is not None,
-        "safe_to_scale_up": state.safe(name, now),
+        "safe_to_scale_up": state.group_healthy(name) and failure is None,
         "acceptable": {"max": bounds.most, "min": bounds.least, "target": bounds.target},
         "counts": {kind: len(getattr(mine, kind)) for kind in kinds if getattr(mine, kind)},
         "upcoming": state.upcoming(name, now),

@@ -29,8 +29,8 @@ NAMED = {"startup_taints": "node.cilium.io/agent-not-ready", "status_taints": " 
 
 
 def growth(*facts: Event, **settings: str) -> list[tuple[str, int, int]]:
-    """What a group grows by for a pod as large as a node, which no node that is there has room for."""
-    run = ScalerRun(*facts, shape(cpu=4000), settings={**NAMED, **settings})
+    """What a group grows by for a pod that fills a node, which no node that is there has room for."""
+    run = ScalerRun(*facts, shape(cpu=3900), settings={**NAMED, **settings})
     run.step(pod("waits"), pod("full", node="n1"))
     run.run(3.0)
     return run.grown

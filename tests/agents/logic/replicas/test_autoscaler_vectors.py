@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import hpa_metrics, hpa_reconcile, replica_calculator, scaling_behavior
+from agents.logic.replicas import hpa_metrics, hpa_reconcile
 from agents.logic.replicas.hpa_metrics import MetricReadings
 from agents.logic.replicas.hpa_pods import requests
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
-from tests.support.ehpa_vectors import Json, vectors
-from tests.support.hpa_scenes import NOW, asked, pods, samples
+from tests.support.ehpa_vectors import Json, summed, vectors
+from tests.support.hpa_scenes import NOW, asked, behavior, pods, samples
 
 
 @pytest.mark.parametrize("vector", vectors("hpa_defaults"))
@@ -52,7 +52,7 @@ def read(metric: hpa_metrics.HpaMetric, given: list[Json], step: Json, empty: Me
         return MetricReadings(empty.pods, {metric: seen}, {metric: requests(asked(given, metric.name), resource=metric.name)})
     if metric.kind == "External":
         series = (step.get("external_milli") or {}).get(metric.name)
-        return empty if series is None else MetricReadings(empty.pods, values={metric: replica_calculator.summed(series)})
+        return empty if series is None else MetricReadings(empty.pods, values={metric: summed(series)})
     value = (step.get("object_milli") or {}).get(metric.name)
     return empty if value is None else MetricReadings(empty.pods, values={metric: value})
 
@@ -62,7 +62,7 @@ def test_passes_decide_what_kubernetes_decides(vector: Json) -> None:
     inputs, expected = vector["inputs"], vector["expected"]
     spec: Json = hpa_reconcile.defaulted(inputs["spec"])
     assert spec.get("behavior") == expected.get("defaulted_behavior")
-    rules = scaling_behavior.read(spec["behavior"]) if "behavior" in spec else None
+    rules = behavior(spec["behavior"]) if "behavior" in spec else None
     down, up = (inputs["tolerance"],) * 2
     if rules is not None:
         down = down if rules.down.tolerance is None else rules.down.tolerance

@@ -22,8 +22,8 @@ SHOWN: dict[int, tuple[str, ...]] = {
     27: (f"{HERE}/test_prediction_status.py::test_a_status_holds_two_windows_with_five_decimals",),
     28: (f"{HERE}/test_generated_objects.py::test_a_forecast_that_admission_would_refuse_is_not_asked_for",),
     29: (
-        f"{HERE}/test_generated_objects.py::test_the_highest_forecast_of_the_window_is_answered_in_milli_units",
-        f"{HERE}/test_generation_vectors.py::test_the_adapter_answers_as_cranes_does",
+        f"{HERE}/test_served_metrics.py::test_a_window_counts_in_seconds_whatever_the_step_is",
+        f"{HERE}/test_generation_vectors.py::test_an_autoscaler_is_answered_what_cranes_adapter_answers_but_in_milli_units",
     ),
     30: (f"{HERE}/test_served_metrics.py::test_a_forecast_is_answered_with_the_largest_value_of_the_window_in_milli_units",),
     31: (
@@ -33,7 +33,7 @@ SHOWN: dict[int, tuple[str, ...]] = {
     32: (f"{HERE}/test_replica_calculator.py::test_a_forecast_of_less_than_one_core_counts",),
     33: (f"{HERE}/test_generation_vectors.py::test_an_hpa_is_what_crane_makes_of_an_ehpa",),
     34: (
-        f"{HERE}/test_generated_objects.py::test_a_forecast_that_is_not_there_is_an_error",
+        f"{HERE}/test_served_metrics.py::test_what_is_not_known_is_said",
         f"{HERE}/test_served_metrics.py::test_any_other_metric_is_not_there",
     ),
     35: (f"{HERE}/test_generated_objects.py::test_the_forecasts_target_is_a_share_of_what_pods_request_cut",),

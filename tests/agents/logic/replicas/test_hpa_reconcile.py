@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic.replicas import hpa_reconcile, scaling_behavior
+from agents.logic.replicas import hpa_reconcile
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaProposal
 from schemas.decisions.replica_plans import HpaConditions
+from tests.support.hpa_scenes import behavior
 
+DEFAULT = {"scaleUp": {"selectPolicy": "Max"}}
 FAILED = ("FailedGetExternalMetric", MetricError("metric 'external.q' has no reading"))
 
 
@@ -33,7 +35,7 @@ def test_without_a_behaviour_the_count_doubles_at_most_and_four_are_free() -> No
 
 @pytest.mark.parametrize(("every", "expected"), [(15, [5, 10, 20, 20]), (7, [5, 5, 5, 10])])
 def test_the_default_behaviour_adds_four_or_doubles_each_15_seconds(every: float, expected: list[int]) -> None:
-    assert passes(HpaBounds(1, 100, scaling_behavior.read({})), 1, [20] * 4, every=every) == expected
+    assert passes(HpaBounds(1, 100, behavior(DEFAULT)), 1, [20] * 4, every=every) == expected
 
 
 def test_the_highest_recommendation_of_five_minutes_counts_and_one_exactly_as_old_still_does() -> None:
@@ -41,16 +43,16 @@ def test_the_highest_recommendation_of_five_minutes_counts_and_one_exactly_as_ol
 
 
 def test_with_a_behaviour_one_exactly_as_old_no_longer_counts() -> None:
-    assert passes(HpaBounds(1, 100, scaling_behavior.read({})), 10, [10, 4, 4, 4], every=150) == [10, 10, 4, 4]
+    assert passes(HpaBounds(1, 100, behavior(DEFAULT)), 10, [10, 4, 4, 4], every=150) == [10, 10, 4, 4]
 
 
 def test_a_change_takes_the_place_of_the_last_old_one_and_those_before_it_still_count_the_other_way() -> None:
     """At 60 s the 2 added at 15 s give way, those at 0 s stay: down to 9 - (2 + 1) - 2 within 15 minutes."""
-    behavior = {
+    rules = {
         "scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]},
         "scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 2, "periodSeconds": 900}]},
     }
-    assert passes(HpaBounds(1, 100, scaling_behavior.read(behavior)), 4, [6, 8, 8, 8, 9, 1]) == [6, 8, 8, 8, 9, 4]
+    assert passes(HpaBounds(1, 100, behavior(rules)), 4, [6, 8, 8, 8, 9, 1]) == [6, 8, 8, 8, 9, 4]
 
 
 def test_of_several_metrics_the_highest_counts_and_a_broken_one_prevents_only_scaling_down() -> None:
@@ -85,14 +87,14 @@ wants = st.lists(st.integers(-5, 500), min_size=1, max_size=12)
 
 @given(wants, st.integers(1, 9), st.integers(9, 300), st.booleans())
 def test_replicas_stay_within_the_bounds_whatever_is_proposed(wanted: list[int], least: int, most: int, ruled: bool) -> None:
-    found = passes(HpaBounds(least, most, scaling_behavior.read({}) if ruled else None), least, list(wanted))
+    found = passes(HpaBounds(least, most, behavior(DEFAULT) if ruled else None), least, list(wanted))
     assert all(least <= count <= most for count in found)
     assert all(after <= max(2 * before, before + 4) for before, after in pairwise([least, *found]))
 
 
 @given(wants, st.integers(0, 11))
 def test_a_memory_that_went_through_a_checkpoint_goes_on_as_if_it_had_not(wanted: list[int], cut: int) -> None:
-    bounds = HpaBounds(1, 200, scaling_behavior.read({"scaleDown": {"stabilizationWindowSeconds": 30}}))
+    bounds = HpaBounds(1, 200, behavior({"scaleDown": {"stabilizationWindowSeconds": 30}}))
     memory, current, found = HpaMemory(), 3, []
     for number, want in enumerate(wanted):
         if number == cut:
@@ -104,11 +106,11 @@ def test_a_memory_that_went_through_a_checkpoint_goes_on_as_if_it_had_not(wanted
 
 
 def test_percents_are_of_the_count_when_the_period_began() -> None:
-    behavior = {
+    rules = {
         "scaleUp": {"policies": [{"type": "Percent", "value": 50, "periodSeconds": 15}]},
         "scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 10, "periodSeconds": 15}]},
     }
-    assert passes(HpaBounds(1, 9000, scaling_behavior.read(behavior)), 2000, [9000, 1, 1]) == [3000, 2700, 2430]
+    assert passes(HpaBounds(1, 9000, behavior(rules)), 2000, [9000, 1, 1]) == [3000, 2700, 2430]
 
 
 def test_an_autoscaler_without_a_minimum_keeps_one_replica() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from agents.logic.replicas import namespace_shares
 from agents.logic.replicas.namespace_shares import NamespaceShares, SharingObject
 from agents.logic.replicas.wanted_loads import WantedLoads
-from schemas.policies.ehpa import EhpaRemoved
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.scaling import CronTrigger
+from schemas.policies.vpa import TargetRef
 from streams.topics import Topics
 from tests.support import load_scene
 from tests.support.replica_scene import MONDAY, ForecasterScene, ehpa, forecasts, refusals, resumed
@@ -63,9 +64,15 @@ def test_who_is_looked_at_follows_from_what_is_there_alone(changes: list[tuple[s
         assert shares.scaled_by(target) == (min(rivals)[1] if rivals else None)
 
 
+def own(n: int, **changes: object) -> EhpaChanged:
+    """An EHPA with a target of its own."""
+    target = TargetRef("Deployment", f"cart-{n}", "apps/v1")
+    return ehpa(name=f"e{n}", uid=f"u{n}", created=MONDAY + timedelta(seconds=n), target_ref=target, **changes)
+
+
 def test_a_younger_object_beyond_the_share_has_no_forecast_and_is_told_so_until_there_is_room() -> None:
     scene = ForecasterScene()
-    many = [ehpa(name=f"e{n}", uid=f"u{n}", created=MONDAY + timedelta(seconds=n)) for n in range(MOST + 2)]
+    many = [own(n) for n in range(MOST + 2)]
     decided = scene.run(MONDAY, 30, *reversed(many))
     [refused] = {each.reason for each in refusals(decided) if each.guard == "metrics"}
     assert refused == "older objects of namespace 'shop' have 1,000 metrics; more are not looked at"
@@ -82,7 +89,7 @@ def test_a_younger_object_beyond_the_share_has_no_forecast_and_is_told_so_until_
 def test_a_younger_object_beyond_the_crons_of_its_namespace_is_not_planned_for_and_told_so() -> None:
     scene = ForecasterScene()
     daily = (CronTrigger("day", "0 8 * * *", "0 18 * * *", 3), CronTrigger("night", "0 20 * * *", "0 6 * * *", 2))
-    many = [ehpa(name=f"e{n}", uid=f"u{n}", created=MONDAY + timedelta(seconds=n), crons=daily) for n in range(3)]
+    many = [own(n, crons=daily) for n in range(3)]
     [refused] = [each for each in refusals(scene.run(MONDAY, 30, *reversed(many))) if each.guard == "crons"]
     assert refused.ehpa == many[2].key, "each has two of five"
     assert refused.reason == "older objects of namespace 'shop' have 1,000 crons; more are not looked at"

@@ -7,7 +7,7 @@ import pytest
 from agents.logic.replicas import replica_calculator
 from agents.logic.replicas.hpa_pods import ReadinessDelays, requests
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
-from tests.support.ehpa_vectors import Json, vectors
+from tests.support.ehpa_vectors import Json, summed, vectors
 from tests.support.hpa_scenes import NOW, asked, pods, samples
 
 
@@ -24,7 +24,7 @@ def proposed(inputs: Json) -> Any:
         patience,
     )
     values, cpu = inputs.get("values") or [], resource == "cpu"
-    value = replica_calculator.summed(values) if function.startswith("external") else sum(values[:1])
+    value = summed(values) if function.startswith("external") else sum(values[:1])
     if function == "resource_utilization":
         wanted = requests(asked(given, resource), resource=resource, container=inputs.get("container", ""))
         return replica_calculator.by_utilization(pods(given), samples(given, cpu=cpu), wanted, target=target, scene=scene)

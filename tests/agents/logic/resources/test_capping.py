@@ -9,10 +9,11 @@ from agents.logic.resources import capping, container_limit_range, resource_list
 from agents.logic.resources.capping import Capped, CapReason, ContainerRule
 from agents.logic.resources.container_limit_range import Range
 from agents.logic.resources.limit_proportion import UnscalableError
+from schemas import exact_quantity
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Bytes, Cores
-from tests.support.admitted import advice, container, limit_range, pod
+from tests.support.admitted import advice, bounded_by, container, limit_range, pod, vpa
 from tests.support.vectors import vectors
 
 Json = dict[str, Any]
@@ -20,12 +21,16 @@ WHEN = vpa_manifest.json_fields.NEVER
 
 
 def capped(recommended: list[Json], containers: list[Json], rules: list[ContainerRule], *limits: Json) -> Capped:
-    read = [resource_lists.read_advice(each) for each in recommended]
-    return capping.cap(read, pod_spec.read(pod(*containers)).standing, rules, container_limit_range.of_manifests(limits))
+    read = vpa_manifest.read(vpa(*recommended)).advice or ()
+    return capping.cap(read, pod_spec.read(pod(*containers)).standing, rules, bounded_by(limits))
 
 
 def texts(found: Any) -> dict[str, str]:
     return {name: amount.text for name, amount in (found or {}).items()}
+
+
+def in_nano(amounts: dict[str, str]) -> dict[str, int]:
+    return {name: exact_quantity.parse(text).nano for name, text in amounts.items()}
 
 
 def targets(found: Capped) -> list[dict[str, str]]:
@@ -43,9 +48,9 @@ def test_caps_and_notes_are_upstreams(vector: Json) -> None:
     containers = pod_spec.read(inputs["pod"]).standing
     if "panic" in expected:
         with pytest.raises(UnscalableError):
-            capping.cap(vpa.advice or (), containers, rules, container_limit_range.of_manifests(inputs["limit_ranges"]))
+            capping.cap(vpa.advice or (), containers, rules, bounded_by(inputs["limit_ranges"]))
         return
-    found = capping.cap(vpa.advice or (), containers, rules, container_limit_range.of_manifests(inputs["limit_ranges"]))
+    found = capping.cap(vpa.advice or (), containers, rules, bounded_by(inputs["limit_ranges"]))
     noted = {name: sorted(str(cap) for cap in caps if cap.by is not CapReason.POD_RANGE) for name, caps in found.caps.items()}
     assert {name: notes for name, notes in noted.items() if notes} == expected["notes"]
     theirs = {each["containerName"]: each for each in expected["recommendation"]}
@@ -55,7 +60,7 @@ def test_caps_and_notes_are_upstreams(vector: Json) -> None:
         for name, amounts in fields.items():
             # below one byte upstream comes to -1 by mistake; here it is 0
             wanted = {resource: "0" if text == "-1" else text for resource, text in theirs[each.container][name].items()}
-            assert texts(amounts) == wanted, name
+            assert in_nano(texts(amounts)) == in_nano(wanted), name  # the log keeps amounts, not how they were written
 
 
 def test_the_policy_caps_with_a_note_for_each_resource() -> None:
@@ -139,7 +144,7 @@ def test_limits_that_stay_cap_the_request() -> None:
 def test_of_several_limit_ranges_the_tightest_bounds_and_the_last_default_count() -> None:
     one = limit_range(max={"cpu": "2"}, min={"cpu": "10m", "memory": "1Mi"}, default={"cpu": "1"})
     other = limit_range(max={"cpu": "1", "memory": "1Gi"}, min={"cpu": "20m"}, default={"memory": "1Gi"})
-    found = container_limit_range.of_manifests([one, other]).container
+    found = bounded_by([one, other]).container
     assert found
     assert texts(found.most) == {"cpu": "1", "memory": "1Gi"}
     assert texts(found.least) == {"cpu": "20m", "memory": "1Mi"}
@@ -150,7 +155,49 @@ def test_limit_ranges_of_the_log_mean_what_their_manifests_mean() -> None:
     limit = Limit(LimitType.POD, least=Amounts(Cores(0.1)), default_limits=Amounts(None, Bytes(1 << 30)))
     changed = LimitRangeChanged(WHEN, "k", "default", "lr", (limit,))
     manifest = limit_range(type="Pod", min={"cpu": "100m"}, default={"memory": "1Gi"})
-    assert container_limit_range.of_events([changed]) == container_limit_range.of_manifests([manifest])
+    assert container_limit_range.of_events([changed]) == bounded_by([manifest])
     assert container_limit_range.of_events([changed]).pod == Range(
         resource_lists.read({"cpu": "100m"}), None, resource_lists.read({"memory": "1Gi"})
     )
+
+
+RATIO = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "2Gi"}}
+KEPT = ContainerRule("*", values="RequestsOnly")
+
+
+@pytest.mark.parametrize(
+    ("bound", "target", "upstreams", "ours"),
+    [
+        ({"max": {"cpu": "4"}}, "3", "1", "3"),
+        ({"max": {"cpu": "4"}}, "5", "1", "4"),
+        ({"min": {"cpu": "2"}}, "100m", "2", "2"),
+        ({"type": "Pod", "max": {"cpu": "4"}}, "3", "1", "3"),
+        ({"type": "Pod", "min": {"cpu": "2"}}, "100m", "2", "2"),
+    ],
+)
+def test_a_limit_that_stays_as_it_is_bounds_no_request_but_upstream(bound: Json, target: str, upstreams: str, ours: str) -> None:
+    """kubernetes/autoscaler#7063: requests only, and a LimitRange whose maximum the limit is at."""
+    advised = vpa_manifest.read(vpa(advice(target={"cpu": target}))).advice or ()
+    standing, ranges = pod_spec.read(pod(container(**RATIO))).standing, bounded_by([limit_range(**bound)])
+    given = [capping.cap(advised, standing, [KEPT], ranges, upstream=upstream) for upstream in (True, False)]
+    assert [exact_quantity.parse(targets(each)[0]["cpu"]).nano for each in given] == list(
+        in_nano({"a": upstreams, "b": ours}).values()
+    )
+
+
+def test_shares_of_memory_are_rounded_up_so_that_their_sum_is_the_least_amount() -> None:
+    names, hundred = ("c", "d", "e"), {"memory": "100"}
+    advised = vpa_manifest.read(vpa(*(advice(name, target={"memory": "10"}) for name in names))).advice or ()
+    standing = pod_spec.read(pod(*(container(name, hundred, hundred) for name in names))).standing
+    given = [
+        capping.cap(advised, standing, [], bounded_by([limit_range(type="Pod", min=hundred)]), upstream=u) for u in (True, False)
+    ]
+    assert [[each["memory"] for each in targets(found)] for found in given] == [["33"] * 3, ["34"] * 3]
+
+
+def test_beside_a_limit_that_stays_the_others_share_what_is_left_of_a_pods_maximum() -> None:
+    advised = vpa_manifest.read(vpa(advice(target={"cpu": "3"}), advice("d", target={"cpu": "3"}))).advice or ()
+    both = container(**RATIO), container("d", {"cpu": "1"}, {"cpu": "1"})
+    rules, ranges = [ContainerRule("c", values="RequestsOnly")], bounded_by([limit_range(type="Pod", max={"cpu": "6"})])
+    found = capping.cap(advised, pod_spec.read(pod(*both)).standing, rules, ranges, upstream=False)
+    assert [in_nano(each) for each in targets(found)] == [in_nano({"cpu": "3"}), in_nano({"cpu": "2"})]

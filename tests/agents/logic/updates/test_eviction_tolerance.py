@@ -292,6 +292,6 @@ def test_in_upstreams_eyes_a_boosted_pod_keeps_its_small_group_in_sight() -> Non
     counts = eviction_tolerance.replica_counts(
         [pod("a", START, boosted=boost)], lambda _name: ConfiguredReplicas(1), lambda _name: 0
     )[""]
-    assert counts == ReplicaCounts("", ConfiguredReplicas(1), members=1, live=1, running=1, boosted=True)
+    assert counts == ReplicaCounts("", ConfiguredReplicas(1), members=1, live=1, running=1, boosted=True, serving=1)
     assert eviction_tolerance.group(counts, UpdateMode.RECREATE, DisruptionRules(strict=True)) is None
     assert eviction_tolerance.group(counts, UpdateMode.RECREATE, DisruptionRules(), boosted=True) is not None

@@ -9,12 +9,12 @@ import pytest
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.pods import ContainerSeen
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.webhook_leases import WebhookLeaseSeen
-from schemas.names import Amounts, Place, PodName, Workload
+from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
@@ -22,7 +22,7 @@ from schemas.policies.scaling import MetricSpec, MetricTarget, ScaleStrategy, Ut
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged
 from schemas.units import Fraction, Seconds
-from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, when
+from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, when
 
 LATER = START + 10 * MINUTE
 """After the warm-up; START is a midnight."""
@@ -39,16 +39,16 @@ def vpa(**more: Any) -> Any:
     return VpaChanged(when(START), "demo", "web", "api", when(START), **made)
 
 
-def decide(pods: Any, policies: Any, *, budget: float = 1.0, oom: Any = None, high: float = 0.5, **settings: Any) -> Any:
+def decide(pods: Any, policies: Any, *, budget: float = 1.0, high: float = 0.5, memory: int = GIB, **settings: Any) -> Any:
     """What is decided for pods of 1 core, for which 0.2 cores are recommended, ten minutes after midnight."""
     stage = Updater(replace(UpdateSettings(), **settings), 0)
     control = ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(budget))
     stage.step(turn(START, policies=policies, control=[control], pod_changes_by_cluster=pods))
-    low, target, most = (Amounts(cores, GIB) for cores in (0.1, 0.2, high))  # type: ignore[arg-type]  # units
+    sizes = ((0.1, GIB), (0.2, memory), (high, memory))
+    low, target, most = (Amounts(cores, size) for cores, size in sizes)  # type: ignore[arg-type]  # units
     container = ContainerRecommendation("app", low, target, most, target)
     recommended = [
-        RequestsRecommended(f"recommender/0/{LATER}/requests/{w.key}", when(LATER), w, (container,), {}, last_oom=oom)
-        for w in (API, OTHER)
+        RequestsRecommended(f"recommender/0/{LATER}/requests/{w.key}", when(LATER), w, (container,), {}) for w in (API, OTHER)
     ]
     return [each.event for each in stage.step(turn(LATER, recommendations_by_cluster=recommended))]
 
@@ -59,10 +59,6 @@ def plans(decided: Any) -> int:
 
 def guards(decided: Any) -> set[str]:
     return {each.guard for each in decided if isinstance(each, UpdateRefused)}
-
-
-def killed(name: str, at: int) -> LastOomKill:
-    return LastOomKill(when(at), PodName("web", name, f"uid-{name}"), "app", None, counted=True, place=Place("oom-events", 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -132,13 +128,15 @@ def test_a_pod_is_evicted_only_if_a_container_meets_the_vpas_requirements(change
 
 @pytest.mark.parametrize(("within", "planned"), [(240.0, 0), (301.0, 1)])
 def test_a_vpas_own_time_for_quick_kills_counts(within: float, planned: int) -> None:
-    oom = killed("p1", START + 5 * MINUTE)
-    assert plans(decide(TEN[:2], [vpa(evict_after_oom=Seconds(within))], high=2.0, oom=oom)) == planned
+    pods = [TEN[0], oom_killed(TEN[1], START + 5 * MINUTE)]
+    governed = [vpa(evict_after_oom=Seconds(within))]
+    assert plans(decide(pods, governed, high=2.0, memory=2 * GIB)) == planned
 
 
 def test_a_young_pod_is_left_alone_but_not_after_an_oom_kill() -> None:
     young = [replace(each, started=when(LATER - 5 * MINUTE)) for each in TEN[:3]]
-    decided = decide(young, [policy()], pod_warm_up=600.0, oom=killed("p2", LATER - MINUTE))
+    young[2] = oom_killed(young[2], LATER - MINUTE)
+    decided = decide(young, [policy()], pod_warm_up=600.0, memory=2 * GIB)
     assert [(type(each), each.pod.name) for each in decided] == [(ResizePlanned, "p2"), (UpdateRefused, "p0")]
     assert guards(decided) == {"pod-warm-up"}
 

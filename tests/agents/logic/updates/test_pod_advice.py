@@ -1,5 +1,6 @@
 """What a recommendation comes to for a running pod: within LimitRanges and limits that stay, as admission has it for new ones."""
 
+from dataclasses import replace
 from typing import Any
 
 from agents.logic.updates import pending_updates
@@ -59,9 +60,15 @@ def test_a_pod_that_a_limit_range_holds_at_its_bound_is_not_changed_again_and_ag
     pods = [pod(name, START, containers=(seen,)) for name in "abc"]
     stage = open_stage(*pods)
     look(stage, START + MINUTE, policies=[RANGE])
-    assert at_once(stage) == []  # 0.2 is recommended, and 0.8 is the least
+    [refused] = at_once(stage)  # 0.2 is recommended, and 0.8 is the least
+    assert (type(refused), refused.guard, refused.pods) == (UpdateRefused, "capped", 3)
+    assert "cpu of container 'app': 200m are recommended, but a LimitRange of namespace 'web' asks for 800m" in refused.reason
+    assert refused.because["caps"] == {"app": ["LimitRange"]}
+    assert at_once(stage, LATER + 2 * MINUTE) == []
+    [again] = at_once(stage, LATER + 31 * MINUTE)  # it is said again, so that commands need the log's end alone
+    assert (again.guard, again.reason) == ("capped", refused.reason)
     gone = LimitRangeRemoved(when(LATER), "demo", "web", "small")
-    assert isinstance(look(stage, LATER + MINUTE, policies=[gone])[0], ResizePlanned)
+    assert isinstance(look(stage, LATER + 32 * MINUTE, policies=[gone])[0], ResizePlanned)
 
 
 def test_a_limit_range_is_known_after_a_restart() -> None:
@@ -96,3 +103,42 @@ def test_a_limit_range_without_an_answer_refuses_no_pod_that_requests_what_is_re
     stage = open_stage(*(pod(name, START, containers=(fits, BESIDE)) for name in "abc"))
     look(stage, START + MINUTE, policies=[POD_RANGE])
     assert at_once(stage) == []
+
+
+def test_a_pod_at_a_limit_that_stays_is_said_to_be_capped_and_what_to_change() -> None:
+    """Killed for ever under a static limit, while every command said that it lies within its bounds (autoscaler#1574)."""
+    seen = ContainerSeen("app", Amounts(0.2, GIB // 4), Amounts(None, GIB // 4), ready=True)
+    stage = requests_only(open_stage(*(pod(name, START, containers=(seen,)) for name in "abc")))
+    [refused] = at_once(stage)
+    assert (refused.guard, refused.pods) == ("capped", 3)
+    assert refused.reason == (
+        "memory of container 'app': 1.00 GiB are recommended, but its limit is 256 MiB and stays, because policy '*' controls "
+        "requests only; raise the limit in its template"
+    )
+    [first, *_] = pending_updates.outlook(stage, "demo")
+    assert first.refused is not None
+    assert first.refused.guard == "capped"
+
+
+def test_a_pod_that_its_policy_holds_at_a_bound_is_said_to_be_so() -> None:
+    stage = open_stage()
+    bounded = VerticalPolicyChanged(
+        when(START), "*", "2", UpdateMode.IN_PLACE_OR_RECREATE, (ContainerPolicy("*", max_allowed=Amounts(1.0)),)
+    )
+    look(stage, START + MINUTE, policies=[bounded])
+    told = recommend(LATER, low=1.0, target=1.0, high=1.0)
+    free = Amounts(3.0, GIB)
+    told = replace(told, containers=tuple(replace(each, uncapped=free) for each in told.containers))
+    assert look(stage, LATER, recommendations_by_cluster=[told]) == []
+    sentence = pending_updates.not_wanted(stage, "uid-a")
+    assert "cpu of container 'app' would be 3000m, but policy '*' allows 1000m at most" in sentence
+
+
+def test_a_recommendation_of_the_log_whose_target_lies_outside_its_bounds_is_ordered_as_it_is_taken_in() -> None:
+    """An older program wrote such; a pod that requests the target would be changed to what it has."""
+    stage = open_stage()
+    [first, *_] = at_once(stage, low=0.3, target=0.6, high=0.5)
+    assert first.because["containers"]["app"]["upper"]["cpu"] == 0.6
+    stage = open_stage()
+    [first, *_] = at_once(stage, low=0.7, target=0.6, high=0.9)
+    assert first.because["containers"]["app"]["lower"]["cpu"] == 0.6

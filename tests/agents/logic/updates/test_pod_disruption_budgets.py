@@ -78,7 +78,7 @@ def test_an_open_eviction_counts_until_the_cluster_has_accepted_it_and_the_budge
     stage = open_stage(budget(allowed=1), expires=3600.0)
     [first] = [each for each in look(stage) if isinstance(each, EvictionPlanned)]
     assert evicted(look(stage, 2)) == []
-    done = ActionFinished("o", first.at, first.id, Action.EVICT, Result.DONE, "so", first.subject, detail=OutcomeDetail.ACCEPTED)
+    done = ActionFinished("o", first.at, first.id, Action.EVICT, Result.DONE, "so", first.subject, detail=OutcomeDetail.APPLIED)
     gone = PodDeleted(when(START), API, first.pod)
     assert evicted(look(stage, 3, outcomes=[done], pod_changes_by_cluster=[gone, budget(allowed=0, healthy=3)])) == []
     assert evicted(look(stage, 4, pod_changes_by_cluster=[budget(allowed=1)])) == ["b"]

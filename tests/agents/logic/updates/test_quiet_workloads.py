@@ -189,7 +189,7 @@ def revert(cores: float) -> RevertRequested:
         ),
         (
             quiet_stage(EVERY),
-            {"policies": [StageRulesChanged(when(NEXT), "updater", PROGRAM, RULES, rules_version("updater", PROGRAM, RULES))]},
+            {"rules": [StageRulesChanged(when(NEXT), "updater", PROGRAM, RULES, rules_version("updater", PROGRAM, RULES))]},
         ),
     ],
     ids=[

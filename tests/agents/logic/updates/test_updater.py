@@ -11,16 +11,16 @@ from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted, PodPhase, ResizeState
-from schemas.names import Amounts, Place, PodName, Workload
+from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
-from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, vpa, when
+from tests.support.cluster_events import API, GIB, MINUTE, START, oom_killed, pod, turn, vpa, when
 
 Json = dict[str, Any]
 
@@ -30,7 +30,7 @@ LATER = START + 10 * MINUTE
 
 
 def recommend(number: int, workload: Any = API, low: float = 0.1, target: Any = 0.2, high: float = 0.5, **more: Any) -> Any:
-    memory = (GIB // 2, GIB, 2 * GIB)
+    memory = (GIB // 2, more.pop("memory", GIB), 2 * GIB)
     container = ContainerRecommendation(
         "app", Amounts(low, memory[0]), Amounts(target, memory[1]), Amounts(high, memory[2]), Amounts(target, memory[1])
     )
@@ -58,12 +58,6 @@ def open_stage(*pods: Any, control: Any = None, mode: Any = UpdateMode.IN_PLACE_
 
 def look(stage: Any, number: int = LATER, **inputs: Json) -> Any:
     return [d.event for d in stage.step(turn(number, **inputs))]
-
-
-def killed(number: int, name: str) -> LastOomKill:
-    return LastOomKill(
-        when(number), PodName("web", name, f"uid-{name}"), "app", None, counted=True, place=Place("oom-events", 0, 1)
-    )
 
 
 def at_once(stage: Any, number: int = LATER, **said: Any) -> Any:
@@ -117,34 +111,73 @@ def test_a_pod_inside_its_bounds_is_left_alone_until_it_is_old_and_far_from_its_
     assert found[0].because["why"] == ["old enough and far from its target"]
 
 
+MORE: Json = {"low": 0.1, "target": 0.5, "high": 2.0, "memory": GIB * 3 // 2}
+"""Within the bounds of a pod, and more memory than it has."""
+
+
+def three(number: int, container: str = "app", ran: int = MINUTE, **changed: Any) -> list[Any]:
+    """Three pods, of which the last has a container that was killed at a turn."""
+    pods = [pod(name, START, **changed) for name in "abc"]
+    return [*pods[:2], oom_killed(pods[2], number, container, ran)]
+
+
+def with_side(number: int, **said: Any) -> Any:
+    """A recommendation for `app` and `side`, the second of which lacks memory."""
+    event = recommend(number, **{**MORE, "memory": GIB}, **said)
+    side = replace(event.containers[0], container="side", target=Amounts(None, GIB * 3 // 2), lower=Amounts(), upper=Amounts())
+    return replace(event, containers=(*event.containers, side))
+
+
 def test_a_pod_killed_soon_after_its_start_is_changed_inside_its_bounds_and_first() -> None:
-    stage = open_stage()
-    oom = killed(START + 5 * MINUTE, "c")
-    found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    found = at_once(open_stage(*three(START + 5 * MINUTE)), **MORE)
     assert [(f.pod.name, f.because["why"]) for f in found] == [("c", ["quick OOM"])]
+
+
+def test_each_pod_is_judged_by_its_own_containers_last_runs_and_not_by_its_age() -> None:
+    day = START + 24 * 60 * MINUTE
+    pods = [oom_killed(pod(name, START, at=when(day)), day - minutes * MINUTE) for minutes, name in enumerate("abc", 1)]
+    found = look(open_stage(*pods), day, pod_changes_by_cluster=pods, recommendations_by_cluster=[recommend(day, **MORE)])
+    assert [each.pod.name for each in found if "quick OOM" in each.because["why"]] == ["a", "b", "c"]
+
+
+def test_a_kill_after_a_long_run_is_a_reason_too_except_for_upstream() -> None:
+    pods, day = three(LATER - MINUTE, ran=60 * MINUTE), LATER
+    assert [each.because["why"] for each in at_once(open_stage(*pods), day, **MORE)] == [["OOM kill"]]
+    assert at_once(open_stage(*pods, profile="upstream"), day, **MORE) == []
+
+
+def test_a_kill_is_no_reason_to_take_memory_away_or_to_change_anything_else() -> None:
+    less = {**MORE, "memory": GIB // 2 + 1}
+    assert at_once(open_stage(*three(LATER - MINUTE)), **less) == []
+    assert len(at_once(open_stage(*three(LATER - MINUTE), profile="upstream"), **less)) == 1
+
+
+def test_the_end_of_a_run_that_was_no_oom_kill_moves_no_pod() -> None:
+    pods = three(LATER - MINUTE)
+    [seen] = pods[2].containers
+    run = replace(seen.last_run, reason="Error")
+    pods[2] = replace(pods[2], containers=(replace(seen, last_run=run),))
+    assert at_once(open_stage(*pods), **MORE) == []
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(ContainerMode.AUTO, ["c"]), (ContainerMode.OFF, [])])
 def test_a_kill_of_a_container_whose_policy_is_off_moves_no_pod(mode: ContainerMode, expected: list[str]) -> None:
-    stage = open_stage()
+    stage = open_stage(*three(START + 5 * MINUTE, "side"))
     off = replace(policy(), version="2", containers=(ContainerPolicy("side", mode=mode),))
     look(stage, START + MINUTE, policies=[off])
-    oom = replace(killed(START + 5 * MINUTE, "c"), container="side")
-    found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    found = look(stage, LATER, recommendations_by_cluster=[with_side(LATER)])
     assert [each.pod.name for each in found] == expected
 
 
 @pytest.mark.parametrize(("observed", "expected"), [("app, side", ["c"]), ("app", []), ("no name!", ["c"])])
 def test_a_kill_of_a_container_that_admission_has_not_seen_moves_no_pod(observed: str, expected: list[str]) -> None:
-    stage = open_stage(*(pod(name, START, observed=observed) for name in "abc"))
-    oom = replace(killed(START + 5 * MINUTE, "c"), container="side")
-    found = at_once(stage, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    stage = open_stage(*three(START + 5 * MINUTE, "side", observed=observed))
+    found = look(stage, LATER, recommendations_by_cluster=[with_side(LATER)])
     assert [each.pod.name for each in found] == expected
 
 
 def test_a_pod_whose_kill_is_long_ago_is_left_alone() -> None:
-    oom = killed(START + 5 * MINUTE, "c")
-    assert at_once(open_stage(), START + 15 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom) == []
+    assert at_once(open_stage(*three(START + 5 * MINUTE)), START + 15 * MINUTE, **MORE) == []
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.AUTO])
@@ -261,9 +294,7 @@ def test_a_plan_made_at_the_end_of_a_window_ends_with_it(fact: str, age: int, vo
 
 
 def test_a_plan_for_a_quick_oom_alone_ends_when_the_kill_is_no_longer_recent() -> None:
-    stage = open_stage()
-    oom = killed(START + 5 * MINUTE, "c")
-    [plan] = at_once(stage, START + 14 * MINUTE, low=0.1, target=0.5, high=2.0, last_oom=oom)
+    [plan] = at_once(open_stage(*three(START + 5 * MINUTE)), START + 14 * MINUTE, **MORE)
     assert (plan.expires, plan.void_after) == (when(START + 19 * MINUTE), when(START + 15 * MINUTE))
 
 
@@ -658,7 +689,7 @@ def test_vpas_are_ours_or_not_by_the_rules_in_force(healed: bool) -> None:
         stage.policies.recommender, stage.rules = "theirs", StageRules("updater", stage.settings)
     rules = asdict(replace(stage.settings, recommender="theirs"))
     changed = StageRulesChanged(when(LATER), "updater", 9, rules, rules_version("updater", 9, rules))
-    assert EvictionPlanned in {type(each) for each in look(stage, LATER + 2 * MINUTE, policies=[changed])}
+    assert EvictionPlanned in {type(each) for each in look(stage, LATER + 2 * MINUTE, rules=[changed])}
 
 
 def test_pods_with_a_vpa_of_another_recommender_are_neither_planned_for_nor_refused() -> None:

@@ -15,6 +15,7 @@ from agents.logic.vertical.policy_code import (
     RecommendedColumns,
     answer,
 )
+from agents.logic.vertical.policy_states import nothing_remembered
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.names import Amounts
@@ -38,8 +39,12 @@ def divides_by_nothing(usage: EvidenceColumns) -> RecommendedColumns:
     return RecommendedColumns(*[np.full(1, 1 // int(usage.samples[0] * 0))] * 6)
 
 
+def stateless(recommend: Recommend, reference: str = NAME, *, strict: bool = False) -> CodePolicy:
+    return CodePolicy(reference, lambda usage, _: recommend(usage), strict=strict)
+
+
 def look_up(recommend: Recommend) -> Callable[[str], CodePolicy | None]:
-    return lambda reference: CodePolicy(reference, recommend) if reference == NAME else None
+    return lambda reference: stateless(recommend) if reference == NAME else None
 
 
 def opened(recommend: Recommend = as_built_in, **changed: Any) -> Recommender:
@@ -119,14 +124,19 @@ def column(*values: float) -> Any:
 def test_an_answer_that_is_no_recommendation_is_a_fault_that_names_it(changed: Any, sentence: str) -> None:
     good = RecommendedColumns(*[column(1.0)] * 6)
     nothing = HistogramColumns(column(0.0, 1.0), np.zeros((1, 2)))
-    usage = EvidenceColumns(nothing, nothing, *[column(0.0)] * 4, good)
-    assert answer(CodePolicy(NAME, as_built_in), usage) is good
+    usage = EvidenceColumns(
+        nothing, nothing, lambda: column(0.0), *[column(0.0)] * 3, good, column(0.0), column(0.0), np.array([True])
+    )
+    state = nothing_remembered(1)
+    assert answer(stateless(as_built_in), usage, state) is good
     with pytest.raises(PolicyFault, match=sentence):
-        answer(CodePolicy(NAME, lambda _: replace(good, **changed)), usage)
+        answer(stateless(lambda _: replace(good, **changed)), usage, state)
 
 
 def test_a_strict_policy_ends_what_runs_it() -> None:
-    stage = Recommender(VerticalSettings(policy=NAME), 0, lambda name: CodePolicy(name, divides_by_nothing, strict=True))
+    stage = Recommender(
+        VerticalSettings(policy=NAME), 0, lambda name: stateless(divides_by_nothing, strict=True) if name == NAME else None
+    )
     with pytest.raises(PolicyFault, match="ZeroDivisionError"):
         decided(stage)
 

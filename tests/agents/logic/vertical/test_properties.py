@@ -9,9 +9,12 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agents.logic.adaptive import adaptive_policy
+from agents.logic.resources.bound_order import order_columns
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from schemas.facts.nodes import NodeChanged, NodeRemoved
@@ -109,12 +112,22 @@ STEP = st.tuples(
     st.lists(NODE, max_size=2),
 )
 STEPS = st.lists(STEP, min_size=1, max_size=9)
-SETTINGS = st.sampled_from([{}, {"unknown_pods": False}, {"memory_saver": True}, {"recommend_unseen": True}, {"node_cap": True}])
+SETTINGS = st.sampled_from(
+    [
+        {},
+        {"unknown_pods": False},
+        {"memory_saver": True},
+        {"recommend_unseen": True},
+        {"node_cap": True},
+        {"policy": "adaptive"},
+        {"shadow_policy": "adaptive"},
+    ]
+)
 QUICK = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def open_stage(changed: Json) -> Any:
-    return Recommender(replace(VerticalSettings(bounds_step=0.0), **changed), 0)
+    return Recommender(replace(VerticalSettings(bounds_step=0.0), **changed), 0, {"adaptive": adaptive_policy.POLICY}.get)
 
 
 def turns(steps: list[Any], only: Any = None, order: Any = lambda rows: rows) -> Any:
@@ -182,7 +195,7 @@ def unplaced(events: list[Any]) -> Any:
     def bare(value: Any) -> Any:
         return {k: bare(v) for k, v in value.items() if k != "place"} if isinstance(value, dict) else value
 
-    return [(event.id, event.containers, bare(event.because)) for event in events]
+    return [(event.id, event.containers, bare(getattr(event, "because", {}))) for event in events]
 
 
 @QUICK
@@ -193,3 +206,37 @@ def test_the_order_of_containers_in_a_scrape_changes_nothing(steps: list[Any], c
     for a, b in zip(turns(steps), mixed, strict=True):
         assert list(one.step(a)) == list(other.step(b))
     assert dumped(one) == dumped(other)
+
+
+ODD = st.sampled_from(
+    [
+        {"node_cap": True},
+        {"target_cpu_percentile": 0.97, "node_cap": True},
+        {"lower_memory_percentile": 0.99, "upper_cpu_percentile": 0.1},
+        {"integer_cpu": True, "round_memory": 1 << 20, "maximum_cpu": 0.3},
+    ]
+)
+OWN = ContainerPolicy(tuning=Tuning(lower_cpu_percentile=0.9, target_cpu_percentile=0.2, upper_memory_percentile=0.3))
+
+
+@QUICK
+@given(STEPS, ODD, st.sampled_from([ContainerPolicy(), OWN]))
+def test_every_target_lies_between_its_bounds(steps: list[Any], changed: Json, entry: ContainerPolicy) -> None:
+    stage = open_stage(changed)
+    policy = VerticalPolicyChanged(when(START), "*", "1", containers=(entry,))
+    said = [decided.event for decided in stage.step(turn(START, policies=[policy]))]
+    said += [decided.event for each in turns(steps) for decided in stage.step(each)]
+    for container in (each for event in said for each in event.containers):
+        for resource in ("cpu", "memory"):
+            three = [getattr(bound, resource) for bound in (container.lower, container.target, container.upper)]
+            assert None in three or three == sorted(three), container
+
+
+def test_a_node_that_cuts_a_pod_leaves_each_target_between_its_bounds() -> None:
+    """The sums of lower bounds, targets and upper bounds are cut in three ratios: 6 of 8 cores, and nothing of the lower ones."""
+    nan = math.nan
+    amounts = np.array([[2000.0, 1500.0, 700.0, 1.0, 2.0, 3.0], [nan, 5.0, 6.0, 9.0, nan, 1.0]])
+    found = order_columns(amounts.copy())
+    assert found[0].tolist() == [1500.0, 1500.0, 1500.0, 1.0, 2.0, 3.0]
+    assert math.isnan(found[1, 0])
+    assert found[1, 1:3].tolist() == [5.0, 6.0]

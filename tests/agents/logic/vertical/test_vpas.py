@@ -262,7 +262,7 @@ def test_vpas_are_judged_again_by_new_rules(kept: bool) -> None:
         stage.rules = StageRules("recommender", stage.settings)
     rules = asdict(replace(stage.settings, recommender="theirs"))
     changed = StageRulesChanged(when(later), "recommender", 2, rules, rules_version("recommender", 2, rules))
-    said = stage.step(turn(later, policies=[changed]))
+    said = stage.step(turn(later, rules=[changed]))
     assert [each.event.other_recommender for each in said] == ["", ""]
     assert stage.policies.of(API.key).policy.update_mode is not UpdateMode.OFF
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubernetes import client as official
 from kubernetes.config import ConfigException
 
-from schemas.facts.pods import ResizeState
+from schemas.facts.pods import ContainerRun, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import OOMKill
@@ -211,12 +211,14 @@ def test_an_oom_kill_is_counted_by_the_restart_that_follows_it(
     canned: tuple[KubernetesClient, type[_Canned]], state: str, restarts: int
 ) -> None:
     client, handler = canned
-    ended = '"terminated":{"reason":"OOMKilled","finishedAt":"2026-01-02T03:04:05Z"}'
+    ended = '"terminated":{"reason":"OOMKilled","startedAt":"2026-01-02T03:03:05Z","finishedAt":"2026-01-02T03:04:05Z"}'
     status = f'"containerStatuses":[{{"name":"c","restartCount":3,{state.replace("ENDED", ended)}}}],"phase"'
     handler.body = owned("db", kind="StatefulSet").replace(b'"phase"', status.encode())
     pod = client.pod("n", "p-1")
     assert pod is not None
-    assert pod.ooms == (OOMKill("c", restarts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),)
+    began, end = datetime(2026, 1, 2, 3, 3, 5, tzinfo=UTC), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert pod.ooms == (OOMKill("c", restarts, end, began),)
+    assert [seen.last_run for seen in pod.containers] == [ContainerRun(end, began, "OOMKilled")]
 
 
 @given(st.integers(1, 10_000_000), st.integers(1, 1 << 50))

@@ -114,6 +114,6 @@ def test_what_a_budget_refused_to_the_end_says_so_to_programs_too(scene: Consume
     consumer.poll_once()
     scene.tick(START + timedelta(hours=3))
     consumer.poll_once()
-    accepted = (Result.DONE, OutcomeDetail.ACCEPTED)
+    accepted = (Result.DONE, OutcomeDetail.APPLIED)
     found = [(o.result, o.detail) for o in scene.outcomes()]
     assert found == [accepted, accepted, (Result.EXPIRED, OutcomeDetail.BUDGET)]

@@ -234,5 +234,5 @@ def test_a_holder_that_lost_the_lease_in_an_act_tells_the_outcome_once_it_holds_
     assert (consumer.poll_once(), consumer.poll_once(), scene.outcomes()) == (0, 0, [])
     lease.renew()
     assert consumer.poll_once() == 1
-    assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.ALREADY_DONE)]
+    assert [(o.result, o.detail) for o in scene.outcomes()] == [(Result.DONE, OutcomeDetail.APPLIED)]
     assert len(client.acts) == 1

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from schemas.decisions.node_updates import RemovalReason, SoftTaintPlanned
-from schemas.outcomes import OutcomeDetail
+from schemas.outcomes import OutcomeDetail, Result
 from schemas.policies.control import Mode
 from schemas.units import Seconds
 from schemas.well_known_labels import DELETION_CANDIDATE, TO_BE_DELETED
@@ -30,7 +30,7 @@ def scene(aws: AwsDouble) -> NodeScene:
 def test_a_group_grows_to_what_was_planned_and_its_instances_are_protected(scene: NodeScene) -> None:
     scene.grow(2, 4)
     scene.run()
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)]
     assert (scene.aws.desired("pool"), len(scene.aws.instances("pool"))) == (4, 4)
     group = scene.aws.client().group("pool")
     assert group is not None
@@ -56,13 +56,84 @@ def test_a_group_that_is_not_as_the_plan_expected_is_left_alone(
     assert scene.aws.desired("pool") == 2
 
 
+def test_a_size_that_aws_accepts_and_does_not_show_is_not_done(scene: NodeScene) -> None:
+    scene.aws.answer("SetDesiredCapacity", "<SetDesiredCapacityResponse/>")
+    scene.grow(2, 4)
+    scene.run(rounds=3)
+    assert scene.ended() == []
+    scene.run(rounds=10, seconds=120.0)
+    [outcome] = scene.outcomes()
+    assert (outcome.result, outcome.reason) == (Result.EXPIRED, "it was accepted; group 'pool' wants 2 nodes")
+    assert len(scene.aws.calls("SetDesiredCapacity")) == 1
+
+
+NO_CAPACITY = "We currently do not have sufficient m5.large capacity. Launching EC2 instance failed."
+
+
+def polls(scene: NodeScene) -> None:
+    for _ in range(6):
+        scene.consumer.poll_once()
+        scene.tick(1.5)
+
+
+def test_a_size_that_aws_does_not_deliver_is_given_up_and_every_instance_stays(scene: NodeScene) -> None:
+    """The instances are protected first, so if AWS delivers one at that moment it is that one that goes, and none with pods."""
+    scene.aws.lack_capacity("pool", NO_CAPACITY)
+    scene.grow(2, 6)
+    scene.run()
+    scene.correct(6, 2)
+    polls(scene)
+    assert scene.ended()[-1] == ("done", OutcomeDetail.APPLIED)
+    assert (scene.aws.desired("pool"), scene.aws.instances("pool")) == (2, scene.instances)
+    group = scene.aws.client().group("pool")
+    assert group is not None
+    assert all(one.protected for one in group.instances)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(2, 1, id="the log knew of fewer than there are"),
+        pytest.param(2, 0, id="never below what runs"),
+        pytest.param(5, 2, id="somebody has lowered it"),
+    ],
+)
+def test_no_size_is_lowered_below_the_instances_that_exist(aws: AwsDouble, before: int, after: int) -> None:
+    scene = NodeScene(aws)
+    scene.correct(before, after)
+    scene.run()
+    assert (scene.ended(), scene.aws.desired("pool")) == ([("done", OutcomeDetail.ALREADY_DONE)], 2)
+    assert scene.aws.calls("SetDesiredCapacity") == []
+    assert scene.aws.instances("pool") == scene.instances
+
+
+def test_a_size_that_others_changed_is_left_alone_and_a_minimum_is_kept(aws: AwsDouble) -> None:
+    scene = NodeScene(aws, least=0)
+    scene.aws.lack_capacity("pool", NO_CAPACITY)
+    scene.grow(2, 6)
+    scene.run()
+    scene.correct(5, 2)
+    polls(scene)
+    assert scene.ended()[-1] == ("refused", OutcomeDetail.MOVED)
+    assert scene.aws.desired("pool") == 6
+
+
+def test_a_group_is_never_lowered_by_our_client_below_what_it_has(scene: NodeScene) -> None:
+    client = scene.aws.client()
+    group = client.group("pool")
+    assert group is not None
+    for to in (1, 2, 3):
+        with pytest.raises(ValueError, match="wants 2 nodes and has 2"):
+            client.give_up_missing(group, to)
+
+
 def test_throttling_and_a_lost_answer_are_tried_again_and_the_group_grows_once(scene: NodeScene) -> None:
     scene.aws.refuse("SetDesiredCapacity", "Throttling", "Rate exceeded", times=3)
     scene.grow(2, 3)
     scene.run(rounds=2)
     assert scene.ended() == []
     scene.run()
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)]
     assert [call["DesiredCapacity"] for call in scene.aws.calls("SetDesiredCapacity")] == ["3"]
 
 
@@ -86,7 +157,7 @@ def test_a_node_is_marked_drained_and_then_exactly_its_instance_is_terminated(sc
     assert {"key": "ToBeDeletedByClusterAutoscaler", "value": since, "effect": "NoSchedule"} in node.taints
     assert scene.nodes.evictions == []
     scene.run()
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)]
     assert sorted(scene.nodes.evictions) == [("a", 30.0), ("b", 60.0), ("d", 30.0)]
     assert (scene.terminated(), scene.aws.instances("pool"), scene.aws.desired("pool")) == ([first], [second], 1)
     assert scene.aws.running(second)
@@ -103,7 +174,7 @@ def test_two_nodes_go_at_the_same_time(scene: NodeScene) -> None:
         scene.consumer.poll_once()
         scene.nodes.finish()
         scene.tick(1.5)
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)] * 2
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)] * 2
     assert (sorted(scene.terminated()), scene.aws.desired("pool")) == (sorted(scene.instances), 0)
 
 
@@ -111,7 +182,7 @@ def test_an_instance_that_never_became_a_node_is_terminated(scene: NodeScene) ->
     del scene.nodes.nodes["two"]
     scene.remove("", instance=scene.instances[1])
     scene.run()
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)]
     assert scene.terminated() == [scene.instances[1]]
 
 
@@ -191,9 +262,7 @@ def test_a_plan_that_expires_takes_the_marks_back_even_while_the_cluster_is_slow
     assert not scene.marked("one")
 
 
-@pytest.mark.parametrize(
-    "why", ["at its least", "detached", "of another group", "terminating", "gone", "another node", "foreign"]
-)
+@pytest.mark.parametrize("why", ["at its least", "detached", "of another group", "gone", "another node", "foreign"])
 def test_a_world_that_is_not_as_planned_is_left_alone(scene: NodeScene, why: str) -> None:
     first = scene.instances[0]
     expected = ("refused", OutcomeDetail.MOVED)
@@ -207,9 +276,6 @@ def test_a_world_that_is_not_as_planned_is_left_alone(scene: NodeScene, why: str
             detach(AutoScalingGroupName="pool", InstanceIds=[first], ShouldDecrementDesiredCapacity=True)
         case "of another group":
             group = "other"
-        case "terminating":
-            scene.aws.lifecycle("pool", first, "Terminating:Wait")
-            expected = ("done", OutcomeDetail.ALREADY_DONE)
         case "gone":
             scene.aws.client().terminate(first)
             expected = ("done", OutcomeDetail.ALREADY_DONE)
@@ -332,6 +398,27 @@ def test_killed_at_any_step_and_paused_meanwhile_no_node_stays_marked_unless_its
     assert call > 15
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_instance_that_a_hook_of_its_group_keeps_is_gone_when_it_ends(scene: NodeScene, *, ends: bool) -> None:
+    first = scene.instances[0]
+    ended = "TerminateInstanceInAutoScalingGroup"
+    scene.aws.answer(ended, f"<{ended}Response><{ended}Result/></{ended}Response>")
+    scene.remove("one", evict=[pod("a"), pod("b")])
+    scene.run()
+    assert (scene.terminated(), scene.ended()) == ([first], [])
+    scene.aws.lifecycle("pool", first, "Terminating:Wait")
+    scene.restarted()
+    if ends:
+        scene.aws.sdk("ec2").terminate_instances(InstanceIds=[first])
+    scene.run(rounds=40, seconds=60.0)
+    [outcome] = scene.outcomes()
+    said = f"it was accepted; instance '{first}' is Terminating:Wait in its group"
+    assert (outcome.result, outcome.reason) == (
+        (Result.DONE, f"instance '{first}' is terminated") if ends else (Result.EXPIRED, said)
+    )
+    assert scene.marked("one"), "an instance that ends gets no pods any more"
+
+
 def test_options_without_a_cordon_only_taint(aws: AwsDouble) -> None:
     scene = NodeScene(aws, options=RemovalOptions(cordon=False, delay=Seconds(0.0), protect=False))
     scene.nodes.add("one", scene.instances[0])
@@ -339,7 +426,7 @@ def test_options_without_a_cordon_only_taint(aws: AwsDouble) -> None:
     scene.consumer.poll_once()
     assert not scene.nodes.nodes["one"].unschedulable
     scene.run()
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)]
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)]
     assert aws.calls("SetInstanceProtection") == []
     assert scene.at - timedelta(minutes=1) < scene.outcomes()[0].at
 
@@ -360,7 +447,16 @@ def test_a_soft_taint_is_set_beside_other_taints_and_taken_off_again(scene: Node
     soft(scene, "one", tainted=False, identifier="off")
     scene.consumer.poll_once()
     assert list(scene.nodes.nodes["one"].taints) == [other]
-    assert scene.ended() == [("done", OutcomeDetail.ACCEPTED)] * 2
+    assert scene.ended() == [("done", OutcomeDetail.APPLIED)] * 2
+
+
+def test_a_soft_taint_that_others_take_off_at_once_is_not_done(scene: NodeScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene.nodes, "change", lambda *_, **__: None)
+    soft(scene, "one", tainted=True)
+    scene.run()
+    [outcome] = scene.outcomes()
+    said = f"it was accepted, and others changed it: node 'one' does not have the taint '{DELETION_CANDIDATE}'"
+    assert (outcome.result, outcome.reason, outcome.detail) == (Result.FAILED, said, OutcomeDetail.MOVED)
 
 
 def test_a_node_that_goes_or_is_another_one_gets_no_soft_taint(scene: NodeScene) -> None:
@@ -391,7 +487,7 @@ def test_a_node_that_the_cloud_takes_is_emptied_also_where_its_group_may_not_shr
     scene.remove("one", evict=[pod("a")], reason=RemovalReason.INTERRUPTED)
     scene.run()
     (outcome,) = scene.outcomes()
-    assert (outcome.result.value, outcome.detail) == ("done", OutcomeDetail.ACCEPTED)
+    assert (outcome.result.value, outcome.detail) == ("done", OutcomeDetail.APPLIED)
     assert "is empty; AWS takes instance" in outcome.reason
     assert ([name for name, _ in scene.nodes.evictions], scene.terminated(), scene.aws.desired("pool")) == (["a"], [], 2)
 
@@ -399,14 +495,14 @@ def test_a_node_that_the_cloud_takes_is_emptied_also_where_its_group_may_not_shr
 def test_where_the_group_may_shrink_the_instance_ends_with_its_place(scene: NodeScene) -> None:
     scene.remove("two", evict=[pod("z")], reason=RemovalReason.INTERRUPTED)
     scene.run()
-    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
+    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.APPLIED)], [scene.instances[1]])
 
 
 def test_a_broken_node_goes_although_its_pods_never_end(scene: NodeScene) -> None:
     scene.nodes.stubborn = {"z"}
     scene.remove("two", evict=[pod("z")], reason=RemovalReason.BROKEN, grace=5.0, drain=10.0)
     scene.run(rounds=80)
-    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.ACCEPTED)], [scene.instances[1]])
+    assert (scene.ended(), scene.terminated()) == ([("done", OutcomeDetail.APPLIED)], [scene.instances[1]])
 
 
 def test_a_broken_node_whose_pod_a_budget_protects_stays(scene: NodeScene) -> None:

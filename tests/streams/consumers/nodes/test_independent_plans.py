@@ -61,3 +61,12 @@ def test_an_instance_that_is_a_node_after_all_is_not_ended_as_one_that_never_bec
     assert (outcome.result.value, outcome.detail) == ("refused", OutcomeDetail.MOVED)
     assert "is node 'strange', of which the plan does not know" in outcome.reason
     assert scene.terminated() == []
+
+
+def test_an_instance_that_became_no_node_is_replaced_where_its_group_has_its_minimum(aws: AwsDouble) -> None:
+    scene = NodeScene(aws, least=2, desired=2)
+    scene.remove("", instance=scene.instances[0], reason=RemovalReason.UNREGISTERED)
+    scene.run()
+    [(result, _detail)] = scene.ended()
+    assert result == "done"
+    assert (scene.terminated(), scene.aws.desired("pool")) == ([scene.instances[0]], 2)

@@ -120,18 +120,6 @@ def record_of(scene: ConsumerScene, plan: ResizePlanned) -> NewRecord:
     return scene.codec.encode(plan, topic="pod-updates", key="demo", partition=partition, source="/test")
 
 
-def test_a_handler_that_fails_on_a_decision_ends_no_consumer(scene: ConsumerScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overflow(*_: object, **__: object) -> None:
-        raise OverflowError("cannot convert float infinity to integer")
-
-    monkeypatch.setattr(scene.client, "resize", overflow)
-    scene.plan(resize_of(scene.pod()))
-    assert resizer(scene.context, scene.client).poll_once() == 1
-    (outcome,) = scene.outcomes()
-    assert outcome.result is Result.FAILED
-    assert outcome.reason.startswith("the decision cannot be carried out: OverflowError: cannot convert")
-
-
 @pytest.mark.parametrize(
     ("before", "after", "refused"),
     [

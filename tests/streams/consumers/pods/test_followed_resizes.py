@@ -54,8 +54,6 @@ def test_what_the_kubelet_cannot_do_has_failed_in_its_own_words(
     client.state, client.message = state, "no room"
     consumer = resizer(scene.context, client)
     scene.plan(resize_of(scene.pod()))
-    assert consumer.poll_once() == 0
-    scene.tick(START + timedelta(hours=2, seconds=2))
     assert consumer.poll_once() == 1
     assert (ended(scene), scene.outcomes()[0].reason) == ([(Result.FAILED, detail)], says)
     assert len(client.acts) == 1
@@ -72,7 +70,7 @@ def test_what_the_kubelet_defers_is_followed_beyond_the_plan_and_then_said_to_be
     scene.tick(plan.void_after + FOLLOWED + timedelta(seconds=2))
     assert consumer.poll_once() == 1
     assert ended(scene) == [(Result.EXPIRED, OutcomeDetail.DEFERRED)]
-    assert scene.outcomes()[0].reason == "the cluster accepted it; the kubelet defers it: the node is full"
+    assert scene.outcomes()[0].reason == "it was accepted; the kubelet defers it: the node is full"
 
 
 @pytest.mark.parametrize("since", ["void", "paused"])
@@ -117,7 +115,9 @@ class LookedAt(ReportingClient):
 def test_many_deferred_resizes_hold_up_no_new_one_and_cost_a_bounded_number_of_looks(scene: ConsumerScene) -> None:
     client = LookedAt(scene)
     client.state = ResizeState.DEFERRED
-    consumer, pods = resizer(scene.context, client), scene.client.pods()
+    consumer, all_pods = resizer(scene.context, client), scene.client.pods()
+    # another request than the limit would change the class of those that have both the same, which the API server refuses
+    pods = [pod for pod in all_pods if any(c.requests != c.limits for c in pod.containers)]
     for number, pod in enumerate(pods[:-1]):
         amounts = {c.name: Amounts(cpu=Cores(0.3)) for c in pod.containers}
         scene.plan(replace(resize_of(pod, f"updater/0/1/resize/{number}"), requests=amounts))
@@ -219,7 +219,9 @@ def test_what_the_kubelet_said_of_an_earlier_request_is_no_answer_to_the_newest(
 
 
 class LateNewsClient(CountingClient):
-    """The kubelet is done with a resize right after somebody has looked whether it is."""
+    """The kubelet is done with a resize right after somebody has looked twice whether it is."""
+
+    looks = 0
 
     def __init__(self, world: SimulatedCluster) -> None:
         super().__init__(world)
@@ -227,7 +229,8 @@ class LateNewsClient(CountingClient):
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         found = super().pod(namespace, name)
-        if self.acts:
+        self.looks += bool(self.acts)
+        if self.looks > 1:
             self.world.advance(START + timedelta(hours=2, minutes=1))
         return found
 

@@ -8,10 +8,10 @@ import pytest
 from kubernetes import client as official
 
 from schemas.decision_subjects import Subject
-from schemas.outcomes import OutcomeDetail, Result
+from schemas.outcomes import OutcomeDetail
 from streams.clients.kube.api import Api
 from streams.clients.kube.event_recorder import EventRecorder
-from streams.consumers.pods.evictor import evict, evictor
+from streams.consumers.pods.evictor import Evictions, evictor
 from streams.consumers.pods.pod_events import record_eviction
 from streams.consumers.pods.resizer import Resizes
 from streams.errors import TryAgain, UnderWay
@@ -29,7 +29,7 @@ class Events(list[Any]):
 def test_an_eviction_is_told_of_the_pod_and_of_its_vpa() -> None:
     scene, events = scene_at_two(), Events()
     plan = replace(eviction_of(scene.pod()), vpa=VPA)
-    evict(scene.client, plan, open_permit(), record=events.record)
+    Evictions(scene.client, open_permit(), record=events.record).act(plan)
     name, said = plan.pod.name, "was evicted to apply recommended requests; decision updater/0/1/evict/x"
     assert events == [(name, "EvictedByVPA", f"Pod {said}"), ("metrics", "EvictedPod", f"Pod {name} {said}")]
 
@@ -38,9 +38,9 @@ def test_a_resize_is_told_of_the_pod_with_its_new_requests_but_not_one_that_was_
     scene, events = scene_at_two(), Events()
     plan = resize_of(scene.pod())
     resizes = Resizes(scene.client, open_permit(), events.record)
-    for _ in range(2):
-        with pytest.raises(UnderWay):
-            resizes.act(plan)
+    assert resizes.act(plan) is None
+    with pytest.raises(UnderWay):
+        resizes.act(plan)
     [(name, reason, message)] = events
     assert (name, reason) == (plan.pod.name, "InPlaceResizedByVPA")
     assert message.startswith("Pod was resized in place to requests ")
@@ -60,7 +60,7 @@ def test_an_event_that_cannot_be_written_changes_nothing_about_the_action() -> N
         raise TryAgain(doing="writing", to="it", answer="no", after=1.0)  # type: ignore[arg-type]  # seconds
 
     scene = scene_at_two()
-    assert evict(scene.client, eviction_of(scene.pod()), open_permit(), record=refuse).result is Result.DONE
+    assert Evictions(scene.client, open_permit(), record=refuse).act(eviction_of(scene.pod())) is None
 
 
 def test_an_event_is_about_the_pod_and_has_a_name_that_follows_from_the_decision() -> None:
@@ -69,7 +69,7 @@ def test_an_event_is_about_the_pod_and_has_a_name_that_follows_from_the_decision
     with SimulatedServer(scene.cluster) as server:
         api = Api(official.ApiClient(official.Configuration(host=server.url, retries=False)))
         recorder = EventRecorder(api, "ullage-evictor", lambda: datetime(2026, 3, 1, tzinfo=UTC))
-        evict(scene.client, plan, open_permit(), record=recorder.record)
+        Evictions(scene.client, open_permit(), record=recorder.record).act(plan)
         for other in ("updater/0/1/evict/x", "updater/0/2/evict/x"):
             record_eviction(recorder.record, replace(plan, id=other))
         written: list[Any] = list(server.paths.events)

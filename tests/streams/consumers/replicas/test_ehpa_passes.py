@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import structlog
 
-from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.decision_subjects import Subject
@@ -21,6 +20,7 @@ from schemas.well_known_labels import EHPA_UID
 from streams.consumers.replicas.ehpa_reconciler import CURRENT_METRICS, EhpaReconciler
 from streams.consumers.replicas.pass_order import PassOrder, PassReport
 from streams.errors import GiveUp
+from tests.support import ehpa_manifests
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import KillSwitch, ScaledWorld
 
@@ -53,7 +53,7 @@ class Passes:
     def say(self, **changes: Any) -> None:
         """The EHPA with other fields."""
         key = "shop", "web"
-        self.world.ehpas.held[key] = {**self.world.ehpas.held.get(key, {}), **ehpa_objects.manifest_of(replace(WEB, **changes))}
+        self.world.ehpas.held[key] = {**self.world.ehpas.held.get(key, {}), **ehpa_manifests.manifest_of(replace(WEB, **changes))}
 
     def run(self, rival: str = "", scaled: ActionFinished | None = None) -> PassReport:
         return self.reconciler.run_pass(PassOrder("shop", "web", "u-web", MONDAY, rival=rival, scaled=scaled))
@@ -111,7 +111,7 @@ def _scaled(result: Result, reason: str) -> ActionFinished:
 )
 def test_40_what_is_scaled_without_an_hpa_shows_when_that_was_and_why_it_is_not(changes: Mapping[str, Any]) -> None:
     passes = Passes(replicas=5, **changes)
-    passes.run(scaled=_scaled(Result.DONE, "the cluster accepted 5 replicas"))
+    passes.run(scaled=_scaled(Result.DONE, "Deployment 'shop/web' asks for 5 replicas"))
     assert (passes.ready[0], passes.status["lastScaleTime"]) == ("True", "2026-01-05T00:00:00Z")
     assert passes.status["currentReplicas"] == 5
     assert passes.status["expectReplicas"] == (5 if "annotations" in changes else 0)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import Event
@@ -26,6 +25,7 @@ from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.support import ehpa_manifests
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import DeadlyLog, Killed, KillSwitch, ScaledWorld
 
@@ -68,7 +68,7 @@ class Site:
 
     def say(self, ehpa: EhpaChanged) -> None:
         """The EHPA is in the cluster, and the log knows."""
-        manifest = ehpa_objects.manifest_of(ehpa)
+        manifest = ehpa_manifests.manifest_of(ehpa)
         key = ehpa.namespace, ehpa.name
         before = self.world.ehpas.held.get(key, {})
         self.world.ehpas.held[key] = {**before, **manifest}
@@ -179,7 +179,7 @@ def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> N
     found = []
     for number, (result, detail) in enumerate(
         [
-            (Result.DONE, OutcomeDetail.ACCEPTED),
+            (Result.DONE, OutcomeDetail.APPLIED),
             (Result.FAILED, OutcomeDetail.FORBIDDEN),
             (Result.REFUSED, OutcomeDetail.MOVED),
             (Result.DONE, OutcomeDetail.ALREADY_DONE),
@@ -187,7 +187,7 @@ def test_an_ehpa_says_what_became_of_its_plans_until_they_are_carried_out() -> N
             (Result.REFUSED, OutcomeDetail.INVALID),
             (Result.DONE, OutcomeDetail.ALREADY_DONE),
             (Result.EXPIRED, OutcomeDetail.SERVER_ERROR),
-            (Result.DONE, OutcomeDetail.ACCEPTED),
+            (Result.DONE, OutcomeDetail.APPLIED),
         ]
     ):
         subject = Subject.of_workload(Workload("prod", "shop", "Deployment", "cart"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agents.logic.replicas import ehpa_objects
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
 from schemas.catalogue import Event
@@ -20,6 +19,7 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import ScaleStrategy
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.pass_order import PassOrder
+from tests.support import ehpa_manifests
 from tests.support.replica_scene import CART, MONDAY, ForecasterScene, ehpa, pods, scale, scrape
 from tests.support.scaled_world import KillSwitch, ScaledWorld
 
@@ -61,7 +61,7 @@ class Status:
         self.world = ScaledWorld(KillSwitch())
         if replicas is not None:
             self.world.has("cart", replicas)
-        self.world.ehpas.held["shop", "cart"] = ehpa_objects.manifest_of(policy)
+        self.world.ehpas.held["shop", "cart"] = ehpa_manifests.manifest_of(policy)
         self.reconciler = EhpaReconciler(self.world.clients, EhpaObjectGenerator(LabelPropagation()))
 
     def run(self, decided: Any = None, scaled: ActionFinished | None = None, objection: str | None = None) -> "Status":

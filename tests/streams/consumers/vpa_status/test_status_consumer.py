@@ -3,13 +3,15 @@
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from schemas.outcomes import Result
-from schemas.policies.vertical import ContainerMode, ContainerPolicy
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, UpdateMode
 from schemas.policies.vpa import VpaRemoved
 from streams.codec.event_codec import causes, header
 from streams.consumers.executing.holder_lease import DURATION, HolderLease
@@ -97,6 +99,21 @@ def test_nothing_is_written_before_there_is_a_time(server: VpaServer) -> None:
     assert server.requests == []
     untimed.tick()
     assert consumer.poll_once() == 1
+
+
+def test_vpas_whose_target_is_killed_in_a_loop_and_gets_no_more_memory_are_counted(scene: StatusScene) -> None:
+    consumer = scene.consumer()
+    for minute in (0, 16):
+        run = ContainerRun(AT + timedelta(minutes=minute), reason=OOM_KILLED)
+        killed = replace(pod("p"), containers=(ContainerSeen("app", last_run=run),))
+        scene.say(vpa(update_mode=UpdateMode.OFF), killed)
+        scene.tick(START + minute * 60_000)
+        consumer.poll_once()
+        assert consumer.alone.memory_limited == (minute > 0)
+    scene.say(VpaRemoved(AT, "demo", "web", "api"))
+    scene.tick(START + 17 * 60_000)
+    consumer.poll_once()
+    assert consumer.alone.memory_limited == 0
 
 
 def test_the_same_said_again_is_not_written_again(scene: StatusScene, server: VpaServer) -> None:

@@ -41,16 +41,19 @@ recommendation = st.builds(
 
 
 def _decided(
-    name: str, unsupported: ConditionStatus, no_pods: ConditionStatus, containers: tuple[ContainerRecommendation, ...]
+    name: str, others: tuple[ConditionStatus, ConditionStatus, ConditionStatus], containers: tuple[ContainerRecommendation, ...]
 ) -> VpaConditionsDecided:
     provided = ConditionStatus.TRUE if containers else ConditionStatus.FALSE
-    conditions = zip(ConditionType, (provided, no_pods, unsupported), strict=True)
+    conditions = zip(ConditionType, (provided, *others), strict=True)
     listed = tuple(DecidedCondition(kind, status, AT) for kind, status in conditions)
     return VpaConditionsDecided("d", AT, "demo", "web", name, "u1", 1, listed, containers, {})
 
 
 decisions = st.lists(
-    st.builds(_decided, st.sampled_from(NAMES), statuses, statuses, st.lists(recommendation, max_size=1).map(tuple)), max_size=10
+    st.builds(
+        _decided, st.sampled_from(NAMES), st.tuples(statuses, statuses, statuses), st.lists(recommendation, max_size=1).map(tuple)
+    ),
+    max_size=10,
 )
 
 

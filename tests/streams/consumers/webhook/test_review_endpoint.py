@@ -1,14 +1,16 @@
 """Reviews over HTTPS: always an answer, never an error, whatever arrives."""
 
 import copy
+import gzip
 import json
 import random
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from agents.processes import admission_reviewer
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Cores, Seconds
@@ -19,8 +21,7 @@ from tests.support import admitted
 from tests.support.admission_scene import CLUSTER, START, AdmissionScene
 from tests.support.review_server import ask, connect, serving
 
-FEW, MANY = 1_500, 100_000
-QUARTERS = 4
+FEW, MANY = 1_500, 10_000
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1.5, 1e308, 10**30, "", "x", "100m", "1e3", "1E-3", "-5", "Infinity", "\ud800", "\x00", "💥",
     "a/b~c", "9" * 400, [], [None], [[]], {}, {"": ""}, {"cpu": 1}, {"cpu": "1e9999999"}, {"memory": "1.5Gi"}, {"cpu": None},
@@ -75,23 +76,52 @@ def test_a_review_that_is_too_long_is_let_through_under_its_own_uid(port: int, m
     assert "5242880 are read at most" in response["warnings"][0]
 
 
-def test_ten_thousand_containers_are_answered(port: int) -> None:
+def test_ten_thousand_containers_are_let_through_with_the_bound(port: int) -> None:
     pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(10_000)))
     status, body = ask(connect(port), json.dumps(admitted.review(pod)).encode())
-    assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
+    said = json.loads(body)["response"]
+    assert (status, said["allowed"], "patch" in said) == (200, True, False)
+    assert "spec.containers has 10000 entries, and 1000 are read at most" in said["warnings"][0]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "x-gzip", "gzip, gzip"])
+def test_a_compressed_review_is_refused_and_nothing_is_unpacked(port: int, encoding: str) -> None:
+    bomb = gzip.compress(b" " * (20 << 20))
+    to = connect(port)
+    to.request("POST", "/", bomb, {"Content-Type": "application/json", "Content-Encoding": encoding})
+    answer = to.getresponse()
+    assert answer.status == 415
+    assert b"a review is sent as it is" in answer.read()
+    assert ask(connect(port), json.dumps(admitted.review(admitted.pod(admitted.container()))).encode())[0] == 200
+
+
+def test_a_review_of_too_many_values_is_let_through_before_it_is_decoded(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = [{"containerName": f"c{n}", "minAllowed": {"cpu": "1"}} for n in range(45_000)]
+    vpa = admitted.vpa(resourcePolicy={"containerPolicies": policies})
+    body = json.dumps(admitted.review(vpa, resource="verticalpodautoscalers")).encode()
+    monkeypatch.setattr(json, "loads", forbidden := pytest.fail)
+    monkeypatch.setattr(admission_reviewer.orjson, "loads", forbidden)
+    status, answer = ask(connect(port), body)
+    monkeypatch.undo()
+    said = json.loads(answer)["response"]
+    assert (status, said["allowed"]) == (200, True)
+    assert "more than 100000 values" in said["warnings"][0]
 
 
 def test_a_review_that_outlasts_the_servers_deadline_is_let_through_with_words(
     scene: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    answered = threading.Event()
+
     def slow(*_: object) -> Review:
-        time.sleep(1.0)
+        assert answered.wait(60)
         raise AssertionError
 
     monkeypatch.setattr(scene.view.reviewer, "review", slow)
     pod = admitted.pod(*(admitted.container(f"c{n}", {"cpu": "1"}) for n in range(2_000)))
     with serving(scene.admission, scene, ServerLimits(deadline=Seconds(0.3))) as server:
         status, body = ask(connect(server.port), json.dumps(admitted.review(pod)).encode())
+        answered.set()
     response = json.loads(body)["response"]
     assert (status, response["allowed"], response["uid"]) == (200, True, "u-1")
     assert "took longer than 0." in response["warnings"][0]
@@ -113,9 +143,8 @@ def test_arbitrary_reviews_get_an_answer_each(port: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(QUARTERS))
-def test_a_hundred_thousand_arbitrary_reviews_get_an_answer_each(port: int, seed: int) -> None:
-    _fuzz(port, MANY // QUARTERS, seed=seed)
+def test_ten_thousand_arbitrary_reviews_get_an_answer_each(port: int) -> None:
+    _fuzz(port, MANY, seed=0)
 
 
 def _fuzz(port: int, count: int, *, seed: int) -> None:

@@ -1,5 +1,6 @@
 """The asg source on moto's server: what it publishes of groups, instances and failures, and what an error leaves alone."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from streams.codec.event_codec import Codec
 from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
+from streams.sources.asg.activity_turns import MOST_A_MINUTE, ActivityTurns
 from streams.sources.asg.asg_source import AsgSource, GroupBounds, GroupSelection
 from streams.topics import TOPICS, Topics
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
@@ -311,3 +313,26 @@ def test_what_does_not_change_is_said_again_after_three_hours(scene: SourceScene
     scene.aws.group("pool", desired=1, tags=OURS)
     first: Callable[[], list[type]] = lambda: [type(event) for event in scene.poll(later=3 * 3600)]  # noqa: E731
     assert first() == first() == [NodeGroupSeen, NodeInstanceSeen]
+
+
+def test_a_shortage_of_hours_costs_few_calls_and_its_first_failure_is_known_at_once() -> None:
+    """Twenty groups lack nodes for an hour, with a look each second; then one of them changes."""
+    turns, at, calls = ActivityTurns(), datetime(2026, 1, 1, tzinfo=UTC), []
+    groups = [f"g{number}" for number in range(20)]
+    for second in range(3600):
+        calls += [(second, name) for name in turns.take(groups, groups if second == 0 else (), at + timedelta(seconds=second))]
+    first = [name for second, name in calls if second == 0]
+    assert sorted(first) == sorted(groups)
+    minutes = Counter(second // 60 for second, _name in calls)
+    assert (minutes[0] <= MOST_A_MINUTE, max(minutes[minute] for minute in range(5, 60))) == (True, 20)
+    assert not turns.expects_news()
+    assert "g7" in turns.take(groups, ["g7"], at + timedelta(seconds=3601))
+    assert turns.expects_news()
+
+
+def test_no_more_calls_are_made_in_a_minute_than_the_bound_and_all_groups_have_their_turn() -> None:
+    turns, start, groups = ActivityTurns(), datetime(2026, 1, 1, tzinfo=UTC), [f"g{number}" for number in range(150)]
+    asked = [turns.take(groups, groups if second == 0 else (), start + timedelta(seconds=second)) for second in range(181)]
+    assert turns.waiting > 0
+    assert {name for names in asked for name in names} == {*groups}
+    assert max(sum(map(len, asked[second : second + 60])) for second in range(120)) <= MOST_A_MINUTE

@@ -16,6 +16,7 @@ from streams.log_context import LogContext
 from streams.sources.kube.publish import ehpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
 from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import watches
 from streams.topics import Topics
 from tests.support.kube_ehpas import SPEC, ehpa
@@ -93,17 +94,17 @@ class Told:
 
 def test_a_scale_is_told_for_targets_alone_and_once_until_it_changes() -> None:
     told = Told()
-    told.autoscalers.controller_seen("Deployment", deployment(3, 2))
-    told.autoscalers.controller_seen("Deployment", deployment(9, 9, "other"))
+    told.autoscalers.seen("Deployment", deployment(3, 2), AT)
+    told.autoscalers.seen("Deployment", deployment(9, 9, "other"), AT)
     assert told.publisher.drain() == []
-    told.autoscalers.upsert(ehpa())
+    told.autoscalers.seen("", ehpa(), AT)
     [first] = [each for each in told.news("pod-changes") if isinstance(each, ScaleSeen)]
     assert (first.workload.key, first.replicas, first.status_replicas, first.selector, first.reason) == (
         "prod/shop/Deployment/cart", 3, 2, "a=b,app=cart", "",
     )  # fmt: skip
-    told.autoscalers.controller_seen("Deployment", deployment(3, 2))
+    told.autoscalers.seen("Deployment", deployment(3, 2), AT)
     assert told.publisher.drain() == []
-    told.autoscalers.controller_gone("shop", "Deployment", "cart")
+    told.autoscalers.gone(ObjectGone("deployments", "shop", "cart", ""), "Deployment", AT)
     [gone] = told.news("pod-changes-by-cluster")
     assert isinstance(gone, ScaleSeen)
     assert gone.reason == "the Deployment 'shop/cart' is gone"
@@ -111,18 +112,18 @@ def test_a_scale_is_told_for_targets_alone_and_once_until_it_changes() -> None:
 
 def test_an_ehpa_goes_to_every_partition_and_is_withdrawn_when_it_is_gone() -> None:
     told = Told()
-    told.autoscalers.upsert(ehpa())
+    told.autoscalers.seen("", ehpa(), AT)
     assert [type(each) for each in told.news("policies")] == [EhpaChanged] * 2
-    told.autoscalers.remove("effectivehorizontalpodautoscalers", "shop", "cart")
+    told.autoscalers.gone(ObjectGone("effectivehorizontalpodautoscalers", "shop", "cart", ""), "", AT)
     assert [type(each) for each in told.news("policies")] == [EhpaRemoved] * 2
 
 
 def test_what_we_write_into_an_ehpa_ourselves_makes_no_new_policy() -> None:
     """Status and current metrics change all the time, and each write is a new version of the object."""
     told = Told()
-    told.autoscalers.upsert(ehpa(version="17"))
+    told.autoscalers.seen("", ehpa(version="17"), AT)
     told.news("policies")
-    told.autoscalers.upsert(ehpa(version="18"))
+    told.autoscalers.seen("", ehpa(version="18"), AT)
     assert told.news("policies") == []
 
 

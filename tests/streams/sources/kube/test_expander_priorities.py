@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from agents.logic.nodes import priority_config
+from agents.logic.nodes.growth import priority_config
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 from streams.sources.kube.publish import priority_config_map

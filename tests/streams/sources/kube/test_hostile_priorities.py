@@ -9,8 +9,8 @@ from functools import partial
 
 import structlog.testing
 
-from agents.logic.nodes import priority_config
-from agents.logic.nodes.priority_config import PrioritiesError
+from agents.logic.nodes.growth import priority_config
+from agents.logic.nodes.growth.priority_config import PrioritiesError
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.logic.nodes import fact_conversion
+from agents.logic.nodes.cluster import fact_conversion
 from schemas.facts.nodes import NodeDetailsChanged
 from schemas.facts.scheduled_pods import AttachedVolume, LabelDemand, NodeQuery, PodPlacementChanged, PodShapeSeen
 from streams.clients.kube.scheduling_objects import (

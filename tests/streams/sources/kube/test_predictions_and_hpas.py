@@ -23,6 +23,7 @@ from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import prediction_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
 from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import watches
 from streams.topics import Topics
 from tests.support.kube_ehpas import ehpa
@@ -138,17 +139,17 @@ def test_a_prediction_that_is_too_large_is_published_as_that() -> None:
 
 def test_a_prediction_goes_to_every_partition_and_is_withdrawn_when_it_is_gone() -> None:
     told = Told()
-    told.autoscalers.upsert(prediction())
-    told.autoscalers.upsert(prediction())
+    told.autoscalers.seen("", prediction(), AT)
+    told.autoscalers.seen("", prediction(), AT)
     assert [type(each) for each in told.news("policies")] == [TimeSeriesPredictionChanged] * 2
-    told.autoscalers.remove("timeseriespredictions", "shop", "cart")
+    told.autoscalers.gone(ObjectGone("timeseriespredictions", "shop", "cart", ""), "", AT)
     assert [type(each) for each in told.news("policies")] == [TimeSeriesPredictionRemoved] * 2
 
 
 def test_an_hpa_is_told_when_its_spec_counts_or_conditions_change() -> None:
     told = Told()
-    told.autoscalers.upsert(hpa())
-    told.autoscalers.upsert(hpa())
+    told.autoscalers.seen("", hpa(), AT)
+    told.autoscalers.seen("", hpa(), AT)
     [seen] = told.news("pod-changes-by-cluster")
     assert isinstance(seen, HpaSeen)
     assert (seen.workload.key, seen.min_replicas, seen.max_replicas, seen.current, seen.desired, seen.owner_uid) == (
@@ -156,15 +157,15 @@ def test_an_hpa_is_told_when_its_spec_counts_or_conditions_change() -> None:
     )  # fmt: skip
     assert seen.metrics == (MetricSpec("Resource", "cpu", MetricTarget("Utilization", average_utilization=50)),)
     assert seen.conditions == (HpaCondition("AbleToScale", "True", "ReadyForNewScale", "m"),)
-    told.autoscalers.upsert(hpa(desired=5))
+    told.autoscalers.seen("", hpa(desired=5), AT)
     assert len(told.news("pod-changes")) == 1
 
 
 def test_an_hpa_that_scales_another_workload_now_is_gone_for_the_one_before() -> None:
     told = Told()
-    told.autoscalers.upsert(hpa())
+    told.autoscalers.seen("", hpa(), AT)
     told.publisher.drain()
-    told.autoscalers.upsert(hpa("web"))
+    told.autoscalers.seen("", hpa("web"), AT)
     gone, seen = told.news("pod-changes-by-cluster")
     assert isinstance(gone, HpaGone)
     assert isinstance(seen, HpaSeen)
@@ -173,18 +174,18 @@ def test_an_hpa_that_scales_another_workload_now_is_gone_for_the_one_before() ->
 
 def test_after_a_restart_what_is_gone_is_withdrawn_and_nothing_is_told_twice() -> None:
     before = Told()
-    before.autoscalers.upsert(prediction())
-    before.autoscalers.upsert(hpa())
+    before.autoscalers.seen("", prediction(), AT)
+    before.autoscalers.seen("", hpa(), AT)
     asked = prediction_policies.changed(prediction(), "prod", AT)
     [seen] = before.news("pod-changes-by-cluster")
     assert isinstance(seen, HpaSeen)
     known = PublishedState(predictions={asked.key: asked}, seen_hpas={"shop/ehpa-cart": seen})
     again = Told()
-    again.autoscalers.restore(known)
-    again.autoscalers.upsert(prediction())
-    again.autoscalers.mark_synced("timeseriespredictions")
+    again.autoscalers.restore(known, AT)
+    again.autoscalers.seen("", prediction(), AT)
+    again.autoscalers.synced("timeseriespredictions", controllers=True, at=AT)
     assert again.publisher.drain() == []
-    again.autoscalers.mark_synced("horizontalpodautoscalers")
+    again.autoscalers.synced("horizontalpodautoscalers", controllers=True, at=AT)
     [gone] = again.news("pod-changes-by-cluster")
     assert isinstance(gone, HpaGone)
 
@@ -193,8 +194,8 @@ def test_an_ehpa_carries_the_queries_of_rules_and_is_told_anew_when_they_change(
     rules = {"resource.cpu": "one"}
     told = Told()
     told.autoscalers = AutoscalerPublisher(told.publisher, "prod", lambda: AT, lambda _: rules)
-    told.autoscalers.upsert(ehpa())
-    told.autoscalers.upsert(ehpa())
+    told.autoscalers.seen("", ehpa(), AT)
+    told.autoscalers.seen("", ehpa(), AT)
     assert [each.queries for each in told.news("policies") if isinstance(each, EhpaChanged)] == [{"resource.cpu": "one"}] * 2
     told.autoscalers.republish(AT, timedelta(hours=3))
     assert told.publisher.drain() == []

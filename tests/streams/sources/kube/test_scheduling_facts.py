@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
@@ -19,7 +20,12 @@ from schemas.facts.scheduled_pods import (
     RequiredPodAffinity,
     SpreadConstraint,
 )
-from streams.clients.kube.scheduling_objects import DetailedNodeObject, DisruptionBudgetObject, ScheduledPodObject
+from streams.clients.kube.scheduling_objects import (
+    DaemonSetObject,
+    DetailedNodeObject,
+    DisruptionBudgetObject,
+    ScheduledPodObject,
+)
 from streams.clients.kube.watched_objects import ControllerObject
 from streams.sources.kube.publish import scheduling_facts
 from tests.support.kube_objects import MINUTE, START, controller, decoded, meta, owner
@@ -141,6 +147,25 @@ def test_the_pods_of_a_daemonset_share_a_shape_and_say_which_node_is_theirs() ->
     assert [one.pinned for one in facts(scene) if isinstance(one, PodPlacementChanged)] == ["n1", "n2"]
 
 
+def test_a_daemonset_tells_the_shape_of_its_pods_before_there_are_any() -> None:
+    container = {"name": "agent", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [container], "nodeSelector": {"group": "a"}}}
+    body = {"metadata": {**meta("agent"), "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"template": template}}
+    scene = listed()
+    for minute in range(2):
+        scene.see(
+            "daemonsets", msgspec.convert({**body, "status": {"observedGeneration": minute}}, DaemonSetObject, strict=False)
+        )
+    [fact] = [one for one in facts(scene) if isinstance(one, ReplicaControllerChanged)]
+    assert fact.template is not None
+    assert (fact.kind, fact.template.requests, fact.template.node_selector) == (
+        "DaemonSet",
+        {"cpu": 500, "memory": 1 << 30},
+        {"group": "a"},
+    )
+    assert fact.template.owner == ControllingOwner("DaemonSet", "agent", "apps/v1")
+
+
 def test_labels_that_tell_the_pods_of_a_set_apart_make_no_shapes() -> None:
     names = [f"db-{number}" for number in range(3)]
     label = "statefulset.kubernetes.io/pod-name"
@@ -252,3 +277,28 @@ def test_the_node_where_the_scheduler_makes_room_is_told_until_the_pod_is_there(
     bound = scheduling_facts.placement(pod("web-1", REPLICA_SET, status=waits, nodeName="n1"), "s", "prod", START)
     assert bound is not None
     assert (bound.nominated, bound.node) == ("", "n1")
+
+
+def test_the_words_of_the_scheduler_about_a_pod_are_told_until_it_has_a_node() -> None:
+    said = "0/3 nodes are available: 3 Insufficient cpu." + "x" * 600
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    status = {"phase": "Pending", "conditions": [condition]}
+    waits = scheduling_facts.placement(pod("web-1", REPLICA_SET, status=status), "s", "prod", START)
+    bound = scheduling_facts.placement(pod("web-1", REPLICA_SET, status=status, nodeName="n1"), "s", "prod", START)
+    assert waits is not None
+    assert bound is not None
+    assert (waits.message, bound.message) == (said[:500], "")
+
+
+def test_claims_on_devices_are_told_as_not_understood() -> None:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}, {"name": "nic", "resourceClaimName": "x"}]
+    found = scheduling_facts.shape(pod("train", resourceClaims=claims), "real", START)
+    assert found.unread == ("its resource claims 'gpu', 'nic' (dynamic resource allocation)",)
+
+
+def test_ports_of_init_containers_are_taken_by_sidecars_alone() -> None:
+    def init(port: int, **more: Any) -> dict[str, Any]:
+        return {"name": f"i{port}", "ports": [{"containerPort": port, "hostPort": port}], **more}
+
+    found = scheduling_facts.shape(pod("web", initContainers=[init(81), init(82, restartPolicy="Always")]), "real", START)
+    assert [port.port for port in found.ports] == [82]

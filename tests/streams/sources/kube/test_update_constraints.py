@@ -13,7 +13,7 @@ from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.policies.scaling import UtilizationMetric
 from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.scheduling_objects import DisruptionBudgetObject
-from streams.clients.kube.watched_objects import ControllerObject, LeaseObject
+from streams.clients.kube.watched_objects import ControllerObject, EventObject, LeaseObject
 from streams.sources.kube.watch.watched_resources import WebhookLease, watches
 from tests.support.kube_scene import KubeScene
 
@@ -185,3 +185,76 @@ def test_the_lease_alone_is_watched_in_its_own_namespace() -> None:
     resource = next(watch.resource for watch in watches(["shop"], webhook=LEASE) if watch.kind == "leases")
     assert resource.path == "/apis/coordination.k8s.io/v1/namespaces/ullage/leases"
     assert resource.field_selector == "metadata.name=ullage-webhook"
+
+
+QUOTA = (
+    'pods "cart-1-x" is forbidden: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4'
+)
+
+
+def short(kind: str, message: str = QUOTA, reason: str = "FailedCreate", **status: Any) -> ControllerObject:
+    """A controller that wants three pods, and whose condition, if it has one, says why it cannot make them."""
+    failed = [{"type": "ReplicaFailure", "status": "True", "reason": reason, "message": message}] if kind == "ReplicaSet" else []
+    body = {
+        "metadata": {"name": "cart-1", "namespace": "shop"},
+        "spec": {"replicas": 3},
+        "status": {"conditions": failed, **status},
+    }
+    return msgspec.convert(body, ControllerObject)
+
+
+def refused(kind: str, message: str = QUOTA) -> EventObject:
+    about = {"kind": kind, "namespace": "shop", "name": "cart-1"}
+    body = {"metadata": {"name": message[-9:]}, "involvedObject": about, "reason": "FailedCreate", "message": message}
+    return msgspec.convert(body, EventObject)
+
+
+def refusals(scene: KubeScene) -> list[str]:
+    return [each.refusal for each in told(scene, ReplicaControllerChanged)]
+
+
+def test_why_a_replica_set_cannot_make_pods_is_told_from_its_condition_once_and_until_it_can(scene: KubeScene) -> None:
+    for _ in range(3):
+        scene.see("replicasets", short("ReplicaSet", QUOTA * 20, readyReplicas=2))
+    scene.see("replicasets", replica_set("cart-1", 3))
+    [first, then] = refusals(scene)
+    assert (first[: len(QUOTA)], len(first), then) == (QUOTA, 500, "")
+    scene.see("replicasets", short("ReplicaSet", "a pod cannot be deleted", reason="FailedDelete"))
+    assert refusals(scene) == [first, ""], "that it cannot delete pods holds no new one back"
+
+
+@pytest.mark.parametrize(
+    ("watch", "kind", "some", "all_of_them"),
+    [
+        ("statefulsets", "StatefulSet", {"replicas": 2}, {"replicas": 3}),
+        ("jobs", "Job", {"active": 0}, {"active": 1}),
+        (
+            "daemonsets",
+            "DaemonSet",
+            {"desiredNumberScheduled": 3, "currentNumberScheduled": 2},
+            {"desiredNumberScheduled": 3, "currentNumberScheduled": 3},
+        ),
+    ],
+)
+def test_why_other_controllers_cannot_is_told_from_their_events_while_pods_are_missing(
+    scene: KubeScene, watch: str, kind: str, some: Any, all_of_them: Any
+) -> None:
+    scene.see(watch, short(kind, **all_of_them))
+    scene.see(watch, short(kind, **some))
+    for number in range(4):  # each try names another pod
+        scene.see("failed creations", refused(kind, f"{QUOTA} {number}"))
+    scene.see(watch, short(kind, **some))
+    scene.see(watch, short(kind, **all_of_them))
+    assert refusals(scene) == ["", f"{QUOTA} 0", ""]
+
+
+def test_a_job_wants_the_pods_that_it_still_has_to_run_at_one_time(scene: KubeScene) -> None:
+    def job(parallelism: int, completions: int | None, succeeded: int, **spec: Any) -> ControllerObject:
+        spec = {"parallelism": parallelism, **({} if completions is None else {"completions": completions}), **spec}
+        body = {"metadata": {"name": "load", "namespace": "shop"}, "spec": spec, "status": {"succeeded": succeeded, "active": 9}}
+        return msgspec.convert(body, ControllerObject)
+
+    for each in (job(4, 10, 0), job(4, 10, 6), job(4, 10, 8), job(4, 10, 10), job(4, None, 0), job(4, 10, 0, suspend=True)):
+        scene.see("jobs", each)
+    found = [getattr(each, "replicas", None) for each in told(scene)]
+    assert found == [4, 2, None, 4, None], "six of ten have ended: four more; eight: two; all: none; suspended: none"

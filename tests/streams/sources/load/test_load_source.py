@@ -1,6 +1,8 @@
 """The source of loads, between a log and a server that answers queries."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -8,6 +10,7 @@ import pytest
 
 from schemas.policies.ehpa import EhpaRemoved
 from schemas.policies.scaling import MetricSpec, MetricTarget
+from schemas.units import Seconds
 from streams.errors import LogUnavailable, Unreachable
 from tests.support.answering import Answering, Asked, answering
 from tests.support.load_scene import START, LoadScene, at, ehpa, flat, matrix, vector
@@ -241,3 +244,74 @@ def test_what_a_server_that_was_away_remembers_is_read_when_it_is_back(server: A
     assert len(whole.values) == 61
     assert (gap.start - START).total_seconds() == 60
     assert len(gap.values) == 31  # from the newest value to the second round after the gap
+
+
+def _hanging(server: Answering) -> threading.Event:
+    """Answers no query with `evil` in it before the event is set."""
+    released = threading.Event()
+
+    def answer(asked: Asked) -> tuple[int, bytes]:
+        if "evil" in asked.fields["query"]:
+            released.wait(60)
+        return flat("7.5")(asked)
+
+    server.answer = answer
+    return released
+
+
+def test_a_value_is_published_while_another_namespace_waits_for_its_own(server: Answering) -> None:
+    scene, released = LoadScene(), _hanging(server)
+    scene.say(ehpa("evil", query="evil", namespace="evil"), ehpa("web", query="good"))
+    source = scene.source(server.url, period=Seconds(600.0))
+    round_under_way = threading.Thread(target=source.scrape, args=(at(0),))
+    round_under_way.start()
+    try:
+        deadline = time.monotonic() + 8.0  # before the evil one's query is given up
+        while not scene.rows() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert [workload for workload, *_ in scene.rows()] == ["web"]
+        assert round_under_way.is_alive()
+    finally:
+        released.set()
+        round_under_way.join()
+
+
+def test_rounds_go_on_beside_a_query_without_an_answer(server: Answering) -> None:
+    scene, released = LoadScene(), _hanging(server)
+    scene.say(ehpa("evil", query="evil", namespace="evil"), ehpa("web", query="good"))
+    source = scene.source(server.url, period=Seconds(1.0))
+    try:
+        for second in range(3):
+            source.scrape(at(second))
+            assert [workload for workload, *_ in scene.rows()] == ["web"] * (second + 1)
+        assert _queries(server).count("evil") == 1
+    finally:
+        released.set()
+    while [workload for workload, *_ in scene.rows()].count("evil") == 0:
+        source.scrape(at(3))
+    assert scene.sees() == [("load-metrics",)] * len(scene.sees())
+
+
+def test_what_tenants_write_is_not_asked_where_only_the_adapters_queries_are(server: Answering) -> None:
+    scene = LoadScene()
+    cpu = MetricSpec("Resource", "cpu", MetricTarget("Utilization", average_utilization=50))
+    named = MetricSpec("External", "up) or vector(1", MetricTarget("AverageValue", average_value="10"))
+    scene.say(
+        ehpa("annotated", query="evil"),
+        ehpa("named", metrics=(named,)),
+        ehpa("plain"),
+        ehpa("ruled", queries={"pods.http_requests": "of_the_adapter"}),
+        ehpa("cpu", metrics=(cpu,)),
+    )
+    source = scene.source(server.url, tenant_queries=False)
+    for second in (0, 60, 600):
+        source.scrape(at(second))
+    asked = {item.fields["query"].partition("(")[0] for item in server.asked}
+    assert asked == {"of_the_adapter", "sum"}
+    assert all("container_cpu_usage" in item.fields["query"] for item in server.asked if item.fields["query"].startswith("sum"))
+    assert {failure.workload.name: failure.reason for failure in scene.failures()} == dict.fromkeys(
+        ("annotated", "named", "plain"),
+        "it is PromQL that a tenant wrote, and load.tenant_queries is off: only the rules of prometheus-adapter give queries",
+    )
+    assert len(scene.failures()) == 3
+    assert {workload for workload, *_ in scene.rows()} == {"ruled"}

@@ -26,15 +26,16 @@ def server() -> Iterator[Answering]:
 def test_the_questions_select_as_upstream_does() -> None:
     words = MetricNames()
     by = "by (namespace, pod, container)"
-    assert words.cpu(Seconds(300.0)) == f"sum {by} (rate(container_cpu_usage_seconds_total{S}[300s]))"
+    rate = f"rate(container_cpu_usage_seconds_total{S}[300s])"
+    assert words.cpu(Seconds(300.0)) == f"max {by} (sum without (cpu, id, image, name) ({rate}))"
     assert words.memory() == f"max {by} (container_memory_working_set_bytes{S})"
     both = f"timestamp(container_cpu_usage_seconds_total{S}) or timestamp(container_memory_working_set_bytes{S})"
     assert words.ends() == f"max {by} ({both})"
 
 
 def test_a_month_and_a_half_second_are_lengths_that_promql_knows() -> None:
-    assert MetricNames().cpu(Seconds(2_592_000.0)).endswith("[2592000s]))")
-    assert MetricNames().cpu(Seconds(90.5)).endswith("[90500ms]))")
+    assert MetricNames().cpu(Seconds(2_592_000.0)).endswith("[2592000s])))")
+    assert MetricNames().cpu(Seconds(90.5)).endswith("[90500ms])))")
 
 
 def test_every_name_can_be_another() -> None:
@@ -43,6 +44,7 @@ def test_every_name_can_be_another() -> None:
     )
     assert words.memory() == 'max by (ns, pod_name, name) (mem{pod_name=~".+", name!="POD", name!="", ns=~"a|b"})'
     assert words.count() == f"count({words.memory()})"
+    assert "sum without (cpu, id, image) " in words.cpu(Seconds(60.0))
     assert (
         MetricNames(job='odd"one')
         .memory()

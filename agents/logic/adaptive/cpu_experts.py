@@ -1,0 +1,295 @@
+"""CPU by calibrated experts: rules for a request, each with a margin that learns to be exceeded as often as the risk allows.
+
+Each expert proposes a request from what was used: a percentile, the highest of the last hours, a moving average, the same hour
+of former days. Its margin falls a little with every sample, and rises with each one above its request, in the proportion in
+which these may come. That is online conformal calibration (Gibbs and Candes, Adaptive Conformal Inference Under Distribution
+Shift, 2021; Angelopoulos et al., Conformal PID Control for Time Series Prediction, 2023): over any N samples of five minutes an
+expert is exceeded in at most `risk + (MOST - LEAST) / (STEP * N)` of the time, whatever the usage does. Of the experts that one
+is followed which would have cost least lately, in requested cores and in time above them.
+
+Weights of samples are in units of five minutes. Amounts are cores. Rings hold an hour of the day at its place, NaN for an hour
+of which there is no sample.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.engine.tables.row_table import Floats, Indices
+from agents.logic.adaptive import rings
+from agents.logic.adaptive.rings import F4, Singles, Wholes
+from agents.logic.vertical.policy_code import PolicyState, SampleColumns, StateColumn
+
+EXPERTS = (
+    "90th percentile",
+    "last sample",
+    "highest of 1 h",
+    "highest of 3 h",
+    "highest of 6 h",
+    "highest of 24 h",
+    "98th percentile",
+    "mean of 30 min",
+    "mean and twice the deviation of 6 h",
+    "same hour of former days",
+    "same hour of former days, at the present level",
+    "same hour of former days, or highest of 1 h",
+    "same hour of yesterday, or highest of 1 h",
+)
+UNIT = 300.0
+"""Seconds of a sample of weight 1."""
+STEP = 0.02
+"""How much a margin (its logarithm) rises with a sample above the request."""
+FIRST, LEAST, MOST = 0.14, -0.7, 2.5
+"""The logarithm of a margin at first, at least and at most."""
+RAISE = 1.05
+"""A request that use went above becomes this many times the use, at once."""
+MEMORY = 288.0
+"""Weight after which a cost counts half: a day."""
+DEPTH, COUNT = 5.0, 2.5
+"""What a core above the request costs, in requested cores, and what it costs that use is above it, in shares of the mean use."""
+LEAST_SCALE = 0.01
+"""Cores that the mean use counts as at least."""
+KEEP = 0.97
+"""The present expert's cost counts as so much of itself, so that like experts do not take turns."""
+PERIOD = 900.0
+"""Seconds after which requests are worked out again."""
+WARM_UP = 48.0
+"""Weight of samples until the experts are believed: four hours; until then the 90th percentile and its first margin hold."""
+UP, DOWN = 1.05, 0.90
+"""A request changes when the new one is beyond these parts of it."""
+SEASON = 0.35
+"""Weight of the newest day in the profile of a day."""
+LEVEL, FLOOR = 0.6, 0.005
+"""How much of the present distance from the profile is believed, and the cores that both are raised by for it."""
+_COUNT = len(EXPERTS)
+_DAY = 24
+_SHARE_MEMORY = 2016.0
+"""Weight after which a sample counts half in the delivered share: a week."""
+
+STATE = (
+    StateColumn("cpu_hour", -1, kind=np.int32),
+    StateColumn("cpu_highest", kind=F4),
+    StateColumn("cpu_hours", np.nan, _DAY, F4),
+    StateColumn("cpu_season", np.nan, _DAY, F4),
+    StateColumn("cpu_mean_30m", kind=F4),
+    StateColumn("cpu_mean_6h", kind=F4),
+    StateColumn("cpu_deviation", kind=F4),
+    StateColumn("cpu_scale", kind=F4),
+    StateColumn("cpu_weight", kind=F4),
+    StateColumn("cpu_unsettled", kind=F4),
+    StateColumn("cpu_margin", FIRST, _COUNT, F4),
+    StateColumn("cpu_request", np.inf, _COUNT, F4),
+    StateColumn("cpu_cost", 0.0, _COUNT, F4),
+    StateColumn("cpu_lowest", np.inf, kind=F4),
+    StateColumn("cpu_applied", np.nan, kind=F4),
+    StateColumn("cpu_expert", 0, kind=np.int16),
+    StateColumn("cpu_due", -np.inf),
+    StateColumn("cpu_short", kind=F4),
+    StateColumn("cpu_seen", kind=F4),
+    StateColumn("cpu_proposed", np.nan, kind=F4),
+    StateColumn("cpu_used_margin", np.nan, kind=F4),
+    StateColumn("cpu_risk", np.nan, kind=F4),
+)
+"""What is remembered of each container."""
+
+
+def observe(samples: SampleColumns, state: PolicyState) -> None:
+    """Take in a sample of each container: score the experts, learn their margins, and raise or renew the request."""
+    seen = samples.cpu >= 0.0
+    if not seen.all():
+        places = np.flatnonzero(seen)
+        if len(places):
+            _observe(samples, places, state.part(places))
+        return
+    _observe(samples, np.arange(len(state)), state)
+
+
+def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> None:
+    use, at = samples.cpu[places].astype(F4), samples.at[places]
+    weight = (samples.seconds[places] / UNIT).astype(F4)
+    hour = (at // 3600.0).astype(np.int32)
+    new = state.whole("cpu_hour") < 0
+    if new.any():
+        _begin(state.part(new), hour[new], use[new])
+    _count(state, use, weight)
+    short = np.flatnonzero(use > state["cpu_lowest"])
+    if len(short):
+        _exceeded(state.part(short), use[short], weight[short], samples.risk_cpu[places[short]])
+    _turn_hour(state, hour)
+    state["cpu_highest"] = np.maximum(state["cpu_highest"], use)
+    _average(state, use, weight)
+    applied = state["cpu_applied"]
+    state["cpu_applied"] = np.where(use > applied, use * F4(RAISE), applied)
+    due = np.flatnonzero(at >= state["cpu_due"])
+    if len(due):
+        _renew(samples, places[due], state.part(due), use[due])
+
+
+def _begin(state: PolicyState, hour: Wholes, use: Singles) -> None:
+    state["cpu_hour"] = hour
+    state["cpu_mean_30m"], state["cpu_mean_6h"], state["cpu_deviation"] = use, use, use * F4(0.5)
+
+
+def _count(state: PolicyState, use: Singles, weight: Singles) -> None:
+    """The share of time above the request in force, and the weight of what was seen."""
+    applied = state["cpu_applied"]
+    known = ~np.isnan(applied)
+    fade = _fade(weight, _SHARE_MEMORY)
+    state["cpu_short"] = state["cpu_short"] * fade + weight * (use > applied)
+    state["cpu_seen"] = state["cpu_seen"] * fade + weight * known
+    state["cpu_unsettled"] = state["cpu_unsettled"] + weight
+    state["cpu_weight"] = state["cpu_weight"] + weight
+
+
+def _fade(weight: Singles, half_life: float) -> Singles:
+    """What is left after this weight; one number where all weights are the same, as they mostly are."""
+    first = weight[0]
+    of = first if (weight == first).all() else weight
+    return np.asarray(np.exp2(-of / F4(half_life)))
+
+
+def settled(state: PolicyState, risk: Floats) -> tuple[Singles, Singles]:
+    """Margins and costs of each expert with the samples since the last settlement, none of which was above its request.
+
+    A margin fell by STEP times the risk with each; a cost is the request of each, which halves in MEMORY.
+    """
+    passed = state["cpu_unsettled"][:, None]
+    kept = np.exp2(-passed / F4(MEMORY))
+    whole = F4(MEMORY / np.log(2.0)) * (1 - kept)
+    requests = state["cpu_request"]
+    cost = state["cpu_cost"] * kept + np.where(np.isfinite(requests), requests, 0) * whole
+    margin = np.maximum(state["cpu_margin"] - F4(STEP) * risk[:, None].astype(F4) * passed, F4(LEAST))
+    return margin, cost
+
+
+def _settle(state: PolicyState, risk: Floats) -> None:
+    state["cpu_margin"], state["cpu_cost"] = settled(state, risk)
+    state["cpu_unsettled"] = 0
+
+
+def _exceeded(state: PolicyState, use: Singles, weight: Singles, risk: Floats) -> None:
+    """Use is above the request of some expert: it pays, its margin rises, and its request goes above the use."""
+    _settle(state, risk)
+    requests, use, weight = state["cpu_request"], use[:, None], weight[:, None]
+    above = use > requests
+    scale = np.maximum(state["cpu_scale"], F4(LEAST_SCALE))[:, None]
+    cost = weight * (F4(DEPTH) * (use - np.where(above, requests, use)) + F4(COUNT) * scale)
+    state["cpu_cost"] = state["cpu_cost"] + np.where(above, cost, 0)
+    state["cpu_margin"] = np.minimum(state["cpu_margin"] + np.where(above, F4(STEP) * weight, 0), F4(MOST))
+    requests = np.where(above, use * F4(RAISE), requests)
+    state["cpu_request"] = requests
+    state["cpu_lowest"] = requests.min(axis=1)
+
+
+def _turn_hour(state: PolicyState, hour: Wholes) -> None:
+    """Put the highest use of an hour that is over into the rings; hours of which nothing was seen are holes."""
+    over = np.flatnonzero(hour != state.whole("cpu_hour"))
+    if not len(over):
+        return
+    state, hour = state.part(over), hour[over]
+    before, highest = state.whole("cpu_hour"), state["cpu_highest"]
+    places, rows = before % _DAY, np.arange(len(over))
+    season = state["cpu_season"].copy()
+    last = season[rows, places]
+    season[rows, places] = np.where(np.isnan(last), highest, last + F4(SEASON) * (highest - last))
+    hours = rings.put(state["cpu_hours"], before, hour, highest)
+    state["cpu_hours"], state["cpu_season"], state["cpu_hour"] = hours, season, hour
+    state["cpu_highest"] = 0
+
+
+def _average(state: PolicyState, use: Singles, weight: Singles) -> None:
+    """Moving averages: half lives of 30 minutes, of 6 hours, and of a day, the last one the plain mean at first."""
+    mean = state["cpu_mean_30m"]
+    state["cpu_mean_30m"] = mean + (1 - _fade(weight, 6.0)) * (use - mean)
+    part, mean, deviation = 1 - _fade(weight, 72.0), state["cpu_mean_6h"], state["cpu_deviation"]
+    mean = mean + part * (use - mean)
+    state["cpu_mean_6h"] = mean
+    state["cpu_deviation"] = deviation + part * (np.abs(use - mean) - deviation)
+    scale, seen = state["cpu_scale"], state["cpu_weight"]
+    state["cpu_scale"] = scale + np.maximum(1 - _fade(weight, 288.0), weight / np.maximum(seen, weight + F4(1e-9))) * (
+        use - scale
+    )
+
+
+def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Singles) -> None:
+    """Work out all requests again, and follow the expert that costs least."""
+    known, at = samples.evidence(places), samples.at[places]
+    shift = samples.spread[places] * PERIOD
+    state["cpu_due"] = (np.floor((at - shift) / PERIOD) + 1) * PERIOD + shift
+    _settle(state, samples.risk_cpu[places])
+    least = np.maximum(known.least_cpu, 0.001).astype(F4)[:, None]
+    bases = proposals(state, use, known.cpu.percentile(0.9).astype(F4), known.cpu.percentile(0.98).astype(F4))
+    requests = np.maximum(bases * np.exp(state["cpu_margin"]), least)
+    state["cpu_request"] = requests
+    state["cpu_lowest"] = requests.min(axis=1)
+    rows, present = np.arange(len(state)), state.whole("cpu_expert")
+    cost = state["cpu_cost"].copy()
+    cost[rows, present] *= F4(KEEP)
+    best = np.where(state["cpu_weight"] > WARM_UP, cost.argmin(axis=1), 0).astype(np.int16)
+    state["cpu_expert"] = best
+    wanted, applied = requests[rows, best], state["cpu_applied"]
+    moves = np.isnan(applied) | (wanted > applied * F4(UP)) | (wanted < applied * F4(DOWN))
+    state["cpu_applied"] = np.where(moves, wanted, applied)
+    state["cpu_proposed"], state["cpu_used_margin"] = bases[rows, best], state["cpu_margin"][rows, best]
+    state["cpu_risk"] = samples.risk_cpu[places]
+
+
+def proposals(state: PolicyState, use: Singles, p90: Singles, p98: Singles) -> Singles:
+    """(n, experts) What each expert proposes before its margin, in cores. `use` is the newest sample."""
+    hour, hours, now = state.whole("cpu_hour"), state["cpu_hours"], state["cpu_highest"]
+    rows = np.arange(len(state))
+    back = [hours[rows, (hour - hours_ago) % _DAY] for hours_ago in range(1, _DAY + 1)]
+    highest = [now]
+    for before in back:
+        highest.append(np.fmax(highest[-1], before))
+    yesterday, profile = back[-1], state["cpu_season"]
+    season = profile[rows, hour % _DAY]
+    season = np.where(np.isnan(season), p98, season)
+    level = np.exp(F4(LEVEL) * _distance(profile, hour, back))
+    return np.stack(
+        [
+            p90,
+            use,
+            highest[1],
+            highest[3],
+            highest[6],
+            highest[24],
+            p98,
+            state["cpu_mean_30m"],
+            state["cpu_mean_6h"] + 2 * state["cpu_deviation"],
+            season,
+            season * level,
+            np.maximum(season, highest[1]),
+            np.maximum(np.where(np.isnan(yesterday), highest[24], yesterday), highest[1]),
+        ],
+        axis=1,
+    )
+
+
+def _distance(profile: Singles, hour: Wholes, back: Sequence[Singles]) -> Singles:
+    """The mean logarithm of use over profile in the last three hours of which there is use; 0 without any."""
+    rows = np.arange(len(profile))
+    total, count = np.zeros(len(profile), F4), np.zeros(len(profile), F4)
+    for hours_ago in (1, 2, 3):
+        ratio = np.log((back[hours_ago - 1] + F4(FLOOR)) / (profile[rows, (hour - hours_ago) % _DAY] + F4(FLOOR)))
+        there = ~np.isnan(ratio)
+        total[there] += ratio[there]
+        count += there
+    return total / np.maximum(count, 1)
+
+
+def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.generic]]:
+    """The expert that is followed, what it proposed and its margin, the request in force, and the share of time short of CPU."""
+    rows, expert = np.arange(len(state)), state.whole("cpu_expert")
+    requests = state["cpu_request"].astype(np.float64)[rows, expert]
+    seen = np.maximum(state["cpu_seen"].astype(np.float64), 1e-9)
+    return {
+        "cpu_expert": [EXPERTS[number] for number in expert.tolist()],
+        "cpu_proposed": state["cpu_proposed"].astype(np.float64),
+        "cpu_margin": np.exp(state["cpu_used_margin"].astype(np.float64)),
+        "cpu_expert_request": requests,
+        "cpu_request": state["cpu_applied"].astype(np.float64),
+        "cpu_short_promised": state["cpu_risk"].astype(np.float64),
+        "cpu_short_delivered": state["cpu_short"].astype(np.float64) / seen,
+    }

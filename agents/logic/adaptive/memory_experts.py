@@ -1,0 +1,350 @@
+"""Memory by priced experts: rules for a request, of which that one is followed whose requests and kills would have cost least.
+
+An expert is a base (what use is expected to reach), a margin on it, and a guard on the highest use of the last hour: its request
+is the larger of both products. Memory is a hard limit and kills are rare, so an expert cannot learn from its own kills alone.
+Every expert is scored by what its request would have been each hour, and whether use went above it. A kill is priced in hours of
+the container's memory; its price rises with each kill under our requests, and falls with each that the built-in estimator's
+requests would have seen on the same samples. So kills stay within the share of the built-in's that the risk allows. Where hardly
+anything happens the price stays as it is, and what was learned of like containers elsewhere decides (`memory_prior`).
+
+Weights of samples are in units of five minutes. Amounts are bytes. Rings hold an hour or day at its place, and NaN for one of
+which there is no sample.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.engine.tables.row_table import Floats, Indices
+from agents.logic.adaptive import memory_rings
+from agents.logic.adaptive.memory_prior import KILLS_PRIOR, REQUESTS_PRIOR
+from agents.logic.adaptive.rings import F4, Singles, Wholes
+from agents.logic.vertical.policy_code import PolicyState, RecommendedColumns, SampleColumns, StateColumn
+
+BASES = (
+    "highest of 3 d",
+    "season or 1 h",
+    "season or 6 h",
+    "peaks that halve in 2 h",
+    "peaks that halve in 6 h",
+    "97th percentile of hours",
+)
+RISING = 5
+"""The first bases, which rise with use within an hour."""
+GUARDS = np.array([1.05, 1.3, 1.8], np.float32)
+MARGINS = np.array([0.8, 1.02, 1.06, 1.12, 1.25, 1.5, 2.0], np.float32)
+UNIT = 300.0
+"""Seconds of a sample of weight 1."""
+MEMORY = 720.0
+"""Hours after which a cost counts half: 30 days."""
+PRICE_HOURS, PRICE_GIB_HOURS = 96.0, 92.0
+"""What a kill costs: so many hours of the container's memory, and so many GiB-hours."""
+PRIOR_HOURS = 240.0
+"""Hours that what is known of like containers counts for."""
+CLASSES = np.array([0.005, 0.02, 0.06, 0.15, 0.4], np.float32)
+"""Where classes of volatility begin, as the mean |ln(highest use of an hour / of the hour before)|."""
+UNKNOWN_CLASS = 2
+GAIN = 0.3
+"""How much the logarithm of the price factor rises with a kill of ours."""
+LEAST_FACTOR, MOST_FACTOR = 0.3, 16.0
+CENSORED = 1.25
+"""A killed container is thought to have wanted this many times its limit."""
+BUMP, REPEATED_BUMP, LEAST_BUMP = 1.5, 2.0, 100 * 2.0**20
+"""After a kill the request is so many times the limit, more if the last one was less than an hour ago, or by LEAST_BUMP."""
+HOLD = 2 * 3600.0
+"""Seconds that this holds."""
+WARM_UP = 6 * 3600.0
+"""Seconds after a start in which a container may still grow into its use."""
+WARM, WARMER, WARM_HALF_LIFE, GROWTH = 1.05, 0.2, 1800.0, 0.8
+"""Until then it is WARM times the highest use, more by WARMER at first, or by the growth of GROWTH hours."""
+MOST_GROWTH = 0.5
+"""Growth counts for at most this share of the highest use."""
+DOWN = 0.95
+"""A request falls on the hour, if the new one is below this part of it."""
+LEAST_SCALE = 16 * 2.0**20
+OLD, FAR = 43_200.0, 0.1
+"""Seconds after which upstream's updater changes a request within its bounds, and the share that it must be off."""
+_HOUR_SECONDS, _DAY_SECONDS = 3600.0, 86_400.0
+_GIB = float(1 << 30)
+_SHAPE = (len(GUARDS), len(BASES), len(MARGINS))
+EXPERTS = _SHAPE[0] * _SHAPE[1] * _SHAPE[2]
+
+STATE = (
+    StateColumn("memory_hour", -1, kind=np.int32),
+    StateColumn("memory_at"),
+    StateColumn("memory_started"),
+    StateColumn("memory_highest", kind=F4),
+    StateColumn("memory_day_highest", kind=F4),
+    StateColumn("memory_hours", np.nan, memory_rings.HOURS, F4),
+    StateColumn("memory_days", np.nan, memory_rings.DAYS, F4),
+    StateColumn("memory_season", np.nan, memory_rings.DAY, F4),
+    StateColumn("memory_mean", kind=F4),
+    StateColumn("memory_scale", kind=F4),
+    StateColumn("memory_age", kind=F4),
+    StateColumn("memory_leaks", 0.0, 2, F4),
+    StateColumn("memory_quantile", kind=F4),
+    StateColumn("memory_volatility", -1.0, kind=F4),
+    StateColumn("memory_last", kind=F4),
+    StateColumn("memory_growth", kind=F4),
+    StateColumn("memory_sum", kind=F4),
+    StateColumn("memory_weight", kind=F4),
+    StateColumn("memory_unsettled", kind=F4),
+    StateColumn("memory_bases", 0.0, len(BASES), F4),
+    StateColumn("memory_guard", kind=F4),
+    StateColumn("memory_base_sums", 0.0, len(BASES), F4),
+    StateColumn("memory_guard_sum", kind=F4),
+    StateColumn("memory_lowest", kind=F4),
+    StateColumn("memory_needed", 0.0, len(GUARDS) * len(BASES), F4),
+    StateColumn("memory_cost", 0.0, EXPERTS, F4),
+    StateColumn("memory_expert_kills", 0.0, EXPERTS, F4),
+    StateColumn("memory_expert", 0, kind=np.int16),
+    StateColumn("memory_factor", 1.0, kind=F4),
+    StateColumn("memory_applied", np.nan, kind=F4),
+    StateColumn("memory_least", kind=F4),
+    StateColumn("memory_bump", kind=F4),
+    StateColumn("memory_bump_ends"),
+    StateColumn("memory_killed", -1e9),
+    StateColumn("memory_builtin", np.nan, kind=F4),
+    StateColumn("memory_builtin_since"),
+    StateColumn("memory_kills", kind=F4),
+    StateColumn("memory_builtin_kills", kind=F4),
+    StateColumn("memory_risk", np.nan, kind=F4),
+)
+"""What is remembered of each container."""
+
+
+def observe(samples: SampleColumns, state: PolicyState) -> None:
+    """Take in OOM kills, or a sample of each container; raise the request where use comes near it, lower it on the hour."""
+    killed = np.flatnonzero(samples.killed_at > 0.0)
+    if len(killed):
+        _killed(samples, killed, state.part(killed))
+    seen = samples.memory > 0.0
+    if seen.all():
+        _observe(samples, np.arange(len(state)), state)
+    elif seen.any():
+        places = np.flatnonzero(seen)
+        _observe(samples, places, state.part(places))
+
+
+def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> None:
+    use, at = samples.memory[places].astype(F4), samples.at[places]
+    weight = (samples.seconds[places] / UNIT).astype(F4)
+    hour = (at // _HOUR_SECONDS).astype(np.int32)
+    new = np.flatnonzero(state.whole("memory_hour") < 0)
+    if len(new):
+        _begin(state.part(new), hour[new], use[new], at[new])
+    restarted = np.flatnonzero(at - state["memory_at"] > _HOUR_SECONDS)
+    if len(restarted):
+        state.part(restarted)["memory_started"] = at[restarted]
+    over = np.flatnonzero(hour != state.whole("memory_hour"))
+    if len(over):
+        score(state.part(over))
+        memory_rings.turn_hour(state.part(over), hour[over])
+    renewed = np.concatenate([new, over]) if len(new) else over
+    if len(renewed):
+        _renew(samples, places[renewed], state.part(renewed), use[renewed])
+    state["memory_sum"] = state["memory_sum"] + use * weight
+    state["memory_weight"] = state["memory_weight"] + weight
+    state["memory_unsettled"] = state["memory_unsettled"] + weight
+    would = np.flatnonzero(use > state["memory_builtin"])
+    if len(would):
+        _builtin_killed(state.part(would), samples.risk_oom[places[would]])
+    high = np.flatnonzero(use > state["memory_lowest"])
+    if len(high):
+        part = state.part(high)
+        _needed(part, use[high])
+        _risen(part, use[high])
+    state["memory_highest"] = np.maximum(state["memory_highest"], use)
+    warm = at - state["memory_started"] < WARM_UP
+    wanting = warm.copy()
+    wanting[high], wanting[renewed] = True, True
+    _grow(state, np.flatnonzero(warm), use, at)
+    state["memory_at"] = at
+    wants = np.flatnonzero(wanting)
+    if len(wants):
+        _apply(state.part(wants), at[wants], np.isin(wants, over))
+
+
+def _begin(state: PolicyState, hour: Wholes, use: Singles, at: Floats) -> None:
+    state["memory_hour"], state["memory_at"], state["memory_started"] = hour, at, at
+    for column in ("memory_mean", "memory_scale", "memory_quantile", "memory_last"):
+        state[column] = use
+    state["memory_leaks"] = use[:, None]
+
+
+def score(state: PolicyState) -> tuple[Singles, NDArray[np.bool_]]:
+    """An hour is over: what each expert requested in it, in parts of the mean use, and whether it would have been killed."""
+    state["memory_base_sums"], state["memory_guard_sum"] = _settled(state)
+    weight = np.maximum(state["memory_weight"], F4(1e-6))
+    scale = np.maximum(state["memory_scale"], F4(LEAST_SCALE))
+    bases = state["memory_base_sums"] / weight[:, None]
+    guard = np.maximum(GUARDS * (state["memory_guard_sum"] / weight)[:, None], state["memory_least"][:, None])
+    requests = np.maximum(bases[:, None, :, None] * MARGINS, guard[:, :, None, None])
+    requests *= (state["memory_weight"] / F4(memory_rings.HOUR) / scale)[:, None, None, None]
+    killed = state["memory_needed"].reshape(-1, len(GUARDS), len(BASES), 1) > MARGINS
+    kept = F4(0.5 ** (1 / MEMORY))
+    cost, kills = requests.reshape(len(state), EXPERTS), killed.reshape(len(state), EXPERTS)
+    state["memory_cost"] = state["memory_cost"] * kept + cost
+    state["memory_expert_kills"] = state["memory_expert_kills"] * kept + kills
+    return cost, kills
+
+
+def _settled(state: PolicyState) -> tuple[Singles, Singles]:
+    passed = state["memory_unsettled"]
+    return (
+        state["memory_base_sums"] + state["memory_bases"] * passed[:, None],
+        state["memory_guard_sum"] + state["memory_guard"] * passed,
+    )
+
+
+def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Singles) -> None:
+    """A new hour: what each base says for it, and the expert that costs least."""
+    known = samples.evidence(places)
+    state["memory_least"] = known.least_memory.astype(F4)
+    _follow_builtin(state, samples.at[places], known.builtin)
+    hour, hours = state.whole("memory_hour"), state["memory_hours"]
+    rows = np.arange(len(state))
+    back = [hours[rows, (hour - ago) % memory_rings.HOURS] for ago in range(1, memory_rings.HOURS)]
+    one = np.fmax(use, back[0])
+    six = one
+    for before in back[1:]:
+        six = np.fmax(six, before)
+    three_days = np.fmax(np.fmax(six, state["memory_day_highest"]), np.fmax.reduce(state["memory_days"], axis=1))
+    profile = state["memory_season"]
+    season = np.fmax(profile[rows, hour % memory_rings.DAY], profile[rows, (hour + 1) % memory_rings.DAY])
+    leaks = np.maximum(state["memory_leaks"], use[:, None])
+    quantile = np.maximum(state["memory_quantile"], 1)
+    bases = np.stack([three_days, np.fmax(one, season), np.fmax(six, season), leaks[:, 0], leaks[:, 1], quantile], axis=1)
+    state["memory_bases"], state["memory_guard"], state["memory_unsettled"] = bases, one, 0
+    state["memory_lowest"] = np.minimum(bases[:, :RISING].min(axis=1), one)
+    state["memory_risk"] = samples.risk_oom[places]
+    state["memory_expert"] = total_costs(state).argmin(axis=1).astype(np.int16)
+
+
+def classes(state: PolicyState) -> Indices:
+    """(n,) The class of volatility of each container."""
+    volatility = state["memory_volatility"]
+    return np.where(volatility < 0, UNKNOWN_CLASS, np.searchsorted(CLASSES, volatility, side="right"))
+
+
+def price(state: PolicyState) -> Singles:
+    """(n,) What a kill costs, in hours of the container's memory."""
+    gib = np.maximum(state["memory_scale"], F4(LEAST_SCALE)) / F4(_GIB)
+    return state["memory_factor"] * (F4(PRICE_HOURS) + F4(PRICE_GIB_HOURS) / gib)
+
+
+def total_costs(state: PolicyState) -> Singles:
+    """(n, experts) What each would have cost, in hours of the container's memory: requests, and kills at their price."""
+    of = classes(state)
+    requests = state["memory_cost"] + F4(PRIOR_HOURS) * REQUESTS_PRIOR[of]
+    kills = state["memory_expert_kills"] + F4(PRIOR_HOURS) * KILLS_PRIOR[of]
+    return requests + price(state)[:, None] * kills
+
+
+def _follow_builtin(state: PolicyState, at: Floats, builtin: RecommendedColumns) -> None:
+    """The built-in estimator's request in force, by the updater's thresholds: outside its bounds, or old and 10 % off."""
+    before, since = state["memory_builtin"], state["memory_builtin_since"]
+    target = builtin.target_memory
+    outside = (before < builtin.lower_memory) | (before > builtin.upper_memory)
+    old = (at - since >= OLD) & (np.abs(target - before) >= FAR * before)
+    moves = np.isnan(before) | outside | old
+    state["memory_builtin"] = np.where(moves, target, before)
+    state["memory_builtin_since"] = np.where(moves, at, since)
+
+
+def _builtin_killed(state: PolicyState, risk: Floats) -> None:
+    """The built-in estimator's request would have been the end: the price of a kill of ours falls."""
+    before = state["memory_builtin"]
+    state["memory_builtin"] = np.maximum(before * F4(1.2), before + F4(LEAST_BUMP))
+    state["memory_builtin_kills"] = state["memory_builtin_kills"] + 1
+    state["memory_factor"] = np.maximum(state["memory_factor"] * np.exp(-F4(GAIN) * risk.astype(F4)), F4(LEAST_FACTOR))
+
+
+def _killed(samples: SampleColumns, places: Indices, state: PolicyState) -> None:
+    """OOM kills: experts below are scored, the price rises, and the request is well above the limit for a while."""
+    limit, at = samples.killed_at[places].astype(F4), samples.at[places]
+    known = np.flatnonzero(state.whole("memory_hour") >= 0)
+    if len(known):
+        part, wanted = state.part(known), limit[known] * F4(CENSORED)
+        _needed(part, wanted)
+        theirs = np.flatnonzero(wanted > part["memory_builtin"])
+        if len(theirs):
+            _builtin_killed(part.part(theirs), samples.risk_oom[places[known[theirs]]])
+    again = at - state["memory_killed"] < _HOUR_SECONDS
+    bump = np.maximum(limit * np.where(again, F4(REPEATED_BUMP), F4(BUMP)), limit + F4(LEAST_BUMP))
+    state["memory_killed"], state["memory_bump"], state["memory_bump_ends"] = at, bump, at + HOLD
+    state["memory_kills"] = state["memory_kills"] + samples.pods[places].astype(F4)
+    state["memory_factor"] = np.minimum(state["memory_factor"] * np.exp(F4(GAIN)), F4(MOST_FACTOR))
+    applied = state["memory_applied"]
+    state["memory_applied"] = np.where(np.isnan(applied), applied, np.maximum(applied, bump))
+
+
+def _needed(state: PolicyState, use: Singles) -> None:
+    """The margin on each base that this use would have needed, where the guard alone was not enough."""
+    bases, needed = state["memory_bases"], state["memory_needed"].reshape(-1, len(GUARDS), len(BASES))
+    above = (use[:, None] > GUARDS * state["memory_guard"][:, None]) & (use > state["memory_least"])[:, None]
+    ratio = use[:, None] / np.maximum(bases, 1)
+    needed = np.maximum(needed, np.where(above[:, :, None], ratio[:, None, :], 0))
+    state["memory_needed"] = needed.reshape(len(state), -1)
+
+
+def _risen(state: PolicyState, use: Singles) -> None:
+    """Use is above a base or above the last hour's highest: these rise with it."""
+    state["memory_base_sums"], state["memory_guard_sum"] = _settled(state)
+    bases = state["memory_bases"].copy()
+    bases[:, :RISING] = np.maximum(bases[:, :RISING], use[:, None])
+    guard = np.maximum(state["memory_guard"], use)
+    state["memory_bases"], state["memory_guard"], state["memory_unsettled"] = bases, guard, 0
+    state["memory_lowest"] = np.minimum(bases[:, :RISING].min(axis=1), guard)
+
+
+def _grow(state: PolicyState, warm: Indices, use: Singles, at: Floats) -> None:
+    """Growth in bytes an hour of those that started lately, with a half life of ten minutes."""
+    if not len(warm):
+        return
+    state, use, at = state.part(warm), use[warm], at[warm]
+    hours = np.clip((at - state["memory_at"]) / _HOUR_SECONDS, 1e-6, memory_rings.DAY).astype(F4)
+    growth = state["memory_growth"]
+    state["memory_growth"] = growth + (1 - np.exp2(-6 * hours)) * ((use - state["memory_last"]) / hours - growth)
+    state["memory_last"] = use
+
+
+def _apply(state: PolicyState, at: Floats, on_the_hour: NDArray[np.bool_]) -> None:
+    """Raise the request where more is wanted; lower it on the hour."""
+    wanted, applied = wants(state, at), state["memory_applied"]
+    lower = on_the_hour & (wanted < applied * F4(DOWN))
+    state["memory_applied"] = np.where(np.isnan(applied) | (wanted > applied) | lower, wanted, applied)
+
+
+def wants(state: PolicyState, at: Floats) -> Singles:
+    """(n,) The request that the present expert, the warm-up and the last kill ask for."""
+    guard, base, margin = np.unravel_index(state.whole("memory_expert").astype(np.int64), _SHAPE)
+    rows = np.arange(len(state))
+    wanted = np.maximum(state["memory_bases"][rows, base] * MARGINS[margin], GUARDS[guard] * state["memory_guard"])
+    wanted = np.maximum(wanted, state["memory_least"])
+    age = at - state["memory_started"]
+    highest = np.maximum(state["memory_bases"][:, 0], 1)
+    floor = F4(WARM) + F4(WARMER) * np.exp2(-np.clip(age, 0, WARM_UP) / WARM_HALF_LIFE).astype(F4)
+    growth = np.minimum(F4(GROWTH) * np.maximum(state["memory_growth"], 0), F4(MOST_GROWTH) * highest)
+    warm = np.maximum(floor * highest, state["memory_guard"] + growth)
+    wanted = np.where(age < WARM_UP, np.maximum(wanted, warm), wanted)
+    return np.where(at < state["memory_bump_ends"], np.maximum(wanted, state["memory_bump"]), wanted)
+
+
+def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.generic]]:
+    """The expert that is followed and the numbers of its request, the price of a kill, and kills: ours and the built-in's."""
+    rows, expert = np.arange(len(state)), state.whole("memory_expert").astype(np.int64)
+    guard, base, margin = np.unravel_index(expert, _SHAPE)
+    return {
+        "memory_expert": [BASES[number] for number in base.tolist()],
+        "memory_base": state["memory_bases"].astype(np.float64)[rows, base],
+        "memory_margin": MARGINS.astype(np.float64)[margin],
+        "memory_last_hour": state["memory_guard"].astype(np.float64),
+        "memory_guard": GUARDS.astype(np.float64)[guard],
+        "memory_request": state["memory_applied"].astype(np.float64),
+        "memory_kill_price_hours": price(state).astype(np.float64),
+        "memory_kills": state["memory_kills"].astype(np.float64),
+        "memory_kills_built_in": state["memory_builtin_kills"].astype(np.float64),
+        "memory_kills_promised": state["memory_risk"].astype(np.float64),
+    }

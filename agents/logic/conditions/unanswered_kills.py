@@ -1,0 +1,98 @@
+"""OOM kills of containers whose memory nobody raises, and what is in the way.
+
+A loop of kills is answered with more memory within minutes. Where a container is killed under the same amounts for longer than
+that, somebody has to change a bound, and the status of its VPA says which.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from agents.logic.governing_policies import container_policy
+from agents.logic.resources.memory_bound import MemoryBound, memory_bound
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.facts.pods import ContainerSeen, PodChanged, ResizeState
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
+from schemas.policies.vpa import VpaChanged
+from schemas.units import Bytes
+
+ANSWERED_WITHIN = timedelta(minutes=15)
+"""Kills under the same amounts over so long a time have no answer. The kubelet waits 5 minutes at most between two starts."""
+FORGOTTEN = timedelta(hours=1)
+"""After so long a time without a kill, a loop is over. A container may need a while until it is killed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredKills:
+    """OOM kills of one container of a pod under the memory that it has now.
+
+    `last` is the end of its last run. `first` is None as long as that was killed under other amounts. `resize` is that of the
+    pod.
+    """
+
+    container: str
+    request: Bytes | None
+    limit: Bytes | None
+    first: datetime | None
+    last: datetime
+    sidecar: bool = False
+    resize: ResizeState = ResizeState.NONE
+
+    def goes_on(self, at: datetime) -> bool:
+        """Whether it is a loop, still at the time `at`."""
+        return self.first is not None and self.last - self.first >= ANSWERED_WITHIN and at - self.last < FORGOTTEN
+
+
+def seen_in(pod: PodChanged, before: Iterable[UnansweredKills]) -> tuple[UnansweredKills, ...]:
+    """The kills of a pod's containers. `before`: those that were known of it."""
+    known = {kills.container: kills for kills in before}
+    return tuple(
+        _kills(pod, seen, seen.last_run.ended, known.get(seen.name))
+        for seen in pod.running_together
+        if seen.last_run is not None and seen.last_run.killed_for_memory
+    )
+
+
+def _kills(pod: PodChanged, seen: ContainerSeen, ended: datetime, before: UnansweredKills | None) -> UnansweredKills:
+    first: datetime | None = ended
+    if before is not None and (before.request, before.limit) != (seen.requests.memory, seen.limits.memory):
+        first = None  # which amounts the last run had, nobody says
+    elif before is not None:
+        first = before.first or (ended if ended != before.last else None)
+    return UnansweredKills(seen.name, seen.requests.memory, seen.limits.memory, first, ended, seen.sidecar, pod.resize)
+
+
+def condition_of(
+    vpa: VpaChanged, kills: Iterable[UnansweredKills], recommended: Sequence[ContainerRecommendation], at: datetime
+) -> MemoryBound | None:
+    """What the VPA's status says of the first container, by name, that is killed in a loop; None where none is."""
+    loop = min((each for each in kills if each.goes_on(at)), key=lambda each: each.container, default=None)
+    if loop is None:
+        return None
+    bound = _bound(vpa, loop, next((each for each in recommended if each.container == loop.container), None))
+    return MemoryBound(
+        bound.reason, f"Container '{loop.container}' is OOM-killed again and again and gets no more memory: {bound.clause}"
+    )
+
+
+def _bound(vpa: VpaChanged, loop: UnansweredKills, advised: ContainerRecommendation | None) -> MemoryBound:
+    policy = container_policy(vpa.containers, loop.container)
+    if loop.sidecar:
+        return MemoryBound("Sidecar", "it is an init container, for which nothing is recommended, as in upstream's VPA")
+    if vpa.update_mode in (UpdateMode.OFF, UpdateMode.INITIAL):
+        return MemoryBound("UpdateMode", f"the update mode '{vpa.update_mode}' leaves running pods alone")
+    if loop.resize is not ResizeState.NONE:
+        return MemoryBound("ResizePending", f"a resize of its pod is not done; the kubelet calls it '{loop.resize}'")
+    if _short(loop, advised, policy):
+        return MemoryBound("NotApplied", "more is recommended, and something keeps it from its pods, which `ullage why-not` says")
+    return memory_bound(advised, policy, loop.limit)
+
+
+def _short(loop: UnansweredKills, advised: ContainerRecommendation | None, policy: ContainerPolicy) -> bool:
+    """Whether its request could be raised to what is recommended. A limit that stays bounds requests, too."""
+    wanted = None if advised is None else advised.target.memory
+    if wanted is None or policy.mode is ContainerMode.OFF:
+        return False
+    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and loop.limit is not None:
+        wanted = min(wanted, loop.limit)
+    return loop.request is None or wanted > loop.request

@@ -1,0 +1,365 @@
+"""The state of each group from cloud and cluster: which nodes are ready, which are missing, and what was requested.
+
+It takes one snapshot at a time (`update`) and keeps what needs memory: since when an instance has no node, which scale-ups run
+until when, and which groups are backed off. Source: ClusterStateRegistry in clusterstate/clusterstate.go.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, ScaleUpFailure
+
+SCALE_DOWN_FORGOTTEN = 300.0
+"""Seconds after which a scale-down no longer explains a missing node."""
+TIMEOUT = "timeout"
+NOT_REGISTERED = "NotRegistered"
+NEVER_READY = "NeverReady"
+FACTS_LATE = 30.0
+"""Seconds after a failure in which facts about sizes may still be on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """Seconds that a node may take to appear and to become ready, and how many unready nodes are still healthy.
+
+    `by_group`: nodes that fail to come are their own group's trouble. Without it, upstream's rules count: no node is awaited
+    that nobody asked for or whose group is backed off, and an instance that never became a node backs off no group.
+    """
+
+    max_provision: float = 900.0
+    max_startup: float = 900.0
+    ok_unready: int = 3
+    max_unready_percent: float = 45.0
+    by_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """A registered node. `group` is empty for one that is not ours; `gone` when its instance is."""
+
+    name: str
+    group: str
+    created: float
+    ready: bool
+    suspended: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInstance:
+    """An instance that no node belongs to. `error`: it is being created, and that failed."""
+
+    name: str
+    group: str
+    deleting: bool = False
+    error: ScaleUpFailure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySnapshot:
+    """The world at one moment: targets by group, nodes, and instances without node."""
+
+    targets: Mapping[str, int]
+    nodes: Sequence[SeenNode]
+    unregistered: Sequence[SeenInstance]
+
+
+@dataclass(slots=True)
+class NodeReadiness:
+    """Names of nodes and instances by class."""
+
+    registered: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
+    unready: list[str] = field(default_factory=list)
+    not_started: list[str] = field(default_factory=list)
+    suspended: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    unregistered: list[str] = field(default_factory=list)
+    long_unregistered: list[str] = field(default_factory=list)
+
+    @property
+    def there(self) -> int:
+        """How many of the target this accounts for."""
+        return len(self.ready) + len(self.unready) + len(self.suspended) + len(self.long_unregistered)
+
+    @property
+    def delivered(self) -> int:
+        """How many instances the cloud has made, whatever became of them."""
+        return len(self.registered) - len(self.deleted) + len(self.unregistered) + len(self.long_unregistered)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptableRange:
+    """How many nodes a group may well have, beside its target."""
+
+    least: int
+    most: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpRequest:
+    """A scale-up that runs: by how many nodes, and until when they should be there."""
+
+    increase: int
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class WrongSize:
+    """A group that registers another number of nodes than it should, and since when these two numbers stand."""
+
+    registered: int
+    expected: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailedScaleUp:
+    """A scale-up that failed in an update. A time-out also wants its target lowered by `delta` again."""
+
+    group: str
+    failure: ScaleUpFailure
+    delta: int
+
+
+class ClusterStateRegistry:
+    """The state of all groups. See the module."""
+
+    def __init__(self, settings: StateSettings, backoff: Backoff, provision: Mapping[str, float] | None = None) -> None:
+        self.settings = settings
+        self.backoff = backoff
+        self.provision = dict(provision or {})
+        """Groups with a time to appear of their own."""
+        self.groups: dict[str, NodeReadiness] = {}
+        self.total = NodeReadiness()
+        self.ranges: dict[str, AcceptableRange] = {}
+        self.requests: dict[str, ScaleUpRequest] = {}
+        self.wrong: dict[str, WrongSize] = {}
+        self.creation_errors: dict[str, dict[str, ScaleUpFailure]] = {}
+        self.leaving: list[tuple[str, float]] = []
+        self.since: dict[str, float] = {}
+        self.given_up: dict[str, int] = {}
+        """Nodes of a group's target that its cloud failed to deliver: nobody waits for them any more."""
+        self.late: frozenset[str] = frozenset()
+        self.starting: frozenset[str] = frozenset()
+        """Instances without a node whose time was over, and nodes whose time to become ready was not, in the last update."""
+
+    # What is done
+
+    def scale_up(self, group: str, delta: int, now: float) -> None:
+        """Note that a group was asked to grow, or (negative) that fewer of its nodes are awaited."""
+        known = self.requests.get(group)
+        until = now + self.provision.get(group, self.settings.max_provision)
+        if known is None:
+            if delta > 0:
+                self.requests[group] = ScaleUpRequest(delta, now, until)
+        elif known.increase + delta <= 0:
+            del self.requests[group]
+        elif delta > 0:
+            self.requests[group] = ScaleUpRequest(known.increase + delta, now, until)
+        else:
+            self.requests[group] = ScaleUpRequest(known.increase + delta, known.since, known.until)
+
+    def scale_down(self, group: str, now: float) -> None:
+        """Note that one node of a group is being deleted."""
+        self.leaving.append((group, now + SCALE_DOWN_FORGOTTEN))
+
+    def fail(self, group: str, failure: ScaleUpFailure, now: float) -> None:
+        """Note that a group could not grow."""
+        self.backoff.fail(group, failure, now)
+
+    # What is seen
+
+    def update(self, look: RegistrySnapshot, now: float) -> list[FailedScaleUp]:
+        """Take a snapshot in; returns the scale-ups that have failed."""
+        errors: dict[str, dict[str, ScaleUpFailure]] = {}
+        for one in look.unregistered:
+            if one.error is not None:
+                errors.setdefault(one.group, {})[one.name] = one.error
+        before, self.creation_errors = self.creation_errors, errors
+        self._classify(look, now)
+        self._set_ranges(look.targets)
+        failed = self._expire(now)
+        failed += self._creation_failures(before, now)
+        self._fail_starts(now)
+        self._give_up(look.targets, now)
+        if self.settings.by_group:
+            self._await_others(now)
+        self._set_ranges(look.targets)
+        self._compare(look.targets, now)
+        return failed
+
+    def _fail_starts(self, now: float) -> None:
+        """An instance that never became a node, or a new node that never became ready, is a failed scale-up of its group.
+
+        Else the same group would be chosen for the same pods for ever, however many others would take them.
+        """
+        late = {name for mine in self.groups.values() for name in mine.long_unregistered}
+        starting = {name for mine in self.groups.values() for name in mine.not_started}
+        for group, mine in self.groups.items() if self.settings.by_group else ():
+            fresh = sorted(set(mine.long_unregistered) - self.late)
+            unready = sorted(set(mine.unready) & self.starting)
+            if fresh:
+                self.fail(group, ScaleUpFailure("Other", NOT_REGISTERED, f"instance '{fresh[0]}' became no node in time"), now)
+            elif unready:
+                self.fail(
+                    group, ScaleUpFailure("Other", NEVER_READY, f"new node '{unready[0]}' did not become ready in time"), now
+                )
+        self.late, self.starting = frozenset(late), frozenset(starting)
+
+    def _give_up(self, targets: Mapping[str, int], now: float) -> None:
+        """After a failure nobody waits for what the cloud has not made so far; what it makes nevertheless counts again."""
+        given_up = {}
+        for group, target in targets.items():
+            undelivered = max(target - self.groups.get(group, NodeReadiness()).delivered, 0)
+            entry = self.backoff.entries.get(group)
+            fresh = entry is not None and entry.failed + FACTS_LATE >= now
+            number = undelivered if fresh else min(self.given_up.get(group, 0), undelivered)
+            if number:
+                given_up[group] = number
+        self.given_up = given_up
+
+    def _await_others(self, now: float) -> None:
+        """A size that somebody else has set is a scale-up like ours: its nodes are awaited, and given up after the same time."""
+        for group in self.ranges:
+            coming = self._missing(group) - self.given_up.get(group, 0)
+            if coming > 0 and group not in self.requests:
+                self.scale_up(group, coming, now)
+
+    def ask_again(self, group: str, number: int, now: float) -> None:
+        """Wait again for nodes that were given up, because the group still wants them and pods do, too."""
+        left = self.given_up.get(group, 0) - number
+        self.given_up = {**self.given_up, group: left} if left > 0 else {k: n for k, n in self.given_up.items() if k != group}
+        self.scale_up(group, number, now)
+
+    def _classify(self, look: RegistrySnapshot, now: float) -> None:
+        self.groups, self.total = {}, NodeReadiness()
+        for node in look.nodes:
+            mine = [self.total] if not node.group else [self.total, self.groups.setdefault(node.group, NodeReadiness())]
+            for one in mine:
+                one.registered.append(node.name)
+                self._class_of(node, one, now).append(node.name)
+        waiting = [one for one in look.unregistered if not one.deleting and one.error is None]
+        self.since = {one.name: self.since.get(one.name, now) for one in waiting}
+        for instance in waiting:
+            late = self.since[instance.name] + self.provision.get(instance.group, self.settings.max_provision) < now
+            for one in (self.total, self.groups.setdefault(instance.group, NodeReadiness())):
+                (one.long_unregistered if late else one.unregistered).append(instance.name)
+
+    def _class_of(self, node: SeenNode, one: NodeReadiness, now: float) -> list[str]:
+        if node.gone:
+            return one.deleted
+        if node.suspended:
+            return one.suspended
+        if node.ready:
+            return one.ready
+        return one.not_started if node.created + self.settings.max_startup > now else one.unready
+
+    def _set_ranges(self, targets: Mapping[str, int]) -> None:
+        leaving: dict[str, int] = {}
+        for group, _until in self.leaving:
+            leaving[group] = leaving.get(group, 0) + 1
+        self.ranges = {}
+        for group, target in targets.items():
+            least = target - len(self.groups.get(group, NodeReadiness()).long_unregistered)
+            if self.settings.by_group:
+                least -= self.given_up.get(group, 0)
+            if group in self.requests:
+                least -= self.requests[group].increase
+            self.ranges[group] = AcceptableRange(least, target + leaving.get(group, 0), target)
+
+    def _expire(self, now: float) -> list[FailedScaleUp]:
+        self.backoff.clean(now)
+        failed = []
+        for group, request in list(self.requests.items()):
+            if not self._missing(group):
+                del self.requests[group]
+            elif request.until < now:
+                failure = ScaleUpFailure("Other", TIMEOUT, f"scale-up timed out after {now - request.since:g} s")
+                self.fail(group, failure, now)
+                failed.append(FailedScaleUp(group, failure, request.increase))
+                del self.requests[group]
+        self.leaving = [(group, until) for group, until in self.leaving if until > now]
+        return failed
+
+    def _creation_failures(self, before: Mapping[str, Mapping[str, ScaleUpFailure]], now: float) -> list[FailedScaleUp]:
+        """Errors seen for the first time while a scale-up runs count against it, once for each code."""
+        failed = []
+        for group, errors in self.creation_errors.items():
+            fresh: dict[tuple[str, str], list[ScaleUpFailure]] = {}
+            for name, failure in errors.items():
+                if name not in before.get(group, {}):
+                    fresh.setdefault((failure.kind, failure.code), []).append(failure)
+            for failures in fresh.values():
+                if self.scaling_up(group):
+                    self.scale_up(group, -len(failures), now)
+                    self.fail(group, failures[0], now)
+                    failed.append(FailedScaleUp(group, failures[0], len(failures)))
+        return failed
+
+    def _compare(self, targets: Iterable[str], now: float) -> None:
+        wrong: dict[str, WrongSize] = {}
+        for group in targets:
+            mine = self.groups.get(group)
+            if mine is None:
+                continue
+            registered, target = len(mine.registered), self.ranges[group].target
+            coming = len(mine.unregistered) + len(mine.long_unregistered)
+            if registered > target or registered < target - coming:
+                known = self.wrong.get(group)
+                same = known is not None and (known.registered, known.expected) == (registered, target)
+                wrong[group] = known if same and known is not None else WrongSize(registered, target, now)
+        self.wrong = wrong
+
+    # What follows
+
+    def _missing(self, group: str) -> int:
+        """How many nodes of a group's target are still to come."""
+        bounds = self.ranges.get(group)
+        return 0 if bounds is None else max(bounds.target - self.groups.get(group, NodeReadiness()).there, 0)
+
+    def scaling_up(self, group: str) -> bool:
+        """Whether a scale-up of the group runs and nodes of it are still to come."""
+        return group in self.requests and self._missing(group) > 0
+
+    def upcoming(self, group: str, now: float) -> int:
+        """How many nodes are on their way; upstream counts none without a running scale-up or while the group is backed off."""
+        if self.settings.by_group:
+            return max(self._missing(group) - self.given_up.get(group, 0), 0)
+        return self._missing(group) if group in self.requests and self.backoff.of(group, now) is None else 0
+
+    def healthy(self, without: Collection[str] = ()) -> bool:
+        """Whether few enough nodes of the whole cluster are unready, or of what is left of it `without` some groups."""
+        out = [self.groups[group] for group in without if group in self.groups]
+        unready = len(self.total.unready) - sum(len(mine.unready) for mine in out)
+        return self._few(unready, len(self.total.registered) - sum(len(mine.registered) for mine in out))
+
+    def unhealthy_groups(self) -> frozenset[str]:
+        """The groups of which too many nodes are unready."""
+        sizes = ((group, len(mine.unready), len(mine.registered)) for group, mine in self.groups.items())
+        return frozenset(group for group, unready, registered in sizes if not self._few(unready, registered))
+
+    def _few(self, unready: int, registered: int) -> bool:
+        return not (unready > self.settings.ok_unready and unready > self.settings.max_unready_percent / 100 * registered)
+
+    def group_healthy(self, group: str) -> bool:
+        """Whether a group has about as many ready nodes as it should."""
+        bounds, mine = self.ranges.get(group), self.groups.get(group)
+        if bounds is None:
+            return False
+        if mine is None:
+            return bounds.target == 0 or (bounds.least == 0 and bounds.target > 0)
+        missing = max(bounds.least - len(mine.ready) - len(mine.suspended), 0)
+        all_of_it = len(mine.ready) + len(mine.unready) + len(mine.not_started) + len(mine.suspended)
+        return not (missing > self.settings.ok_unready and missing > self.settings.max_unready_percent / 100 * all_of_it)
+
+    def oversized(self, now: float) -> dict[str, int]:
+        """Groups whose target has been too high for too long, with the (negative) change that sets it right."""
+        found = {}
+        for group, one in self.wrong.items():
+            late = one.since + self.provision.get(group, self.settings.max_provision) < now
+            if late and one.expected > one.registered:
+                found[group] = one.registered - one.expected
+        return found

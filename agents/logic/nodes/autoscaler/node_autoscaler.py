@@ -1,0 +1,149 @@
+"""The autoscaler of one cluster: its settings, what it remembers from one decision to the next, and what became of decisions.
+
+It makes no requests. What was decided comes back by `grew`, `failed_to_grow`, `started` and `failed_to_start`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, StateSettings
+from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs
+from agents.logic.nodes.growth.pending_pods import PendingSettings
+from agents.logic.nodes.growth.scale_up import ScaleUpGroup, ScaleUpSettings
+from agents.logic.nodes.removal.drain_rules import DrainSettings
+from agents.logic.nodes.removal.unneeded_nodes import GroupSize, ScaleDown, ScaleDownSettings
+
+LONG_AGO = 3600.0
+"""Seconds before the start at which growth and shrinkage count as having happened last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownDelays:
+    """Seconds that scale-down waits after growth, after a deletion began, and after one could not begin."""
+
+    after_add: float = 600.0
+    after_delete: float = 0.0
+    after_failure: float = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAutoscalerSettings:
+    """All settings of a decision. `soft_taints`: most of them changed at once, 0 for none at all."""
+
+    state: StateSettings = field(default_factory=StateSettings)
+    backoff: BackoffSettings = field(default_factory=BackoffSettings)
+    pending: PendingSettings = field(default_factory=PendingSettings)
+    scale_up: ScaleUpSettings = field(default_factory=ScaleUpSettings)
+    scale_down: ScaleDownSettings = field(default_factory=ScaleDownSettings)
+    drain: DrainSettings = field(default_factory=DrainSettings)
+    delays: ScaleDownDelays = field(default_factory=ScaleDownDelays)
+    soft_taints: int = 10
+    shrink: bool = True
+    from_zero: bool = True
+    enforce_minimum: bool = False
+
+
+class NodeAutoscaler:
+    """The state from one decision to the next."""
+
+    def __init__(self, settings: NodeAutoscalerSettings, start: float) -> None:
+        self.settings = settings
+        self.state = ClusterStateRegistry(settings.state, Backoff(settings.backoff))
+        self.scale_down = ScaleDown(settings.scale_down)
+        self.grown = self.deleted = self.stumbled = start - LONG_AGO
+        self.stumbles: dict[str, float] = {}
+        """When the removal of a node last failed, by its group."""
+        self.kept_size: dict[str, float] = {}
+        """Until when no group is asked again to want fewer nodes, after it could not be lowered."""
+        self.roomy: dict[str, tuple[str, float]] = {}
+        """By the key of a pod that waits: the node that has room for it, and since when some node has."""
+        self.out: frozenset[str] = frozenset()
+        """Groups that this decision leaves alone, because too many of their nodes are not ready."""
+
+    # Outcomes
+
+    def grew(self, group: str, delta: int, now: float) -> None:
+        """A group's target was raised."""
+        self.state.scale_up(group, delta, now)
+        self.grown = now
+
+    def failed_to_grow(self, group: str, failure: ScaleUpFailure, now: float) -> None:
+        """A group's target could not be raised."""
+        self.state.fail(group, failure, now)
+
+    def started(self, groups: Sequence[str], now: float) -> None:
+        """Deletions of nodes of these groups began."""
+        for group in groups:
+            self.state.scale_down(group, now)
+        self.deleted = now
+
+    def failed_to_start(self, group: str, now: float) -> None:
+        """A node of a group could not be removed. Upstream waits with all other nodes then, too."""
+        if self.settings.state.by_group:
+            self.stumbles[group] = now
+        else:
+            self.stumbled = now
+
+    def failed_to_lower(self, group: str, now: float) -> None:
+        """A group could not be let want fewer nodes."""
+        self.kept_size[group] = now + self.settings.scale_down.recheck
+
+    # What is known of a group
+
+    def size(self, group: GroupSeen) -> int:
+        """The nodes that a group has or that are on their way: its target without what its cloud failed to deliver."""
+        return group.target - self.state.given_up.get(group.name, 0)
+
+    def backed_off(self, group: GroupSeen, now: float) -> bool:
+        """Whether a group is left alone for a while, or everything that its nodes can come from."""
+        books = self.state.backoff
+        exhausted = bool(group.sources) and all(books.of(source, now) is not None for source in group.sources)
+        return exhausted or books.of(group.name, now) is not None
+
+    def delivers(self, group: GroupSeen) -> bool:
+        """Whether nothing is known that keeps a group's cloud from starting one more node."""
+        return not group.stopped and group.name not in self.out and group.name not in self.state.given_up
+
+    def growable(self, groups: Sequence[GroupSeen], now: float) -> list[ScaleUpGroup]:
+        """The groups as growth sees them."""
+        return [
+            ScaleUpGroup(
+                group.name,
+                self.size(group),
+                group.most,
+                group.template,
+                healthy=self.state.group_healthy(group.name) and group.name not in self.out,
+                backed_off=self.backed_off(group, now),
+                gpu=group.gpu,
+                stopped=group.stopped,
+            )
+            for group in groups
+        ]
+
+    def shrinkable(self, world: NodeDecisionInputs, now: float) -> dict[str, GroupSize]:
+        """The groups as removal sees them, by name."""
+        deleting = Counter(node.group for node in world.nodes if node.deleting is not None)
+        return {
+            group.name: GroupSize(
+                self.size(group),
+                group.least,
+                group.options,
+                deleting[group.name],
+                self.stumbles.get(group.name, now - LONG_AGO) + self.settings.delays.after_failure > now,
+                group.name in self.out,
+                bool(group.kept),
+            )
+            for group in world.groups
+        }
+
+    def cooling(self, now: float, *, growing: bool) -> bool:
+        """Whether no node may go because something grew, went or failed a short while ago."""
+        delays = self.settings.delays
+        grown = now if growing else self.grown
+        return (
+            grown + delays.after_add > now
+            or self.deleted + delays.after_delete > now
+            or self.stumbled + delays.after_failure > now
+        )

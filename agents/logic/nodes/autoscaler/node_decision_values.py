@@ -1,0 +1,107 @@
+"""The inputs and results of a decision about all groups, as values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.growth.helpless_pods import HelplessPods
+from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.growth.scale_up import GroupIncrease, ScaleUp
+from agents.logic.nodes.removal.consolidation import Consolidation
+from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
+from agents.logic.nodes.removal.node_replacements import Replacements
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDownChoice
+from agents.logic.nodes.scheduling.node_columns import Row
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from agents.logic.nodes.scheduling.topology_counts import Namespaces
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node with the pods on it. `deleting`: since when it is being deleted; `draining`: it is, and it is not empty.
+
+    `incomplete`: it is new and lacks a device that nodes of its group have, so that one of them is still on its way.
+    """
+
+    node: SchedulingNode
+    group: str
+    pods: Sequence[SchedulablePod]
+    created: float
+    ready: bool = True
+    suspended: bool = False
+    gone: bool = False
+    deleting: float | None = None
+    draining: bool = False
+    soft_tainted: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    gpu: str = ""
+    incomplete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """A group as its provider has it. `sources` are what its nodes can come from: backed off all of them, so is the group.
+
+    `stopped`: why its cloud starts no node of it, whatever it is asked for. `kept`: why it ends none.
+    """
+
+    name: str
+    least: int
+    most: int
+    target: int
+    template: GroupTemplate | None
+    options: GroupOptions = field(default_factory=GroupOptions)
+    gpu: bool = False
+    sources: tuple[str, ...] = ()
+    stopped: str = ""
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecisionInputs:
+    """All that a decision may know of the cluster. `budgets` are used up by the decision."""
+
+    nodes: Sequence[NodeSeen]
+    groups: Sequence[GroupSeen]
+    waiting: Sequence[SchedulablePod]
+    instances: Sequence[SeenInstance]
+    workloads: KnownControllers
+    budgets: DisruptionBudgets
+    namespaces: Namespaces = field(default_factory=dict)
+    planned: Sequence[SchedulablePod] = ()
+    """Pods that are to come; they count as waiting, behind those that do."""
+    successors: Mapping[PodNature, PodNature] = field(default_factory=dict)
+    """By the natures of pods those of their successors, where these will request something else."""
+
+    def successor(self, pod: SchedulablePod) -> SchedulablePod:
+        """The pod as it comes back, or is made."""
+        nature = self.successors.get(pod.nature)
+        return pod if nature is None else replace(pod, nature=nature)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDecisions:
+    """What is to be done, in this order: targets lowered, instances removed, groups grown, nodes deleted, soft taints changed."""
+
+    lower: Sequence[tuple[str, int]] = ()
+    remove: Sequence[tuple[str, tuple[str, ...]]] = ()
+    grow: Sequence[GroupIncrease] = ()
+    delete: ScaleDownChoice = field(default_factory=ScaleDownChoice)
+    outdated: Replacements = field(default_factory=Replacements)
+    cheaper: Consolidation = field(default_factory=Consolidation)
+    cooling: bool = True
+    """Whether no node may go because something grew, went or failed a short while ago."""
+    taint: Sequence[str] = ()
+    untaint: Sequence[str] = ()
+    scale_up: ScaleUp = field(default_factory=ScaleUp)
+    triggered: Sequence[SchedulablePod] = ()
+    not_triggered: Sequence[SchedulablePod] = ()
+    placed: Mapping[Row, list[SchedulablePod]] | None = None
+    """Where the pending pods go that need no growth, by the node's row; None if no node should go at this moment."""
+    helpless: Sequence[HelplessPods] = ()
+    halted: str = ""
+    """Why nothing grows or shrinks at all."""
+    postponed: int = 0
+    """Waiting pods that were not considered, because together they have too many rules between pods."""

@@ -1,0 +1,312 @@
+"""The view of one cluster for a decision, built from the scaler's state."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from agents.logic.guards import shared_guards
+from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
+from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.aws import capacity_pools, group_options
+from agents.logic.nodes.cluster import fact_conversion, group_patterns, planned_replicas
+from agents.logic.nodes.cluster.group_patterns import GroupPatterns
+from agents.logic.nodes.cluster.planned_replicas import PlannedPods
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import KnownGroup, KnownNode, KnownPriorities, LearnedPattern
+from agents.logic.nodes.cluster.transient_taints import TransientTaints
+from agents.logic.nodes.growth import priority_config
+from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, Prices
+from agents.logic.nodes.growth.priority_config import Priorities, PrioritiesError
+from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
+from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_kubelets
+from schemas import times
+from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
+from schemas.facts.scheduled_pods import PodShapeSeen
+from schemas.names import Place
+from schemas.policies.control import Mode
+from schemas.well_known_labels import OPTION_TAG, TO_BE_DELETED
+
+DYING = frozenset(
+    ("Terminated", "Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained", "Detaching", "Detached")
+)
+"""AWS's words for an instance that ends."""
+ASIDE = frozenset(("EnteringStandby", "Standby"))
+"""AWS's words for an instance that somebody put aside: its group's size does not count it, and it is not ours to remove."""
+LAUNCH, TERMINATE = "Launch", "Terminate"
+SUSPENDED = f"its process '{LAUNCH}' is suspended, so its cloud starts no node of it"
+KEPT = f"its process '{TERMINATE}' is suspended, so its cloud ends no node of it"
+REFRESHING = "its cloud is replacing all its instances, so no other node of it goes until that is over"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One cluster at one moment. Nodes and groups by name; `instance_of` gives the instance of each node that has one."""
+
+    inputs: NodeDecisionInputs
+    seen: Mapping[str, NodeSeen]
+    sized: Mapping[str, GroupSeen]
+    nodes: Mapping[str, KnownNode]
+    groups: Mapping[str, KnownGroup]
+    instance_of: Mapping[str, NodeInstanceSeen]
+    unregistered: Mapping[str, NodeInstanceSeen]
+    ready: int
+    aside: frozenset[str] = frozenset()
+    """Nodes whose instances somebody put aside; they belong to no group."""
+    shared: frozenset[str] = frozenset()
+    """Nodes whose instance another node has, or may have as well; none of them may be removed."""
+    priorities: KnownPriorities | None = None
+    planned: Mapping[str, Place] = field(default_factory=dict)
+    """For each pod that is planned and does not exist, by namespace and name: where its plan stands."""
+    patterns: Mapping[str, LearnedPattern] = field(default_factory=dict)
+    """By group: what its nodes have taught."""
+
+
+def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float) -> ClusterView:
+    """The cluster as the facts and our own open plans have it.
+
+    A group counts as having the size that it was last let grow to while that plan is open.
+    """
+    prefix = f"{cluster}/"
+    nodes = {known.fact.node: known for key, known in state.nodes.items() if key.startswith(prefix)}
+    groups = {known.fact.group: known for key, known in state.groups.items() if key.startswith(prefix)}
+    instances, aside = _instances(state, prefix, groups)
+    by_provider = {one.provider_id: one for one in instances}
+    claims = {name: by_provider[known.fact.provider_id] for name, known in nodes.items() if known.fact.provider_id in by_provider}
+    taken = {one.provider_id for one in claims.values()}
+    shared = _shared(claims, nodes)
+    instance_of = {name: one for name, one in claims.items() if name not in shared}
+    unregistered = {one.instance: one for one in sorted(instances, key=lambda one: one.instance) if one.provider_id not in taken}
+    facts = _counted(groups, instances)
+    ours = settings.profile != ScalerProfile.UPSTREAM  # upstream remembers no node that is gone
+    learned = {one.group: state.patterns.get(prefix + one.group) if ours else None for one in facts}
+    devices = {one.group: group_patterns.promised(one, learned[one.group]) for one in facts}
+    look = _NodeLook(state, cluster, settings, now, devices)
+    seen = [look.seen(nodes[name], instance_of.get(name)) for name in sorted(nodes)]
+    patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
+    waiting = state.ready_index().waiting(cluster)
+    planned = PlannedPods()
+    if settings.planned_replicas:
+        planned = planned_replicas.pods(state, cluster, max(settings.most_planned - len(waiting), 0))
+    inputs = NodeDecisionInputs(
+        nodes=seen,
+        groups=_groups(state, cluster, facts, _patterns(state, cluster, patterns, settings), settings),
+        waiting=waiting,
+        instances=[SeenInstance(one.instance, one.group, one.lifecycle in DYING) for one in unregistered.values()],
+        workloads=_controllers(state, prefix),
+        namespaces={one.namespace: one.labels for key, one in state.namespaces.items() if key.startswith(prefix)},
+        planned=planned.pods,
+        successors=_successors(state, cluster, settings),
+        budgets=DisruptionBudgets(
+            [fact_conversion.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
+        ),
+    )
+    return ClusterView(
+        inputs,
+        {one.node.name: one for one in seen},
+        {one.name: one for one in inputs.groups},
+        nodes,
+        groups,
+        instance_of,
+        unregistered,
+        sum(one.ready for one in seen),
+        frozenset(name for name, known in nodes.items() if known.fact.provider_id in aside),
+        shared,
+        state.priorities.get(cluster),
+        planned.places,
+        patterns,
+    )
+
+
+def _instances(
+    state: ScalerState, prefix: str, groups: Mapping[str, KnownGroup]
+) -> tuple[list[NodeInstanceSeen], frozenset[str]]:
+    """The instances that the sizes of groups count, and the provider ids of those that somebody put aside."""
+    seen = [one for key, one in state.instances.items() if key.startswith(prefix) and one.group in groups]
+    aside = frozenset(one.provider_id for one in seen if one.lifecycle in ASIDE)
+    return [one for one in seen if one.provider_id not in aside], aside
+
+
+def _counted(groups: Mapping[str, KnownGroup], instances: list[NodeInstanceSeen]) -> list[NodeGroupSeen]:
+    """The groups. One whose sizes are no numbers of nodes has, as far as anybody knows, just the nodes that it has."""
+    counts = Counter(one.group for one in instances)
+    facts = [groups[name].fact for name in sorted(groups)]
+    return [
+        replace(fact, least=0, most=counts[fact.group], desired=counts[fact.group]) if fact.unscalable else fact for fact in facts
+    ]
+
+
+def _shared(claims: Mapping[str, NodeInstanceSeen], nodes: Mapping[str, KnownNode]) -> frozenset[str]:
+    """Nodes that claim the same instance, except the only ready one; the others are leftovers or errors."""
+    claimants: dict[str, list[str]] = {}
+    for name, one in claims.items():
+        claimants.setdefault(one.instance, []).append(name)
+    found: set[str] = set()
+    for names in claimants.values():
+        ready = [name for name in names if nodes[name].ready]
+        if len(names) > 1:
+            found |= {*names} - ({*ready} if len(ready) == 1 else set())
+    return frozenset(found)
+
+
+def _successors(state: ScalerState, cluster: str, settings: ScalerSettings) -> dict[PodNature, PodNature]:
+    """What recommendations in force make of new pods, where the webhook applies them."""
+    applied = settings.recommended_requests and settings.profile != ScalerProfile.UPSTREAM
+    if not applied or shared_guards.mode(state.control.get(cluster)) is not Mode.APPLY:
+        return {}
+    return state.successors.of(cluster, state.ready_index().natures(cluster), state.controllers)
+
+
+def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
+    found = {
+        (one.kind, one.namespace, one.name): one.replicas for key, one in state.controllers.items() if key.startswith(prefix)
+    }
+    return KnownControllers(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeLook:
+    """What nodes are seen by. `devices`: by group the resources of devices that its nodes have."""
+
+    state: ScalerState
+    cluster: str
+    settings: ScalerSettings
+    now: float
+    devices: Mapping[str, frozenset[str]]
+
+    def seen(self, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeSeen:
+        """A node as decisions see it."""
+        fact, state, passing = known.fact, self.state, TransientTaints.of(self.settings)
+        group = "" if instance is None else instance.group
+        plan = state.plans.get(f"{self.cluster}/node/{fact.node}")
+        taint = next((one for one in fact.taints if one.key == TO_BE_DELETED), None)
+        deleting = plan.since if plan is not None else _seconds(taint.value) if taint is not None else None
+        made = fact_conversion.node(fact)
+        created = times.to_seconds(fact.created)
+        young = created + self.settings.max_startup > self.now
+        incomplete = young and group_patterns.incomplete(fact, self.devices.get(group, frozenset()))
+        return NodeSeen(
+            made,
+            group,
+            state.index.on(f"{self.cluster}/{fact.node}"),
+            created,
+            ready=known.ready and passing.usable(fact) and not incomplete,
+            gone=instance is not None and instance.lifecycle in DYING,
+            deleting=deleting,
+            draining=plan.draining if plan is not None else False,
+            soft_tainted=fact_conversion.soft_tainted(fact),
+            annotations=fact.annotations,
+            gpu=fact_conversion.gpu(made),
+            incomplete=incomplete,
+        )
+
+
+def _seconds(text: str) -> float:
+    """The time that the taint of a deletion carries; long ago if it carries none."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < len("9999999999999") else 0.0
+
+
+def _typical(seen: list[NodeSeen], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:
+    """For each group with a node in good order the newest one; the first one by name as upstream has it."""
+    found: dict[str, KnownNode] = {}
+    good = [one for one in seen if one.group and one.ready and one.deleting is None and not one.node.unschedulable]
+    if settings.profile != ScalerProfile.UPSTREAM:
+        good.sort(key=lambda one: (-one.created, one.node.name))
+    for one in good:
+        found.setdefault(one.group, nodes[one.node.name])
+    return found
+
+
+def _learned(
+    state: ScalerState,
+    facts: list[NodeGroupSeen],
+    before: Mapping[str, LearnedPattern | None],
+    typical: Mapping[str, KnownNode],
+    instance_of: Mapping[str, NodeInstanceSeen],
+) -> dict[str, LearnedPattern]:
+    """What is known of the nodes of each group, with what this look adds."""
+    index = state.ready_index()
+    found = {}
+    for fact in facts:
+        newest = typical.get(fact.group)
+        pods: list[PodShapeSeen] = []
+        if newest is not None:
+            on = index.on(f"{fact.cluster}/{newest.fact.node}")
+            pods = group_patterns.own_pods(
+                [index.shape(index.shape_of(pod)) for pod in on if pod.deleted is None and _owned(pod)]
+            )
+        learned = group_patterns.learn(
+            fact, before[fact.group], None if newest is None else (newest, instance_of[newest.fact.node]), pods
+        )
+        if learned is not None:
+            found[fact.group] = learned
+    return found
+
+
+def _owned(pod: SchedulablePod) -> bool:
+    return is_daemon(pod.nature) or is_kubelets(pod.nature.annotations)
+
+
+def _patterns(state: ScalerState, cluster: str, learned: Mapping[str, LearnedPattern], settings: ScalerSettings) -> GroupPatterns:
+    daemons = [one for one in state.ready_index().daemons(cluster) if is_daemon(one)]
+    known = {group_patterns.daemon_name(one) for one in daemons}
+    sets = {
+        f"{one.namespace}/{one.name}": one
+        for one in state.controllers.values()
+        if one.cluster == cluster and one.kind == "DaemonSet"
+    }
+    unseen = [sets[name].template for name in sorted(sets) if name not in known]
+    daemons += [fact_conversion.nature(one) for one in unseen if one is not None]
+    plain = settings.profile == ScalerProfile.UPSTREAM
+    return GroupPatterns(learned, daemons, TransientTaints.of(settings), controllers=frozenset(sets), plain=plain)
+
+
+def _groups(
+    state: ScalerState, cluster: str, facts: list[NodeGroupSeen], patterns: GroupPatterns, settings: ScalerSettings
+) -> list[GroupSeen]:
+    found = []
+    for fact in facts:
+        template = patterns.of(fact)
+        plan = state.plans.get(f"{cluster}/group/{fact.group}")
+        found.append(
+            GroupSeen(
+                fact.group,
+                min(fact.least, fact.most),
+                fact.most,
+                max(fact.desired, plan.after if plan is not None else 0),
+                template,
+                group_options.of_group({OPTION_TAG + key: text for key, text in fact.options.items()}, settings.group_defaults),
+                gpu=template is not None and bool(fact_conversion.gpu(template.node)),
+                sources=capacity_pools.of_group(fact) if settings.capacity_memory else (),
+                stopped=fact.unscalable or (SUSPENDED if LAUNCH in fact.suspended else ""),
+                kept=fact.unscalable or (KEPT if TERMINATE in fact.suspended else REFRESHING if fact.refreshing else ""),
+            )
+        )
+    return found
+
+
+def priorities_of(known: KnownPriorities | None) -> Priorities | str:
+    """The priorities of groups, or a sentence on why there are none; then every option passes, as in upstream."""
+    if known is None:
+        return "no ConfigMap of priorities was seen"
+    if known.fact.unsupported:
+        return known.fact.unsupported
+    try:
+        return _read_priorities(tuple(known.fact.patterns.items()))
+    except PrioritiesError as error:
+        return str(error)
+
+
+@lru_cache(maxsize=8)
+def _read_priorities(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Priorities:
+    return priority_config.read({priority: list(listed) for priority, listed in patterns})
+
+
+def expander_context(found: ClusterView, settings: ScalerSettings, turn: int) -> ExpanderContext:
+    """What the expanders may know besides the options."""
+    priced = {name: known.fact.price for name, known in found.groups.items() if known.fact.price is not None}
+    prices = Prices(priced, settings.core_price, settings.memory_price) if priced else None
+    priorities = priorities_of(found.priorities) if Expander.PRIORITY in settings.chain() else None
+    known = priorities if isinstance(priorities, Priorities) else None
+    return ExpanderContext(known, prices, cluster_nodes=len(found.nodes), seed=settings.seed * 1_000_003 + turn // 1000)

@@ -1,0 +1,251 @@
+"""How the next node of a group will look, learned from the nodes that came.
+
+What a cloud and its tags promise, a node need not keep: labels that its kubelet never set, a smaller type of a mixed group,
+memory that its system keeps, static pods that take a part of it. So the newest node of a group is its pattern, and stays it after
+the node is gone: else the group would be believed again, and the node that did not help would be bought again. A group that never
+had a node is described by its cloud, and as to amounts by nodes of the same type in other groups.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from agents.logic.nodes.aws import node_templates
+from agents.logic.nodes.cluster import fact_conversion
+from agents.logic.nodes.cluster.scaler_table_values import KnownNode, LearnedPattern
+from agents.logic.nodes.cluster.transient_taints import TransientTaints
+from agents.logic.nodes.growth.node_estimator import GroupTemplate
+from agents.logic.nodes.scheduling import daemonset_pods
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, is_kubelets
+from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode, pairs
+from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen
+from schemas.facts.nodes import NodeDetailsChanged
+from schemas.facts.scheduled_pods import PodShapeSeen
+from schemas.pod_requests import CPU, EPHEMERAL, MEMORY, PODS
+from schemas.well_known_labels import HOSTNAME, INSTANCE_TYPE
+
+CORE = frozenset((CPU, MEMORY, EPHEMERAL, PODS))
+"""What a kubelet reports from its first moment; everything else may come later, from a plugin of the device."""
+_LEGACY = {
+    "kubernetes.io/arch": "beta.kubernetes.io/arch",
+    "kubernetes.io/os": "beta.kubernetes.io/os",
+    INSTANCE_TYPE: "beta.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
+}
+"""Labels under which kubelets and cloud controllers say the same once more."""
+_PROXY = PodShape("kube-system", requests=((CPU, node_templates.KUBE_PROXY_CPU),))
+PROXY_NAME = "kube-proxy"
+MOST_DIFFERENCES = 5
+
+
+# Completeness
+
+
+def promised(fact: NodeGroupSeen, known: LearnedPattern | None) -> frozenset[str]:
+    """The resources of devices that a new node of a group is to have."""
+    offered = [fact.template.allocatable] if fact.template is not None else []
+    offered += [known.node.allocatable] if known is not None else []
+    return frozenset(name for amounts in offered for name, amount in amounts.items() if amount > 0 and name not in CORE)
+
+
+def incomplete(node: NodeDetailsChanged, resources: frozenset[str]) -> bool:
+    """Whether a node lacks a device that nodes of its group have."""
+    return any(not node.allocatable.get(name, 0) for name in resources)
+
+
+# Learning
+
+
+def learn(
+    fact: NodeGroupSeen,
+    known: LearnedPattern | None,
+    newest: tuple[KnownNode, NodeInstanceSeen] | None,
+    pods: Sequence[PodShapeSeen],
+) -> LearnedPattern | None:
+    """What is known of a group now. `newest` is its newest node in good order, and `pods` those that belong to that node.
+
+    A node that is older than the one that was learned from teaches nothing, unless the group starts its nodes from something else
+    by now: then the lesson is void.
+    """
+    valid = known is not None and _same_launch(fact, known)
+    if newest is None:
+        return known if valid else None
+    node, instance = newest[0].fact, newest[1]
+    if known is not None and valid and _age(known.node) > _age(node):
+        return known
+    again = known is not None and valid and known.node.node == node.node
+    if again and known is not None:
+        lost = {
+            name: n for name, n in known.node.allocatable.items() if name not in CORE and n and not node.allocatable.get(name)
+        }
+        node = replace(node, allocatable={**node.allocatable, **lost})
+    kept = replace(node, conditions={}, annotations={}, at=node.created)
+    old = drifted(fact, instance)
+    found = LearnedPattern(kept, instance.instance_type, fact.launch_version, fact.template, tuple(pods), drifted=old)
+    if again and known is not None:
+        return replace(found, expected=known.expected)
+    expected = fact.template if known is None or not valid else _as_template(known.node)
+    return replace(found, expected=expected)
+
+
+def drifted(group: NodeGroupSeen, instance: NodeInstanceSeen) -> bool:
+    """Whether a new instance of the group would be started from another version of a launch template than this one was.
+
+    A version that is no number, such as `$Latest`, cannot be compared.
+    """
+    versions = group.launch_version, instance.launch_version
+    return versions[0] != versions[1] and all(one.rpartition(":")[2].isdecimal() and ":" in one for one in versions)
+
+
+def _age(node: NodeDetailsChanged) -> tuple[object, str]:
+    return node.created, node.node
+
+
+def _same_launch(fact: NodeGroupSeen, known: LearnedPattern) -> bool:
+    return (fact.launch_version, fact.template) == (known.launch_version, known.template)
+
+
+def _as_template(node: NodeDetailsChanged) -> NodeTemplateSeen:
+    return NodeTemplateSeen(node.labels, node.taints, node.capacity, node.allocatable)
+
+
+def differences(known: LearnedPattern) -> Iterator[str]:
+    """How the node that came differs from what was expected before it came, a sentence each."""
+    expected, node = known.expected, known.node
+    if expected is None:
+        return
+    for name, amount in sorted(expected.allocatable.items()):
+        offered = node.allocatable.get(name, 0)
+        if offered < amount:
+            yield f"its {amount_text(name, offered)} of {name} are fewer than the {amount_text(name, amount)} that were expected"
+    for key, value in sorted(expected.labels.items()):
+        if key != HOSTNAME and node.labels.get(key) != value:
+            yield f"it has no label '{key}={value}'"
+    for taint in node.taints:
+        if taint not in expected.taints and taint.effect in ("NoSchedule", "NoExecute"):
+            yield f"it has the taint '{taint.key}'"
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount of a resource for people: cores, and whatever else a resource is counted in."""
+    return f"{amount / 1000:g}" if name == CPU else str(amount)
+
+
+# Patterns
+
+
+class GroupPatterns:
+    """The patterns of one cluster's groups, by what is known of all of them together."""
+
+    def __init__(
+        self,
+        learned: Mapping[str, LearnedPattern],
+        daemons: Sequence[PodNature],
+        passing: TransientTaints,
+        *,
+        controllers: frozenset[str],
+        plain: bool = False,
+    ) -> None:
+        """`daemons`: a nature for each DaemonSet that is known; `controllers`: `namespace/name` of each DaemonSet that exists.
+
+        `plain`: as upstream does it, a cloud's template is taken as it is, and a kube-proxy is added to it.
+        """
+        self._learned, self._daemons, self._passing, self._controllers = learned, daemons, passing, controllers
+        self._named = {daemon_name(one) for one in daemons}
+        self._shapes: dict[str, PodShape] = {}
+        self._types = {} if plain else self._by_type()
+        self._everywhere = [_PROXY] if plain else self._on_every_node()
+        self._plain = plain
+
+    def of(self, fact: NodeGroupSeen) -> GroupTemplate | None:
+        """How a new node of a group looks, with the pods that it runs from its beginning."""
+        known = self._learned.get(fact.group)
+        if known is not None:
+            node = self._next(fact, known)
+            own = [self._shape(one) for one in known.pods if self._remains(one)]
+            return GroupTemplate(node, (*self._running(node), *own), known.node.node)
+        if fact.template is None:
+            return None
+        node = self._sized(fact_conversion.template(fact.group, fact.template, self._passing), fact)
+        return GroupTemplate(node, (*self._running(node), *self._everywhere))
+
+    def _next(self, fact: NodeGroupSeen, known: LearnedPattern) -> SchedulingNode:
+        """Like the newest node. If that was started from another version than the next one, the cloud is believed once more."""
+        node = fact_conversion.like(known.node, self._passing)
+        if not known.drifted or fact.template is None:
+            return node
+        new = self._sized(fact_conversion.template(fact.group, fact.template, self._passing), fact)
+        labels = {**dict(node.labels), **{key: value for key, value in new.labels if key != HOSTNAME}}
+        merged = replace(node, labels=pairs(labels))
+        if labels.get(INSTANCE_TYPE) == known.node.labels.get(INSTANCE_TYPE):
+            return merged
+        return replace(merged, allocatable=new.allocatable, capacity=new.capacity)
+
+    def _running(self, node: SchedulingNode) -> list[PodShape]:
+        return [one.shape for one in self._daemons if daemonset_pods.runs(one.shape, node)[0]]
+
+    def _remains(self, pod: PodShapeSeen) -> bool:
+        """Whether a new node runs such a pod, too, that is not counted among the known DaemonSets."""
+        if pod.owner is None or pod.owner.kind != "DaemonSet":
+            return True
+        name = f"{pod.namespace}/{pod.owner.name}"
+        return name not in self._named and name in self._controllers
+
+    def _shape(self, pod: PodShapeSeen) -> PodShape:
+        """The same object for the same shape, because equal groups are found by their pods' identity."""
+        if pod.shape not in self._shapes:
+            self._shapes[pod.shape] = fact_conversion.nature(pod).shape
+        return self._shapes[pod.shape]
+
+    def _by_type(self) -> dict[str, NodeDetailsChanged]:
+        """For each type of instance the newest node that is known of it."""
+        found: dict[str, NodeDetailsChanged] = {}
+        for one in sorted(self._learned.values(), key=lambda known: _age(known.node)):
+            found[one.node.labels.get(INSTANCE_TYPE, one.instance_type)] = one.node
+        found.pop("", None)
+        return found
+
+    def _sized(self, node: SchedulingNode, fact: NodeGroupSeen) -> SchedulingNode:
+        """A cloud's template with the labels that kubelets add, and with the amounts of a real node of its type.
+
+        A device that only the template names is promised, and stays.
+        """
+        if self._plain:
+            return node
+        labels = dict(node.labels)
+        labels = {**{old: labels[new] for new, old in _LEGACY.items() if new in labels}, **labels}
+        kind = labels.get(INSTANCE_TYPE) or (fact.instance_types[0] if fact.instance_types else "")
+        real = self._types.get(kind)
+        if real is None:
+            return replace(node, labels=pairs(labels))
+        devices = {name: n for name, n in node.allocatable.items() if n and name not in CORE}
+        return replace(
+            node,
+            labels=pairs(labels),
+            allocatable={**_without_devices(real.allocatable), **devices},
+            capacity={**_without_devices(real.capacity or real.allocatable), **devices},
+        )
+
+    def _on_every_node(self) -> list[PodShape]:
+        """Static pods that run on each node that is known; without any such node kube-proxy, unless it is a DaemonSet."""
+        own = [{pod.shape: pod for pod in one.pods if is_kubelets(pod.annotations)} for one in self._learned.values()]
+        if own:
+            common = set.intersection(*(set(one) for one in own))
+            return [self._shape(own[0][name]) for name in sorted(common)]
+        names = {name.rpartition("/")[2] for name in (*self._named, *self._controllers)}
+        return [] if any(name.startswith(PROXY_NAME) for name in names) else [_PROXY]
+
+
+def own_pods(shapes: Sequence[PodShapeSeen]) -> list[PodShapeSeen]:
+    """Of the shapes of a node's pods those that belong to the node: static ones and those of DaemonSets, one for each pod."""
+    return [one for one in shapes if is_kubelets(one.annotations) or (one.owner is not None and one.owner.kind == "DaemonSet")]
+
+
+def _without_devices(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {name: n for name, n in amounts.items() if name in CORE or name.startswith("hugepages-") or not n}
+
+
+def daemon_name(nature: PodNature) -> str:
+    """The namespace and name of the DaemonSet of such pods."""
+    owner = nature.owners[0].name if nature.owners else ""
+    return f"{nature.shape.namespace}/{owner}"

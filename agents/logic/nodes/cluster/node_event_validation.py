@@ -1,0 +1,68 @@
+"""Validates facts of node scaling, with a sentence for each fault."""
+
+from collections.abc import Iterator
+
+from schemas import bounds
+from schemas.catalogue import Event
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
+from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
+from schemas.facts.node_groups import (
+    InstanceInterruptionNoticed,
+    NodeGroupGone,
+    NodeGroupSeen,
+    NodeInstanceGone,
+    NodeInstanceSeen,
+    ScalingActivityFailed,
+)
+from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
+
+_NAMED = {
+    NodeDetailsChanged: ("node",),
+    NodeDetailsRemoved: ("node",),
+    PodShapeSeen: ("shape", "namespace"),
+    PodPlacementChanged: ("shape",),
+    PodPlacementRemoved: (),
+    PodDisruptionBudgetChanged: ("namespace", "name"),
+    PodDisruptionBudgetRemoved: ("namespace", "name"),
+    ReplicaControllerChanged: ("namespace", "kind", "name"),
+    ReplicaControllerRemoved: ("namespace", "kind", "name"),
+    NamespaceLabelsChanged: ("namespace",),
+    NamespaceRemoved: ("namespace",),
+    ExpanderPrioritiesSeen: ("namespace", "name"),
+    ExpanderPrioritiesGone: ("namespace", "name"),
+    NodeGroupSeen: ("group",),
+    NodeGroupGone: ("group",),
+    NodeInstanceSeen: ("group", "instance"),
+    NodeInstanceGone: ("group", "instance"),
+    ScalingActivityFailed: ("group",),
+    InstanceInterruptionNoticed: ("instance", "notice"),
+}
+"""The fields that make the key of each fact, beside its cluster."""
+
+
+def reasons(event: Event) -> Iterator[str]:
+    """What is wrong with a fact of node scaling; nothing for other events."""
+    named = _NAMED.get(type(event))
+    if named is None:
+        return
+    cluster = str(getattr(event, "cluster", ""))
+    if not cluster or "/" in cluster:
+        yield f"cluster is '{cluster}'; a cluster has a name without slashes"
+    for name in named:
+        if not getattr(event, name):
+            yield f"{name} is empty"
+    if isinstance(event, PodPlacementChanged | PodPlacementRemoved) and not event.pod.uid:
+        yield "pod.uid is empty"
+    if isinstance(event, NodeGroupSeen):
+        yield from _sizes(event)
+
+
+def _sizes(event: NodeGroupSeen) -> Iterator[str]:
+    for name in ("least", "most", "desired"):
+        yield from bounds.number(name, getattr(event, name), bounds.MOST_NODES)
+    yield from bounds.number("price", event.price)
+    yield from bounds.number("provision", event.provision)
+    yield from bounds.number("lifetime", event.lifetime)

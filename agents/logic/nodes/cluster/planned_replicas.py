@@ -1,0 +1,114 @@
+"""Planned replicas without pods yet, as waiting pods, so that nodes are there when the pods come.
+
+Such a pod is a copy of the newest kind of pod that the workload has; a workload without pods shows none to copy. A plan counts
+until it expires: by then its pods exist, or will not be made. The idea is upstream's (enable-proactive-scaleup,
+processors/podinjection), which uses the replicas that controllers already want.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+
+from agents.engine.turn import Recorded
+from agents.logic.nodes.cluster.placed_pods import PlacedPodIndex
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import PlannedReplicas
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from schemas import times
+from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused, ScalingMode
+from schemas.names import Place
+
+TOPIC = "replica-plans-by-cluster"
+LONGEST = 3600.0
+"""Seconds for which a plan counts at most, whatever it says itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPods:
+    """Pods that do not exist yet, and where the plan stands that each follows from, by the pod's key."""
+
+    pods: Sequence[SchedulablePod] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+
+def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None:
+    """Keep the newest plan of each workload; one that says how many more there will be calls for a decision."""
+    for one in recorded:
+        match one.event:
+            case ReplicasPlanned() as event if event.carried_out_by is not ScalingMode.PREVIEW:
+                known, expires = state.planned.get(event.workload.key), times.to_seconds(event.expires)
+                since = min(times.to_seconds(event.at), now)
+                if event.upcoming is not None:
+                    expires += max((event.upcoming.by - event.at).total_seconds(), 0.0)
+                planned = PlannedReplicas(_wanted(event), since, min(expires, now + LONGEST), one.place)
+                state.planned.upsert(event.workload.key, planned)
+                if planned.replicas > (event.current if known is None else known.replicas):
+                    state.call(event.workload.cluster, now)
+            case ReplicasPlanned() | ReplicasRefused() as event:
+                state.planned.remove(event.workload.key)
+            case _:
+                pass
+
+
+def _wanted(plan: ReplicasPlanned) -> int:
+    """The number that the plan leads to: the upcoming replicas, or, if only the rate of scaling limits them, all of them."""
+    later = 0 if plan.upcoming is None else plan.upcoming.replicas
+    if plan.carried_out_by is ScalingMode.HPA and plan.stabilized is not None:
+        later = max(later, plan.stabilized)
+    return max(plan.replicas, min(later, plan.most))
+
+
+def expire(state: ScalerState, now: float) -> None:
+    """Forget plans that have run out."""
+    for key, plan in list(state.planned.items()):
+        if now > plan.expires:
+            state.planned.remove(key)
+
+
+def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
+    """The pods that are missing, `most` at most; the workloads that miss the fewest come first."""
+    planned = {key: plan for key, plan in state.planned.items() if key.startswith(f"{cluster}/")}
+    if not planned:
+        return PlannedPods()
+    index = state.ready_index()
+    missing = []
+    for key, controllers in _controllers(state, planned).items():
+        shapes = [each for one in controllers for each in index.shapes_of(one)]
+        lacking = planned[key].replicas - sum(index.staying(shape) for shape in shapes)
+        if shapes and lacking > 0:
+            missing.append((lacking, key, max(shapes, key=partial(_newness, index))))
+    found: list[SchedulablePod] = []
+    places: dict[str, Place] = {}
+    for lacking, key, shape in sorted(missing):
+        nature, name = _nature(index, shape), key.rsplit("/", 1)[1]
+        mine = [
+            SchedulablePod(f"{name} (planned {number + 1})", nature, "Pending", planned[key].since)
+            for number in range(min(lacking, most - len(found)))
+        ]
+        places.update({pod.key: planned[key].place for pod in mine})
+        found += mine
+    return PlannedPods(found, places)
+
+
+def _controllers(state: ScalerState, planned: Mapping[str, PlannedReplicas]) -> Mapping[str, Sequence[str]]:
+    """For each workload with a plan, the controllers of its pods: itself, and those that it controls, such as ReplicaSets."""
+    found = {key: [key] for key in planned}
+    for key, fact in state.controllers.items():
+        if fact.owner is not None:
+            found.get(f"{fact.cluster}/{fact.namespace}/{fact.owner.kind}/{fact.owner.name}", []).append(key)
+    return found
+
+
+def _newness(index: PlacedPodIndex, shape: str) -> tuple[bool, datetime, str]:
+    """By which shapes of one workload are ordered: one with pods that stay is newer than one whose pods all go."""
+    return index.staying(shape) > 0, index.shape(shape).at, shape
+
+
+def _nature(index: PlacedPodIndex, shape: str) -> PodNature:
+    """The nature of a new pod of a shape. A volume that each pod has of its own is not made yet, so it can be anywhere."""
+    found = index.nature(shape)
+    if not any(one.own for one in found.shape.volumes):
+        return found
+    volumes = tuple(replace(one, terms=()) if one.own else one for one in found.shape.volumes)
+    return replace(found, shape=replace(found.shape, volumes=volumes))

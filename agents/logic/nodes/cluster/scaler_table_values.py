@@ -1,0 +1,164 @@
+"""The values in the scaler's tables: frozen, with fields that are in checkpoints, so that a new field needs a default."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
+from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeGroupSeen, NodeTemplateSeen
+from schemas.facts.nodes import NodeDetailsChanged
+from schemas.facts.scheduled_pods import PodShapeSeen
+from schemas.names import Place
+
+READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """The newest fact about a node, and its place in the log. Seconds: since when it is not ready, and since when it is known."""
+
+    fact: NodeDetailsChanged
+    place: Place
+    unready: float | None = None
+    first: float = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet reports that it is ready."""
+        return self.fact.conditions.get(READY) == "True"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """The newest fact about a node group, and its place in the log."""
+
+    fact: NodeGroupSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPattern:
+    """The newest node of a group that was in good order, which may be gone, and what its group was then.
+
+    `pods` are those that belong to the node itself. `expected` is how the node was expected to look before it came. `drifted`: it
+    was started from another version than the group's next one.
+    """
+
+    node: NodeDetailsChanged
+    instance_type: str = ""
+    launch_version: str = ""
+    template: NodeTemplateSeen | None = None
+    pods: tuple[PodShapeSeen, ...] = ()
+    expected: NodeTemplateSeen | None = None
+    drifted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPriorities:
+    """The newest fact about the priority expander's ConfigMap, and its place in the log."""
+
+    fact: ExpanderPrioritiesSeen
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNotice:
+    """The cloud's last notice about an instance, and its place in the log."""
+
+    fact: InstanceInterruptionNoticed
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNodePlan:
+    """A plan about a group or a node without final outcome; `since` and `expires` are seconds.
+
+    `after` is the size of a group, and for a soft taint 1 where it is set and 0 where it goes.
+
+    `done`: it was carried out, but the facts do not show it yet.
+    """
+
+    id: str
+    group: str
+    since: float
+    expires: float
+    after: int = 0
+    draining: bool = False
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReplicas:
+    """How many replicas a workload should have, from when until when that counts, in seconds, and its place in the log."""
+
+    replicas: int
+    since: float
+    expires: float
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedShape:
+    """A shape that gets no new node, and why: its namespace has too many rules between pods."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaidLast:
+    """The last refusal about something, which is only repeated when it changes."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HaltSaid:
+    """The trouble of a group, or of a cluster, that was said last, and when, in seconds."""
+
+    code: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """What calls for a decision about a cluster. Seconds: the first and last undecided news, and the last look."""
+
+    first: float | None = None
+    last: float = 0.0
+    looked: float = 0.0
+
+
+NO_ATTENTION = Attention()
+
+
+@dataclass(frozen=True, slots=True)
+class StartedReplacement:
+    """A group that grew by one so that nodes can go: its plan, the nodes, why they go, and when it was planned, in seconds.
+
+    `node` is the one that came, `ready` when it was ready first or one of `names` was last seen going. `before` and `after` are
+    the prices of an hour of those nodes and of the new one, where it is cheaper. `failed`: why no node comes.
+    """
+
+    plan: str
+    group: str
+    names: tuple[str, ...]
+    reason: str
+    since: float
+    node: str = ""
+    ready: float | None = None
+    before: float = 0.0
+    after: float = 0.0
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationTimers:
+    """Seconds: since when a cheaper node could replace one, until when one rests, and until when one is not tried again."""
+
+    since: Mapping[str, float] = field(default_factory=dict)
+    resting: Mapping[str, float] = field(default_factory=dict)
+    tried: Mapping[str, float] = field(default_factory=dict)
+
+
+NO_TIMERS = ConsolidationTimers()

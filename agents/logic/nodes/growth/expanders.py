@@ -1,0 +1,211 @@
+"""Which group should grow when several could: filters keep the best options, and chance decides among the rest.
+
+Chance is a number from the caller, so that the choice can be repeated.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agents.logic.nodes.growth.priority_config import Priorities
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
+from schemas.pod_requests import CPU, MEMORY
+
+NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
+NONE_MATCHED = "PriorityConfigMapNoGroupMatched"
+INVALID = "PriorityConfigMapInvalid"
+
+GIB = 2**30
+STABLE_CPU, STABLE_MEMORY = 500, 500 * 2**20
+"""A pod that is added to both sides of a price ratio, so that tiny pods do not make it jump."""
+PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
+"""The cores of the node that suits a cluster of up to so many nodes; larger clusters suit `PREFERRED_BEYOND`."""
+PREFERRED_BEYOND = 32
+GPU_UNFITNESS = 1000.0
+FREE_PODS = 0.01
+"""The price of pods that ask for nothing."""
+
+
+class ExpanderError(ValueError):
+    """An invalid chain of expanders; the message is upstream's."""
+
+
+class Expander(StrEnum):
+    """A way to choose."""
+
+    RANDOM = "random"
+    MOST_PODS = "most-pods"
+    LEAST_WASTE = "least-waste"
+    LEAST_NODES = "least-nodes"
+    PRIORITY = "priority"
+    PRICE = "price"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpanderOption:
+    """A group, how many nodes it would add, and what the pods that would run on them ask for altogether."""
+
+    group: str
+    nodes: int
+    template: SchedulingNode
+    pods: int
+    cpu: int
+    memory: int
+    gpu: bool = False
+    similar: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of an hour: of a node of each group, of a core, and of a GiB."""
+
+    nodes: Mapping[str, float]
+    core: float
+    gib: float
+
+    def of_pods(self, cpu: int, memory: int) -> float:
+        """The price of such requests; CPU in thousandths, memory in bytes."""
+        return cpu / 1000 * self.core + memory / GIB * self.gib
+
+
+@dataclass(frozen=True, slots=True)
+class ExpanderContext:
+    """What the expanders may know besides the options. `priorities` is None if there are none, or none that can be read."""
+
+    priorities: Priorities | None = None
+    prices: Prices | None = None
+    cluster_nodes: int = 0
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class ExpanderChoice:
+    """The choice, the options that were equally good, and the events to record (reason and group)."""
+
+    best: ExpanderOption | None = None
+    equals: tuple[ExpanderOption, ...] = ()
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+
+def chain(names: Sequence[str]) -> tuple[Expander, ...]:
+    """A chain of expanders by their names; raises ExpanderError. Source: ExpanderStrategyFromStrings in expander/factory."""
+    seen: list[str] = []
+    for name in names:
+        if name in seen:
+            often = "each expander must not be specified more than once"
+            raise ExpanderError(f"Expander {name} was specified multiple times, {often}")
+        if Expander.RANDOM in seen:
+            never = f"this is not allowed since {name} will never be used"
+            raise ExpanderError(f"Expander {name} came after an expander random that will always return only one result, {never}")
+        if name not in frozenset(Expander):
+            raise ExpanderError(f"Expander {name} not supported")
+        seen.append(name)
+    return tuple(Expander(name) for name in seen)
+
+
+def choose(expanders: Sequence[Expander], options: Sequence[ExpanderOption], around: ExpanderContext) -> ExpanderChoice:
+    """Filter the options until one is left; chance decides among those that no expander told apart.
+
+    Source: chainStrategy in expander/factory/chain.go.
+    """
+    choice = ExpanderChoice()
+    left = list(options)
+    for expander in expanders:
+        if expander is Expander.RANDOM:
+            break
+        left = keep(expander, left, around, choice.events)
+        if len(left) == 1:
+            break
+    choice.equals = tuple(left)
+    choice.best = left[draw(around.seed, len(left))] if left else None
+    return choice
+
+
+def keep(
+    expander: Expander, options: list[ExpanderOption], around: ExpanderContext, events: list[tuple[str, str]]
+) -> list[ExpanderOption]:
+    """The options that one expander keeps."""
+    if expander is Expander.MOST_PODS:
+        most = max((one.pods for one in options), default=0)
+        return [one for one in options if one.pods == most]
+    if expander is Expander.LEAST_NODES:
+        some = [one for one in options if one.nodes > 0]
+        least = min((one.nodes for one in some), default=0)
+        return [one for one in some if one.nodes == least]
+    if expander is Expander.LEAST_WASTE:
+        return _lowest(options, [waste(one) for one in options])
+    if expander is Expander.PRICE:
+        return _cheapest(options, around)
+    return _first(options, around.priorities, events) if expander is Expander.PRIORITY else options
+
+
+def draw(seed: int, count: int) -> int:
+    """One of `count` places, each as likely as the others, and the same for the same seed."""
+    digest = hashlib.sha256(str(seed).encode()).digest()
+    return int.from_bytes(digest[:8]) % count
+
+
+def waste(option: ExpanderOption) -> float:
+    """The share of the new nodes' CPU plus that of their memory that the pods leave idle.
+
+    Source: leastwaste.BestOptions in expander/waste; it uses capacity, and its result for no nodes is that of a floating-point
+    division by zero.
+    """
+    cpu, memory = option.template.capacity.get(CPU, 0), option.template.capacity.get(MEMORY, 0)
+    return _idle(cpu * option.nodes, option.cpu) + _idle(memory * option.nodes, option.memory)
+
+
+def _idle(available: int, wanted: int) -> float:
+    left = available - wanted
+    if available:
+        return left / available
+    return math.nan if not left else math.copysign(math.inf, left)
+
+
+def _lowest(options: list[ExpanderOption], scores: list[float]) -> list[ExpanderOption]:
+    """The options with the lowest score. NaN is neither lower than nor equal to anything, so it stays only if it is first."""
+    kept: list[ExpanderOption] = []
+    lowest = 0.0
+    for option, score in zip(options, scores, strict=True):
+        if not kept or score < lowest:
+            lowest, kept = score, [option]
+        elif score == lowest:
+            kept.append(option)
+    return kept
+
+
+def _first(options: list[ExpanderOption], priorities: Priorities | None, events: list[tuple[str, str]]) -> list[ExpanderOption]:
+    """Those with the highest priority. Source: priority.BestOptions in expander/priority; below -1 nothing ever matches."""
+    if priorities is None or not options:
+        return options
+    found = [priorities.of(one.group) for one in options]
+    events += [(NOT_MATCHED, one.group) for one, prio in zip(options, found, strict=True) if prio is None]
+    best = max((prio for prio in found if prio is not None and prio >= -1), default=None)
+    if best is None:
+        events.append((NONE_MATCHED, ""))
+        return options
+    return [one for one, prio in zip(options, found, strict=True) if prio == best]
+
+
+def _cheapest(options: list[ExpanderOption], around: ExpanderContext) -> list[ExpanderOption]:
+    """Source: priceBased.BestOptions in expander/price. A group without a price is no option."""
+    prices = around.prices
+    if prices is None:
+        return options
+    priced = [one for one in options if one.group in prices.nodes]
+    return _lowest(priced, [price_score(one, prices, around.cluster_nodes) for one in priced])
+
+
+def price_score(option: ExpanderOption, prices: Prices, cluster_nodes: int) -> float:
+    """The nodes' cost over the pods' price, times how badly such a node suits a cluster of that size."""
+    stable = prices.of_pods(STABLE_CPU, STABLE_MEMORY)
+    worth = prices.of_pods(option.cpu, option.memory) or FREE_PODS
+    spent = (prices.nodes[option.group] * option.nodes + stable) / (worth + stable)
+    if option.gpu:
+        return GPU_UNFITNESS * spent
+    preferred = next((cores for most, cores in PREFERRED if cluster_nodes <= most), PREFERRED_BEYOND) * 1000
+    cpu = max(option.template.capacity.get(CPU, 0), 1)
+    unfitness = max(preferred / cpu, cpu / preferred)
+    return ((unfitness - 1) * (1 - math.tanh((option.nodes - 1) / 15)) + 1) * spent

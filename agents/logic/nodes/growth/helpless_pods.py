@@ -1,0 +1,32 @@
+"""Why no group can take waiting pods: one pod of each nature, and what keeps it off a new node of each group."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.logic.nodes.growth import scale_up
+from agents.logic.nodes.growth.scale_up import ScaleUpGroup
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
+
+
+@dataclass(frozen=True, slots=True)
+class HelplessPods:
+    """Waiting pods of one nature that no group's new node would take: one of them, how many, and by group what is in the way."""
+
+    pod: SchedulablePod
+    count: int
+    failures: Mapping[str, FilterFailure]
+
+
+def explained(
+    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pods: Sequence[SchedulablePod], most: int
+) -> list[HelplessPods]:
+    """The first natures of these pods, with what keeps them off a new node of each group."""
+    alike: dict[PodNature, list[SchedulablePod]] = {}
+    for pod in pods:
+        alike.setdefault(pod.nature, []).append(pod)
+    first = list(alike.items())[:most]
+    return [
+        HelplessPods(some[0], len(some), scale_up.why_not(cluster, groups, cluster.shape(nature.shape))) for nature, some in first
+    ]

@@ -1,0 +1,107 @@
+"""Which pending pods count: no expendable ones, no very young ones, and none for which there is room already."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from agents.logic.nodes.aws.group_options import duration
+from agents.logic.nodes.scheduling import placement
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.node_columns import Row, ShapeId
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+
+DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
+NEW = 2.0
+"""Seconds for which pods count as new: if all of them are, the next look may see more of them."""
+NEW_GPU = 30.0
+
+NATURE = attrgetter("nature")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSettings:
+    """Pods below `cutoff` in priority are expendable; younger than `delay` seconds they wait.
+
+    `new`: seconds for which pods count as new; 0 if the caller waits for further ones itself.
+    """
+
+    cutoff: int = -10
+    delay: float = 0.0
+    gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
+    new: float = NEW
+
+
+def expendable(nature: PodNature, settings: PendingSettings) -> bool:
+    """Whether such a pod is not worth a node. Source: IsExpendablePod in core/utils/expendable.go."""
+    return nature.priority is not None and nature.priority < settings.cutoff
+
+
+def delay(annotations: Mapping[str, str], settings: PendingSettings) -> float:
+    """Seconds for which a pod waits before it counts: its own delay, if it is no shorter than everybody's."""
+    own = duration(annotations.get(DELAY, ""))
+    return settings.delay if own is None or own < settings.delay else own
+
+
+def shapes(cluster: ScheduledCluster, pods: Sequence[SchedulablePod]) -> Counts:
+    """The shapes of pods, as the cluster numbers them."""
+    natures = list(map(NATURE, pods))
+    numbers = {nature: cluster.shape(nature.shape) for nature in dict.fromkeys(natures)}
+    return np.array([numbers[nature] for nature in natures], np.int64)
+
+
+def by_shape(shapes: Counts) -> list[tuple[ShapeId, Counts]]:
+    """Each shape with the places of its pods, in the order in which they first appear.
+
+    Pods that upstream separates by controller are counted together where only the shape matters.
+    """
+    order = np.argsort(shapes, kind="stable")
+    found, starts = np.unique(shapes[order], return_index=True)
+    places = np.split(order, starts[1:])
+    return sorted(zip(found.tolist(), places, strict=True), key=lambda one: int(one[1][0])) if len(shapes) else []
+
+
+def old_enough(pods: Sequence[SchedulablePod], settings: PendingSettings, now: float) -> list[SchedulablePod]:
+    """The pods whose delay has passed. Source: filterOutYoungPods in core/static_autoscaler.go."""
+    delays = {nature: delay(nature.annotations, settings) for nature in set(map(NATURE, pods))}
+    return [pod for pod in pods if now - pod.created > delays[pod.nature]]
+
+
+def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: float) -> bool:
+    """Whether all pods are so new that more of them may be about to come. Source: allPodsAreNew in core/static_autoscaler.go."""
+    asking = {nature for nature in set(map(NATURE, pods)) if any(nature.shape.request(name) for name in settings.gpus)}
+    gpu = [pod for pod in pods if pod.nature in asking] if asking else []
+    return all(now - pod.created < settings.new for pod in pods) or (
+        bool(gpu) and all(now - pod.created < NEW_GPU for pod in gpu)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SortedPendingPods:
+    """Pending pods that found room, by row, and those that need new nodes."""
+
+    placed: Mapping[Row, list[SchedulablePod]]
+    left: list[SchedulablePod]
+
+
+def place(cluster: ScheduledCluster, pods: Sequence[SchedulablePod], settings: PendingSettings) -> SortedPendingPods:
+    """Place the pods for which there is room, the most important first; the others need new nodes.
+
+    Expendable pods are left out and take no room; pods of DaemonSets never need a new node.
+    """
+    natures = set(map(NATURE, pods))
+    unworthy = {nature for nature in natures if expendable(nature, settings)}
+    daemons = {nature for nature in natures if is_daemon(nature)}
+    wanted = [pod for pod in pods if pod.nature not in unworthy] if unworthy else list(pods)
+    kinds = shapes(cluster, wanted)
+    ranks = {nature: -(nature.priority or 0) for nature in natures}
+    order = np.lexsort((kinds, np.array([ranks[pod.nature] for pod in wanted], np.int64)))
+    rows = placement.schedule(cluster, kinds[order].tolist())
+    placed: dict[Row, list[SchedulablePod]] = {}
+    for place, row in zip(order.tolist(), rows.tolist(), strict=True):
+        if row != placement.NOWHERE:
+            placed.setdefault(row, []).append(wanted[place])
+    left = [wanted[place] for place in sorted(order[rows == placement.NOWHERE].tolist())]
+    return SortedPendingPods(placed, [pod for pod in left if pod.nature not in daemons])

@@ -1,0 +1,399 @@
+"""Which groups grow, by how many nodes, for which pending pods; and why the others do not.
+
+Upstream's order (core/scaleup/orchestrator): leave out groups that may not grow, find which shapes a new node of each other group
+would take, estimate, choose, cap, balance. Unlike upstream, the decision can go on with the pods that are left.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.logic.nodes.growth import expanders, group_balancing, node_estimator, pending_pods, similar_node_groups
+from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption
+from agents.logic.nodes.growth.group_balancing import GrowableGroup
+from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
+from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, SimilarNodeGroups, TemplateKind
+from agents.logic.nodes.scheduling import placement, scheduler_filters
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.node_columns import ShapeId
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from schemas.pod_requests import CPU, MEMORY
+
+MOST_ESTIMATES = 256
+"""Different templates that one decision estimates; groups beyond that are left out with a reason."""
+MOST_ROUNDS = 32
+"""Groups that one decision lets grow one after the other."""
+
+NOT_READY = "not ready for scale-up"
+BACKED_OFF = "in backoff after failed scale-up"
+AT_MAXIMUM = "max node group size reached"
+TOO_MANY = "too many different templates in one decision"
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpGroup:
+    """A group for a scale-up. `template` is None if it is unknown how its node would look; `stopped`: why it gets no node."""
+
+    name: str
+    target: int
+    most: int
+    template: GroupTemplate | None
+    healthy: bool = True
+    backed_off: bool = False
+    gpu: bool = False
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLimits:
+    """Most nodes of the cluster and of one scale-up (0: no limit), and most of each resource of the cluster's capacity."""
+
+    nodes: int = 0
+    at_once: int = 1000
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpSettings:
+    """How to choose. `likeness`: balance similar groups; `several`: go on with the pods that the chosen group leaves."""
+
+    expanders: tuple[Expander, ...] = (Expander.LEAST_WASTE,)
+    limits: ClusterLimits = field(default_factory=ClusterLimits)
+    likeness: SimilarityRules | None = None
+    several: bool = False
+    fast_path: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupIncrease:
+    """A group that grows. `pods`: places of the pending pods that it is for; a similar group that shares the load has none."""
+
+    group: str
+    before: int
+    after: int
+    pods: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class ScaleUp:
+    """A decision. Places are those of the pending pods."""
+
+    increases: list[GroupIncrease] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    awaiting: list[int] = field(default_factory=list)
+    """Pods that another group would take, to be considered again."""
+    remaining: list[int] = field(default_factory=list)
+    """Pods that no group takes."""
+    choices: list[expanders.ExpanderChoice] = field(default_factory=list)
+    refused: str = ""
+
+    @property
+    def triggered(self) -> list[int]:
+        """Pods that the growth is for."""
+        return sorted(place for one in self.increases for place in one.pods)
+
+
+class _Round:
+    """The rest of a decision after the groups that were chosen so far."""
+
+    def __init__(self, cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> None:
+        self.cluster = cluster
+        self.groups = {one.name: one for one in groups}
+        self.targets = {one.name: one.target for one in groups}
+        self.settings = settings
+        self.kinds: dict[str, TemplateKind] = {}
+
+    def sort(self, shapes: Iterable[ShapeId]) -> None:
+        """Find the kind of each group, as far as these pods can distinguish groups."""
+        keys = similar_node_groups.distinguishing_labels(self.cluster, shapes, [one.template for one in self.groups.values()])
+        templates = ((name, one.template) for name, one in self.groups.items())
+        self.kinds = {name: similar_node_groups.of(template, keys) for name, template in templates if template is not None}
+
+    @property
+    def capacity(self) -> dict[str, int]:
+        """What all nodes have together of the limited resources."""
+        limited = self.settings.limits.resources
+        return {name: sum(node.capacity.get(name, 0) for node in self.cluster.columns.nodes) for name in limited}
+
+    def affordable(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
+        """How many nodes the limits on resources allow (None: any number), and which resources allow none."""
+        least, short = None, []
+        node = group.template.node if group.template is not None else None
+        for name, most in self.settings.limits.resources.items():
+            size = node.capacity.get(name, 0) if node is not None else 0
+            if size > 0:
+                number = max(most - capacity[name], 0) // size
+                least = number if least is None else min(least, number)
+                if not number:
+                    short.append(name)
+        return least, short
+
+    def skip(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> str:
+        """Why a group may not grow, empty if it may."""
+        if group.stopped:
+            return group.stopped
+        if group.backed_off:
+            return BACKED_OFF
+        if not group.healthy or group.template is None:
+            return NOT_READY
+        if self.targets[group.name] >= group.most:
+            return AT_MAXIMUM
+        short = self.affordable(group, capacity)[1]
+        return f'exceeded quota: "cluster-wide", resources: {", ".join(sorted(short))}' if short else ""
+
+
+def decide(
+    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pending: Counts, settings: ScaleUpSettings, around: ExpanderContext
+) -> ScaleUp:
+    """Decide for the pending pods, given by their shapes; the cluster is left as it was.
+
+    `cluster` holds all nodes, the upcoming ones among them, and none of the pending pods.
+    """
+    mark = cluster.mark()
+    found = ScaleUp()
+    work = _Round(cluster, groups, settings)
+    work.sort(np.unique(pending).tolist())
+    left = np.arange(len(pending))
+    for number in range(MOST_ROUNDS if settings.several else 1):
+        left = _round(work, pending, left, found, around)
+        if not len(left) or len(found.increases) == 0 or found.refused or number + 1 > len(found.choices):
+            break
+    cluster.revert(mark)
+    return found
+
+
+def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: ExpanderContext) -> Counts:
+    """Choose one group for the pods that are left; the answer is which are left then."""
+    shapes = pending_pods.by_shape(pending[left])
+    capacity = work.capacity
+    able = _able(work, capacity, found)
+    fits = _fits(work, able, [shape for shape, _places in shapes])
+    options, placed = _options(work, able, shapes, fits)
+    welcome = set().union(*{id(fit): fit for fit in fits.values()}.values())
+    found.remaining = [int(left[p]) for shape, places in shapes if shape not in welcome for p in places]
+    found.awaiting = sorted(set(left.tolist()) - set(found.remaining))
+    choice = expanders.choose(work.settings.expanders, options, around)
+    if choice.best is None:
+        return left
+    best = choice.best
+    nodes, refused = _capped(work, best, capacity)
+    if nodes < 1:
+        found.refused = refused
+        return left
+    found.choices.append(choice)
+    taken = [int(left[p]) for (_shape, places), number in zip(shapes, placed[best.group], strict=True) for p in places[:number]]
+    _grow(work, best, nodes, taken, found)
+    mine = set(taken)
+    rest = np.array([place for place in left.tolist() if place not in mine], np.int64)
+    found.awaiting = [place for place in found.awaiting if place not in mine]
+    _assume(work, best, nodes, pending, np.array(taken, np.int64))
+    return rest
+
+
+def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[ScaleUpGroup]:
+    """The groups that may grow; the others are recorded with their reason."""
+    able = []
+    for group in work.groups.values():
+        reason = work.skip(group, capacity)
+        if reason:
+            found.skipped.setdefault(group.name, reason)
+        else:
+            able.append(group)
+    kinds = dict.fromkeys(work.kinds[group.name] for group in able)
+    if len(kinds) > MOST_ESTIMATES:
+        allowed = set(list(kinds)[:MOST_ESTIMATES])
+        found.skipped.update({group.name: TOO_MANY for group in able if work.kinds[group.name] not in allowed})
+        able = [group for group in able if work.kinds[group.name] in allowed]
+    return able
+
+
+def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
+    """For each group the shapes that an empty new node of it takes.
+
+    Filters that look at the node alone are asked for the new nodes of all groups at once; rules between pods group by group.
+    """
+    cluster = work.cluster
+    kinds: dict[object, list[ScaleUpGroup]] = {}
+    for group in able:
+        kinds.setdefault(work.kinds[group.name], []).append(group)
+    templates = [alike[0].template for alike in kinds.values()]
+    mark = cluster.mark()
+    start = cluster.size
+    for template in templates:
+        node_estimator.add(cluster, template)
+    rows = slice(start, cluster.size)
+    taken = {shape: scheduler_filters.by_node(cluster, shape, rows) for shape in shapes}
+    cluster.revert(mark)
+    found: dict[str, set[ShapeId]] = {}
+    for number, alike in enumerate(kinds.values()):
+        mine = {shape for shape in shapes if taken[shape][number]}
+        mine = {shape for shape in mine if not scheduler_filters.between_pods(cluster, shape)} | _between(
+            cluster, templates[number], mine
+        )
+        found.update({group.name: mine for group in alike})
+    return found
+
+
+def _between(cluster: ScheduledCluster, template: GroupTemplate | None, shapes: set[ShapeId]) -> set[ShapeId]:
+    """The shapes with rules between pods that a new node takes."""
+    bound = [shape for shape in sorted(shapes) if scheduler_filters.between_pods(cluster, shape)]
+    if not bound:
+        return set()
+    mark = cluster.mark()
+    row = cluster.size
+    node_estimator.add(cluster, template)
+    found = {shape for shape in bound if scheduler_filters.passes(cluster, shape, slice(row, row + 1))[0]}
+    cluster.revert(mark)
+    return found
+
+
+def not_growing(cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> dict[str, str]:
+    """The groups that may not grow by a node now, each with the reason; the estimator's limits are not asked."""
+    work = _Round(cluster, groups, settings)
+    capacity = work.capacity
+    reasons = {one.name: work.skip(one, capacity) for one in groups}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+Shapes = list[tuple[ShapeId, Counts]]
+
+
+def _options(
+    work: _Round, able: list[ScaleUpGroup], shapes: Shapes, fits: dict[str, set[ShapeId]]
+) -> tuple[list[ExpanderOption], dict[str, list[int]]]:
+    """What each group would add, and how many pods of each shape would run there."""
+    options: list[ExpanderOption] = []
+    placed: dict[str, list[int]] = {}
+    known: dict[object, _Estimated] = {}
+    rules = work.settings.likeness
+    families = None if rules is None else SimilarNodeGroups([(one.name, one.template) for one in able], fits, rules)
+    for group in able:
+        template = group.template
+        if template is None or not fits[group.name]:
+            continue
+        similar = () if families is None else families.of(group.name)
+        limits = EstimatorLimits(_thresholds(work, group, similar), work.settings.fast_path)
+        key = (work.kinds[group.name], limits)
+        if key not in known:
+            known[key] = _estimate(work, template, shapes, fits[group.name], limits)
+        one = known[key]
+        if one.nodes and one.pods:
+            options.append(
+                ExpanderOption(
+                    group.name, one.nodes, template.node, one.pods, one.cpu, one.memory, gpu=group.gpu, similar=tuple(similar)
+                )
+            )
+            placed[group.name] = one.counts
+    return options, placed
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimated:
+    """The estimate for new nodes of one kind of group: how many, how many pods of each shape, and their requests."""
+
+    nodes: int
+    counts: list[int]
+    pods: int
+    cpu: int
+    memory: int
+
+
+def _estimate(work: _Round, template: GroupTemplate, shapes: Shapes, fits: set[ShapeId], limits: EstimatorLimits) -> _Estimated:
+    mine = [place for place, (shape, _places) in enumerate(shapes) if shape in fits]
+    wanted = [PodGroup(work.cluster.shapes[shapes[place][0]], len(shapes[place][1])) for place in mine]
+    estimate = node_estimator.estimate(work.cluster, template, wanted, limits)
+    counts = [0] * len(shapes)
+    for place, number in zip(mine, estimate.placed, strict=True):
+        counts[place] = number
+    asked = [(work.cluster.shapes[shape], number) for (shape, _places), number in zip(shapes, counts, strict=True)]
+    cpu, memory = (sum(body.request(name) * number for body, number in asked) for name in (CPU, MEMORY))
+    return _Estimated(estimate.nodes, counts, sum(counts), cpu, memory)
+
+
+def _thresholds(work: _Round, group: ScaleUpGroup, similar: Sequence[str]) -> tuple[int, ...]:
+    """The limits of an estimate: of one scale-up, of the groups, and of the cluster."""
+    limits = work.settings.limits
+    free = sum(max(work.groups[name].most - work.targets[name], 0) for name in (group.name, *similar))
+    left = limits.nodes - work.cluster.size
+    return limits.at_once, free or -1, (left if left > 0 else -1) if limits.nodes else 0
+
+
+def _capped(work: _Round, best: ExpanderOption, capacity: Mapping[str, int]) -> tuple[int, str]:
+    """How many of an option's nodes the limits of the whole cluster leave, and why none."""
+    limits = work.settings.limits
+    nodes = best.nodes
+    if limits.nodes:
+        nodes = min(nodes, limits.nodes - work.cluster.size)
+        if nodes < 1:
+            return 0, "max total nodes in cluster reached"
+    affordable, short = work.affordable(work.groups[best.group], capacity)
+    if affordable is not None and affordable < nodes:
+        return affordable, f"exceeded quota: {', '.join(sorted(short))}" if not affordable else ""
+    return nodes, ""
+
+
+def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], found: ScaleUp) -> None:
+    """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
+    names = [best.group, *best.similar]
+    targets = group_balancing.share([GrowableGroup(name, work.targets[name], work.groups[name].most) for name in names], nodes)
+    for name in names:
+        if name in targets:
+            mine = tuple(pods) if name == best.group else ()
+            found.increases.append(GroupIncrease(name, work.targets[name], targets[name], mine))
+            work.targets[name] = targets[name]
+    if pods and best.group not in targets and found.increases:
+        last = found.increases[-1]
+        found.increases[-1] = GroupIncrease(last.group, last.before, last.after, tuple(pods))
+
+
+def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, taken: Counts) -> None:
+    """Add the new nodes with their pods before the next group is chosen."""
+    template = work.groups[best.group].template
+    start = work.cluster.size
+    for _node in range(nodes if work.settings.several else 0):
+        node_estimator.add(work.cluster, template)
+    among = np.zeros(work.cluster.size, np.bool_)
+    among[start:] = True
+    if work.settings.several:
+        placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
+
+
+def why_not(
+    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], shape: ShapeId
+) -> dict[str, scheduler_filters.FilterFailure]:
+    """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
+    found: dict[str, scheduler_filters.FilterFailure] = {}
+    known: dict[object, scheduler_filters.FilterFailure | None] = {}
+    keys = similar_node_groups.distinguishing_labels(cluster, [shape], [one.template for one in groups])
+    for group in groups:
+        if group.template is None:
+            continue
+        kind = similar_node_groups.of(group.template, keys)
+        if kind not in known:
+            mark = cluster.mark()
+            node_estimator.add(cluster, group.template)
+            known[kind] = scheduler_filters.explain(cluster, shape)[-1]
+            cluster.revert(mark)
+        verdict = known[kind]
+        if verdict is not None:
+            found[group.name] = verdict
+    return found
+
+
+def below_minimum(
+    groups: Sequence[ScaleUpGroup], minima: Mapping[str, int], cluster: ScheduledCluster, settings: ScaleUpSettings
+) -> list[GroupIncrease]:
+    """Groups whose target is below their minimum, raised as far as the limits on resources let them."""
+    work = _Round(cluster, groups, settings)
+    capacity = work.capacity
+    raised = []
+    for group in groups:
+        lacking = minima.get(group.name, 0) - group.target
+        affordable, _short = work.affordable(group, capacity)
+        number = lacking if affordable is None else min(lacking, affordable)
+        if number > 0 and group.template is not None:
+            raised.append(GroupIncrease(group.name, group.target, group.target + number, ()))
+            for name in capacity:
+                capacity[name] += group.template.node.capacity.get(name, 0) * number
+    return raised

@@ -1,0 +1,399 @@
+"""Which nodes are not needed, since when, and which of them go now; for every other node the reason why it stays.
+
+`look` simulates the removal of candidates one after the other, each on the result of those before it. Timers run in event time.
+`choose` respects minima, timers and budgets. Source: core/scaledown (eligibility, planner, unneeded).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import groupby, islice
+
+import numpy as np
+
+from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.removal import deletion_budgets, node_utilization
+from agents.logic.nodes.removal import drain_rules as draining
+from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
+from agents.logic.nodes.removal.drain_rules import Blocking, DrainContext, DrainedNode
+from agents.logic.nodes.scheduling import affinity_limits, placement
+from agents.logic.nodes.scheduling.label_columns import Counts
+from agents.logic.nodes.scheduling.node_columns import Row
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_mirror
+from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
+from schemas.pod_requests import CPU, MEMORY
+
+TAINT_STALE = 300.0
+"""Seconds after which a deletion that a taint speaks of is no longer believed in."""
+
+
+class StayReason(StrEnum):
+    """Why a node stays."""
+
+    DISABLED = "ScaleDownDisabledAnnotation"
+    SHARED = "InstanceShared"
+    ASIDE = "InstanceInStandby"
+    UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
+    NOT_AUTOSCALED = "NotAutoscaled"
+    USED = "NotUnderutilized"
+    NOT_LONG_ENOUGH = "NotUnneededLongEnough"
+    NOT_UNREADY_LONG_ENOUGH = "NotUnreadyLongEnough"
+    MIN_SIZE = "NodeGroupMinSizeReached"
+    MAX_DELETIONS = "NodeGroupMaxDeletionCountReached"
+    MINIMAL_RESOURCES = "MinimalResourceLimitExceeded"
+    DELETING = "CurrentlyBeingDeleted"
+    RECENT = "RecentlyUnremovable"
+    OTHER = "NotUnneededOtherReason"
+    NO_PLACE = "NoPlaceToMovePods"
+    BLOCKED = "BlockedByPod"
+    WAITING = "BlockedByOnCompletionPod"
+    UNEXPECTED = "UnexpectedError"
+    REPLACES = "ReplacesAnotherNode"
+    NO_TURN = "ReplacedLater"
+    NO_GROWTH = "ReplacementCannotStart"
+    COMING = "ReplacementComing"
+    FITS = "FitsElsewhere"
+    NOT_CHEAPER = "NoCheaperNode"
+    JUST_REPLACED = "ReplacedRecently"
+    NOT_READY = "NotReady"
+    NO_PRICE = "NoPrice"
+    GROUP_OUT = "NodeGroupUnhealthy"
+    GROUP_KEPT = "NodeGroupKept"
+    STUMBLED = "RemovalFailedInGroup"
+
+
+@dataclass(frozen=True, slots=True)
+class StayingNode:
+    """A node that stays: why, and the pod that keeps it, if any."""
+
+    reason: StayReason
+    pod: str = ""
+    blocking: Blocking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownNode:
+    """A node as scale-down sees it; its row and its pods are those of the cluster. `deleting`: when a taint said it would go."""
+
+    row: Row
+    name: str
+    group: str
+    pods: Sequence[SchedulablePod]
+    ready: bool = True
+    disabled: bool = False
+    deleting: float | None = None
+    gpu: str = ""
+    capacity: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """A group's target and minimum, its own options, and how many of its nodes are being deleted.
+
+    `stumbled`: a node of it could not be removed a short while ago. `out`: too many of its nodes are not ready.
+    `kept`: its cloud ends none of them.
+    """
+
+    target: int
+    least: int
+    options: GroupOptions = field(default_factory=GroupOptions)
+    deleting: int = 0
+    stumbled: bool = False
+    out: bool = False
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownSettings:
+    """Upstream's flags. `recheck`: seconds for which a failed simulation counts; `minima`: how much of a resource must stay.
+
+    `tainted`: a node that goes counts for no spread constraint that honours taints; upstream forgets the taint that it will have.
+    """
+
+    unready_too: bool = True
+    ignore_mirrors: bool = False
+    recheck: float = 300.0
+    parallelism: DeletionParallelism = field(default_factory=DeletionParallelism)
+    default: GroupOptions = field(default_factory=GroupOptions)
+    minima: Mapping[str, int] = field(default_factory=dict)
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnneededNode:
+    """A node that could go: since when, what it drains, and which pods would go to which row."""
+
+    node: ScaleDownNode
+    since: float
+    drained: DrainedNode
+    risky: bool
+    moves: tuple[tuple[Row, list[SchedulablePod]], ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to move."""
+        return self.drained.empty
+
+
+@dataclass(slots=True)
+class ScaleDownChoice:
+    """The nodes that go now, and why the other unneeded ones wait."""
+
+    empty: list[UnneededNode] = field(default_factory=list)
+    drain: list[UnneededNode] = field(default_factory=list)
+    waiting: dict[str, StayingNode] = field(default_factory=dict)
+
+
+class ScaleDown:
+    """Unneeded nodes with their timers, and nodes whose simulation failed lately."""
+
+    def __init__(self, settings: ScaleDownSettings) -> None:
+        self.settings = settings
+        self.unneeded: dict[str, UnneededNode] = {}
+        self.stays: dict[str, StayingNode] = {}
+        self.interval = float("inf")
+        self.failed: dict[str, float] = {}
+        self.looked: float | None = None
+        self.successors: Mapping[PodNature, PodNature] = {}
+
+    def forget(self) -> None:
+        """Restart all timers, because earlier observations can no longer be trusted."""
+        self.unneeded.clear()
+
+    def keep(self, rows: Collection[Row], nodes: Iterable[ScaleDownNode]) -> None:
+        """Mark nodes as needed, because pods of replaced nodes will move to them."""
+        for one in nodes:
+            if one.row in rows and self.unneeded.pop(one.name, None) is not None:
+                self.stays[one.name] = StayingNode(StayReason.REPLACES)
+
+    # Looking
+
+    def look(
+        self, cluster: ScheduledCluster, nodes: Sequence[ScaleDownNode], groups: Mapping[str, GroupSize], scene: DrainContext
+    ) -> None:
+        """Find the nodes that are not needed. The cluster is left as it was, pending pods in it keep their places."""
+        now = scene.now
+        if self.looked is not None and now > self.looked:
+            self.interval = min(self.interval, now - self.looked)
+        self.looked = now
+        self.failed = {name: until for name, until in self.failed.items() if until > now}
+        self.stays = {}
+        used = usage(cluster)
+        able = [one for one in nodes if self._eligible(cluster, one, groups, used, now)]
+        able.sort(key=self._first)
+        mark = cluster.mark(openings=True)
+        found = self._simulate(cluster, able, scene, self._enough())
+        cluster.revert(mark)
+        self.unneeded = found
+
+    def _first(self, one: ScaleDownNode) -> tuple[bool, bool]:
+        """Empty nodes first, then those that were unneeded before."""
+        natures = set(map(draining.NATURE, one.pods))
+        moving = any(not is_mirror(nature.annotations) and not is_daemon(nature) for nature in natures)
+        return moving, one.name not in self.unneeded
+
+    def _enough(self) -> int:
+        settings = self.settings
+        interval = self.interval if self.interval < float("inf") else 0.0
+        return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
+
+    def _eligible(
+        self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+    ) -> bool:
+        stay = self._unfit(cluster, one, groups, usage, now)
+        if stay is not None:
+            self.stays[one.name] = stay
+        return stay is None
+
+    def _unfit(
+        self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+    ) -> StayingNode | None:
+        """Why a node is not considered. Source: core/scaledown/eligibility."""
+        group = groups.get(one.group)
+        if group is not None and group.target <= group.least:
+            return StayingNode(StayReason.MIN_SIZE)
+        reasons = (
+            (StayReason.GROUP_KEPT, group is not None and group.kept),
+            (StayReason.GROUP_OUT, group is not None and group.out),
+            (StayReason.RECENT, one.name in self.failed),
+            (StayReason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
+            (StayReason.DISABLED, one.disabled),
+            (StayReason.NOT_AUTOSCALED, group is None),
+            (StayReason.UNREADY_DISABLED, not one.ready and not self.settings.unready_too),
+        )
+        reason = next((reason for reason, holds in reasons if holds), None)
+        if reason is not None or group is None:
+            return StayingNode(reason or StayReason.NOT_AUTOSCALED)
+        return self._used(cluster, one, group.options, usage, now)
+
+    def _used(
+        self, cluster: ScheduledCluster, one: ScaleDownNode, options: GroupOptions, usage: Counts, now: float
+    ) -> StayingNode | None:
+        """Whether too much of a node is requested. If no pod is left out, the columns have the answer."""
+        ignored = node_utilization.IgnoredPods(options.ignore_daemonsets, self.settings.ignore_mirrors)
+        threshold = options.gpu_utilization_threshold if one.gpu else options.utilization_threshold
+        special = one.gpu or ignored.daemons or ignored.mirrors or not set(map(draining.DELETED, one.pods)) <= {None}
+        share = float(usage[one.row])
+        if special or not np.isfinite(share):
+            try:
+                share = node_utilization.of_node(cluster.columns.nodes[one.row], one.pods, ignored, now, gpu=one.gpu).highest
+            except node_utilization.UtilizationError:
+                return StayingNode(StayReason.UNEXPECTED)
+        return StayingNode(StayReason.USED) if share > threshold else None
+
+    # Simulating
+
+    def _simulate(
+        self, cluster: ScheduledCluster, nodes: Iterable[ScaleDownNode], scene: DrainContext, enough: int
+    ) -> dict[str, UnneededNode]:
+        found: dict[str, UnneededNode] = {}
+        order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
+        arrived: dict[Row, list[SchedulablePod]] = {}
+        spent = 0
+        for one in nodes:
+            costs = affinity_limits.total(one.pods)
+            if len(found) >= enough or (costs and spent and spent + costs > affinity_limits.MOST_STEPS):
+                self.stays[one.name] = StayingNode(StayReason.OTHER)
+                continue
+            spent += costs
+            drained = draining.of_node((*one.pods, *arrived.get(one.row, ())), scene)
+            if drained.blocker is not None:
+                self._fail(one, StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason), scene.now)
+                continue
+            moves = self._move(cluster, one, drained, order)
+            if moves is None:
+                self._fail(one, StayingNode(StayReason.NO_PLACE), scene.now)
+                continue
+            for row, pods in moves:
+                arrived.setdefault(row, []).extend(pods)
+            risky = not scene.budgets.allow_at_once(drained.move)
+            scene.budgets.use(drained.move)
+            before = self.unneeded.get(one.name)
+            since = scene.now if before is None else before.since
+            found[one.name] = UnneededNode(one, since, drained, risky, tuple(moves))
+        return found
+
+    def movable(self, cluster: ScheduledCluster, one: ScaleDownNode, scene: DrainContext) -> UnneededNode | StayingNode:
+        """What has to move off a needed node, and where to; or why it cannot. The cluster keeps the moves."""
+        drained = draining.of_node(one.pods, scene)
+        if drained.blocker is not None:
+            return StayingNode(StayReason.BLOCKED, drained.blocker.key, drained.reason)
+        if drained.wait:
+            return StayingNode(StayReason.WAITING, drained.wait[0].key)
+        moves = self._move(cluster, one, drained, np.flatnonzero(cluster.open[: cluster.size])[::-1])
+        if moves is None:
+            return StayingNode(StayReason.NO_PLACE)
+        risky = not scene.budgets.allow_at_once(drained.move)
+        scene.budgets.use(drained.move)
+        return UnneededNode(one, scene.now, drained, risky, tuple(moves))
+
+    def _fail(self, one: ScaleDownNode, stay: StayingNode, now: float) -> None:
+        self.stays[one.name] = stay
+        self.failed[one.name] = now + self.settings.recheck
+
+    def _move(
+        self, cluster: ScheduledCluster, one: ScaleDownNode, drained: DrainedNode, order: Counts
+    ) -> list[tuple[Row, list[SchedulablePod]]] | None:
+        """Place the pods that must move on other nodes; None if one of them finds no place.
+
+        Nodes are filled from the last one back: those that are looked at later are less likely to be emptied again.
+        """
+        mark = cluster.mark()
+        was_open = bool(cluster.open[one.row])
+        cluster.open[one.row] = False
+        if self.settings.tainted:
+            cluster.withdraw(one.row)
+        waiting: dict[int, list[SchedulablePod]] = {}
+        for nature, pods in _by_nature((*drained.move, *drained.wait)).items():
+            shape, coming = cluster.shape(nature.shape), self.successors.get(nature, nature)
+            if not cluster.uncounted(shape):  # else it is enough that the row takes no pods any more
+                cluster.place(shape, one.row, -len(pods))
+            back = pods if coming is nature else [replace(pod, nature=coming) for pod in pods]
+            waiting.setdefault(cluster.shape(coming.shape), []).extend(back)
+        moves: list[tuple[Row, list[SchedulablePod]]] = []
+        for shape, pods in waiting.items():
+            if len(pods) == 1 and cluster.plain(shape):
+                row = placement.last(cluster, shape)
+                rows, takes = np.array([row]), np.array([int(row != placement.NOWHERE)])
+            else:
+                rows, takes = placement.fill(cluster, shape, len(pods), None, order)
+            if int(takes.sum()) < len(pods):
+                cluster.revert(mark)
+                cluster.open[one.row] = was_open
+                return None
+            left = iter(pods)
+            moves += [(row, list(islice(left, number))) for row, number in zip(rows.tolist(), takes.tolist(), strict=True)]
+        return moves
+
+    # Choosing
+
+    def choose(
+        self, groups: Mapping[str, GroupSize], running: RunningDeletions, cluster: ScheduledCluster, now: float
+    ) -> ScaleDownChoice:
+        """The nodes that go now, empty ones first, then those that can be drained without using up a disruption budget."""
+        found = ScaleDownChoice()
+        ranked = sorted(self.unneeded.values(), key=lambda one: (not one.empty, one.risky))
+        left = {name: group.target - group.least - group.deleting for name, group in groups.items()}
+        spare = self._spare(cluster)
+        ripe: list[UnneededNode] = []
+        for one in ranked:
+            stay = self._held(one, groups, left, spare, now)
+            if stay is None:
+                ripe.append(one)
+            else:
+                found.waiting[one.node.name] = stay
+        names = {one.node.name: one for one in ripe}
+        empty, drained = (tuple(one.node.name for one in ripe if one.empty is kind) for kind in (True, False))
+        chosen = deletion_budgets.crop(empty, drained, self.settings.parallelism, running)
+        found.empty, found.drain = ([names[name] for name in some] for some in chosen)
+        going = {*chosen[0], *chosen[1]}
+        found.waiting.update({name: StayingNode(StayReason.MAX_DELETIONS) for name in names if name not in going})
+        return found
+
+    def _spare(self, cluster: ScheduledCluster) -> dict[str, int]:
+        """How much of each resource the cluster has above its minimum."""
+        capacity = {name: sum(node.capacity.get(name, 0) for node in cluster.columns.nodes) for name in self.settings.minima}
+        return {name: capacity[name] - least for name, least in self.settings.minima.items()}
+
+    def _held(
+        self, one: UnneededNode, groups: Mapping[str, GroupSize], left: dict[str, int], spare: dict[str, int], now: float
+    ) -> StayingNode | None:
+        """Why an unneeded node does not go yet; one that goes uses up its group's room. Source: RemovableAt in unneeded."""
+        node = one.node
+        options = groups[node.group].options if node.group in groups else self.settings.default
+        wanted = options.unneeded if node.ready else options.unready
+        if one.since + wanted >= now:
+            return StayingNode(StayReason.NOT_LONG_ENOUGH if node.ready else StayReason.NOT_UNREADY_LONG_ENOUGH)
+        if one.drained.wait:
+            return StayingNode(StayReason.WAITING, one.drained.wait[0].key)
+        if node.group in groups and groups[node.group].stumbled:
+            return StayingNode(StayReason.STUMBLED)
+        if left.get(node.group, 0) <= 0:
+            return StayingNode(StayReason.MIN_SIZE)
+        size = node.capacity
+        if any(size.get(name, 0) > amount for name, amount in spare.items()):
+            return StayingNode(StayReason.MINIMAL_RESOURCES)
+        left[node.group] -= 1
+        for name in spare:
+            spare[name] -= size.get(name, 0)
+        return None
+
+
+def _by_nature(pods: Iterable[SchedulablePod]) -> dict[PodNature, list[SchedulablePod]]:
+    found: dict[PodNature, list[SchedulablePod]] = {}
+    for nature, alike in groupby(pods, draining.NATURE):
+        found.setdefault(nature, []).extend(alike)
+    return found
+
+
+def usage(cluster: ScheduledCluster) -> Counts:
+    """For each row the larger of the shares of CPU and memory that are asked for; not finite where there is none to ask for."""
+    shares = []
+    for name in (CPU, MEMORY):
+        column = cluster.resources.index(name)
+        offered = cluster.offered[: cluster.size, column].astype(np.float64)
+        asked = offered - cluster.free[: cluster.size, column]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares.append(np.where(offered > 0, asked / offered, np.nan))
+    highest: Counts = np.maximum(shares[0], shares[1])
+    return highest

@@ -1,0 +1,98 @@
+"""What is the matter with a node group, in a sentence. It concerns that group alone: all others grow and shrink as ever.
+
+Settings that contradict each other or cannot be read are faults: the group goes on without them. Only nodes that are not ready
+can halt a whole cluster, where they are too many outside of the groups that are out for that.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
+from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen
+from agents.logic.nodes.aws import group_options
+from agents.logic.nodes.cluster.cluster_view import ClusterView
+from schemas import times
+from schemas.facts.node_groups import NodeGroupSeen
+from schemas.well_known_labels import OPTION_TAG
+
+MOST_FAULTS = 20
+"""Faults of one group that its sentence names."""
+_SHOWN = 80
+HALTED = "halted"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTrouble:
+    """Why a group does not do what it is asked for: a code, a sentence, and the numbers that it rests on."""
+
+    code: str
+    reason: str
+    numbers: Mapping[str, object]
+
+
+def of_groups(auto: NodeAutoscaler, view: ClusterView, now: float) -> dict[str, GroupTrouble]:
+    """The groups in trouble, after a decision of `auto`."""
+    troubles = ((group.name, next(_troubles(auto, view, group, now), None)) for group in view.inputs.groups)
+    return {name: trouble for name, trouble in troubles if trouble is not None}
+
+
+def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupSeen, now: float) -> Iterator[GroupTrouble]:
+    """What is the matter with a group, the most important first."""
+    registry, name = auto.state, group.name
+    numbers = {"desired": group.target, "least": group.least, "most": group.most, **_counts(registry, name)}
+    if name in auto.out:
+        reason = "too many of its nodes are not ready, so it neither grows nor shrinks"
+        yield GroupTrouble("TooManyUnready", reason, numbers)
+    if group.stopped and group.stopped == group.kept:
+        yield GroupTrouble("Unscalable", f"it neither grows nor shrinks: {group.stopped}", numbers)
+    elif group.stopped:
+        yield GroupTrouble("Suspended", f"it does not grow: {group.stopped}", numbers)
+    elif group.kept:
+        yield GroupTrouble("Kept", f"it does not shrink: {group.kept}", numbers)
+    if group.template is None:
+        unknown = view.groups[name].fact.no_template or "no source says it"
+        yield GroupTrouble("NoTemplate", f"it does not grow, because nobody knows how a new node of it looks: {unknown}", numbers)
+    entry = registry.backoff.entries.get(name)
+    if entry is not None and registry.backoff.of(name, now) is not None:
+        until = times.rfc3339(times.from_seconds(entry.until))
+        said = f": {entry.failure.message}" if entry.failure.message else ""
+        reason = f"it is left out, because its last growth failed with {entry.failure.code}{said}"
+        yield GroupTrouble("BackedOff", reason, {**numbers, "until": until})
+    incomplete = next((seen for seen in view.inputs.nodes if seen.group == name and seen.incomplete), None)
+    if incomplete is not None:
+        reason = f"node '{incomplete.node.name}' is new and lacks a device that nodes of its group have: it counts as on its way"
+        yield GroupTrouble("Incomplete", reason, numbers)
+    late = registry.groups[name].long_unregistered if name in registry.groups else []
+    if late:
+        held = view.unregistered[min(late)].lifecycle if min(late) in view.unregistered else ""
+        hook = f"; AWS says '{held}', so a lifecycle hook holds it" if held.startswith("Pending:") else ""
+        reason = f"instance '{min(late)}' has become no node, though its time to do so is over{hook}"
+        yield GroupTrouble("NotRegistered", reason, numbers)
+    if name in registry.given_up:
+        reason = f"its cloud has not delivered {registry.given_up[name]} of the {group.target} nodes that it wants"
+        yield GroupTrouble("NotDelivered", reason, numbers)
+
+
+def _counts(registry: ClusterStateRegistry, group: str) -> dict[str, object]:
+    mine = registry.groups.get(group)
+    if mine is None:
+        return {"nodes": 0}
+    return {
+        "nodes": len(mine.registered),
+        "ready": len(mine.ready),
+        "without node": len(mine.unregistered + mine.long_unregistered),
+    }
+
+
+def faults(fact: NodeGroupSeen) -> str:
+    """All faults of a group; empty for none."""
+    return "; ".join([*_faults(fact)][:MOST_FAULTS])
+
+
+def _faults(fact: NodeGroupSeen) -> Iterator[str]:
+    if fact.least > fact.most:
+        yield f"its minimum {fact.least} is above its maximum {fact.most}, which counts for both"
+    for name, text in group_options.unread(fact.options).items():
+        yield f"tag '{OPTION_TAG}{name[:_SHOWN]}' says '{text[:_SHOWN]}', which means nothing, so the default holds"
+    yield from () if fact.template is None else fact.template.unread

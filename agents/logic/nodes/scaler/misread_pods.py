@@ -1,0 +1,53 @@
+"""Pods that the scheduler does not place although a node has room for them by all rules that are known here.
+
+The scheduler knows more than anybody can repeat: its own configuration, storage that is left in a zone, gangs, devices. Such a
+pod needs no further node by what is known, so none is made for it; after a minute it is named, with the scheduler's own sentence.
+"""
+
+from collections.abc import Iterator
+
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
+from agents.logic.nodes.cluster.fact_conversion import NOT_UNDERSTOOD
+from agents.logic.nodes.cluster.scaler_state import ScalerState
+from agents.logic.nodes.scaler import scaling_plans
+from agents.logic.nodes.scaler.decision_round import DecisionRound
+from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
+from schemas.decision_subjects import Subject
+from schemas.decisions.node_updates import ScaleRefused
+
+CODE = "NotUnderstood"
+PATIENCE = 60.0
+"""Seconds that the scheduler has to place a pod for which a node has room."""
+MOST = 20
+"""Natures of pods that one decision names."""
+
+
+def reason_of(state: ScalerState, cluster: str, auto: NodeAutoscaler, pod: SchedulablePod, now: float) -> str:
+    """What is known of a pod that the scheduler has not placed in time; empty for any other."""
+    node, since = auto.roomy.get(pod.key, ("", now))
+    if since + PATIENCE > now:
+        return ""
+    placed = state.pods.get(state.ready_index().waiting_keys(cluster).get(pod.key, ""))
+    said = f": '{placed.message}'" if placed is not None and placed.message else ""
+    room = f"node '{node}' has room for it by all rules that are known here"
+    return f"{NOT_UNDERSTOOD}: for {now - since:.0f} s {room}, and the scheduler refuses it{said}"
+
+
+def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
+    """One for the pods of each nature; those that no group helps are named as such."""
+    context, index = look.context, state.ready_index()
+    alike: dict[PodNature, list[SchedulablePod]] = {}
+    for pod in context.view.inputs.waiting if look.auto.roomy else ():
+        if pod.key in look.auto.roomy:
+            alike.setdefault(pod.nature, []).append(pod)
+    for nature in [helpless.pod.nature for helpless in look.found.helpless]:
+        alike.pop(nature, None)
+    for pods in list(alike.values())[:MOST]:
+        why = reason_of(state, context.cluster, look.auto, pods[0], look.now)
+        if why:
+            shape = index.shape_of(pods[0])
+            owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
+            kind, named = ("Pod", pods[0].name) if owner is None else (owner.kind, owner.name)
+            subject = Subject.of_object(context.cluster, kind, pods[0].namespace, named, name)
+            yield scaling_plans.refusal(context, subject, Objection(CODE, why), {"example": pods[0].key}, len(pods))

@@ -1,0 +1,275 @@
+"""The scaler: facts about nodes, pods and node groups in; plans to grow a group or remove a node, and refusals out.
+
+It decides when there is a reason: when no further waiting pods came for a moment, when something that they waited for happened,
+and once in each interval, because timers run. It lowers a size only to the nodes that exist. It decides nothing until sources
+report that they see the cluster. It touches neither the cluster nor its cloud.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from agents.engine.tables.chunked_state import PartedState
+from agents.engine.turn import Decided, Turn
+from agents.logic.guards import shared_guards
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.nodes.autoscaler import autoscaler_memory, removal_steps
+from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
+from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
+from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
+from agents.logic.nodes.aws import capacity_pools
+from agents.logic.nodes.cluster import outdated_nodes, planned_replicas
+from agents.logic.nodes.cluster.scaler_state import SIZE, SOFT, ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
+from agents.logic.nodes.growth.expanders import Expander
+from agents.logic.nodes.scaler import (
+    decision_round,
+    decision_settings,
+    halt_reports,
+    open_plans,
+    scaling_plans,
+    scaling_refusals,
+    size_corrections,
+    started_replacements,
+)
+from agents.logic.nodes.scaler.decision_round import DecisionRound
+from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
+from agents.logic.nodes.scaler.scaling_plans import PlanContext
+from agents.logic.nodes.scaler_settings import NAME, ScalerProfile, ScalerSettings
+from agents.logic.stage_rules import StageRules
+from schemas import times
+from schemas.decision_subjects import Subject
+from schemas.decisions.node_updates import ScaleRefused
+from schemas.names import Place
+from schemas.outcomes import ActionFinished, OutcomeDetail, Result
+
+MOST_EXPLAINED = 20
+"""Natures of waiting pods that one decision explains."""
+SEEN_LATE = 300.0
+"""Seconds for which a plan that was carried out is believed although no fact shows it."""
+_LASTING = frozenset((OutcomeDetail.AT_LIMIT, OutcomeDetail.NOT_FOUND, OutcomeDetail.INVALID, OutcomeDetail.FORBIDDEN))
+"""What a refusal may come down to that the next facts need not show: bounds of AWS beyond ours, a group that is gone."""
+
+
+class Scaler(PartedState):
+    """The state of one partition. `owns` says whether a cluster belongs to it."""
+
+    def __init__(self, settings: ScalerSettings, partition: int, owns: Callable[[str], bool]) -> None:
+        self.partition, self._own, self._owns = partition, settings, owns
+        self._build(settings)
+
+    def _build(self, settings: ScalerSettings) -> None:
+        """Make the empty state that decides by these settings."""
+        self.settings, self._core = settings, decision_settings.of(settings)
+        self.rules = StageRules(NAME, self._own)
+        self.clusters = ScalerState(self._owns)
+        super().__init__(*self.clusters.tables(), self.rules.table)
+
+    def step(self, turn: Turn) -> Sequence[Decided]:
+        """Take a turn in; decide about the clusters for which it is time."""
+        self.scatter(turn)
+        self._follow_rules(turn)
+        state, now = self.clusters, turn.number / 1000
+        state.ingest(turn)
+        if self.settings.planned_replicas:
+            planned_replicas.ingest(state, turn.of(planned_replicas.TOPIC), now)
+        self._expire(now)
+        self._learn(now)
+        decided: list[Decided] = []
+        for cluster in sorted({key.split("/", 1)[0] for key in state.groups}):
+            known = state.attention.get(cluster) or NO_ATTENTION
+            look = now - known.looked >= self.settings.interval
+            if (look or self._urgent(known, now)) and state.blind(cluster, now) is None:
+                state.attention.upsert(cluster, Attention(None, known.last, now if look else known.looked))
+                decided += self._decide(turn, cluster, look=look)
+        return decided
+
+    def load(self, chunk: str, data: bytes) -> None:
+        """Put a dumped chunk in its place."""
+        super().load(chunk, data)
+        self.clusters.loaded()
+
+    def _follow_rules(self, turn: Turn) -> None:
+        """Decide by the rules that the log has from this turn on."""
+        self.rules.ingest(turn.of("rules"))
+        settings = self.rules.settings
+        if settings != self.settings:
+            self.rebuild(partial(self._build, settings))
+
+    def _urgent(self, known: Attention, now: float) -> bool:
+        """Whether news has come, and has been collected for long enough."""
+        if known.first is None or self.settings.profile == ScalerProfile.UPSTREAM:
+            return False
+        return now - known.last >= self.settings.batch_idle or now - known.first >= self.settings.batch_most
+
+    # Results of plans
+
+    def _expire(self, now: float) -> None:
+        """Forget plans that were not carried out in time, and those whose result never showed."""
+        for key, plan in list(self.clusters.plans.items()):
+            if now > plan.expires + (SEEN_LATE if plan.done else 0.0):
+                self.clusters.plans.remove(key)
+        planned_replicas.expire(self.clusters, now)
+
+    def _learn(self, now: float) -> None:
+        """Let failed activities and failed plans count."""
+        state = self.clusters
+        touched = {event.cluster for event in state.failures} | {event.subject.cluster for _, _, event in state.finished}
+        for cluster in sorted(touched):
+            auto = autoscaler_memory.recall(state.memory.get(cluster), self._core, now)
+            for failure in state.failures:
+                if failure.cluster == cluster:
+                    at = min(now, times.to_seconds(failure.at))
+                    what = ScaleUpFailure("OutOfResources", failure.code, failure.message[:500])
+                    auto.failed_to_grow(failure.group, what, at)
+                    auto.state.requests.pop(failure.group, None)
+                    group = state.groups.get(f"{cluster}/{failure.group}")
+                    for pool in capacity_pools.empty(failure, spot=group is not None and group.fact.spot):
+                        auto.failed_to_grow(pool, what, at)
+            for key, plan, outcome in state.finished:
+                if outcome.subject.cluster == cluster:
+                    self._failed(auto, key, plan, outcome, now)
+            state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+
+    @staticmethod
+    def _failed(auto: NodeAutoscaler, key: str, plan: OpenNodePlan, outcome: ActionFinished, now: float) -> None:
+        """A plan was not carried out. A failure, or a refusal that a retry would not mend, delays the next plan for a while.
+
+        Any other refusal means that the facts were outdated, which the next facts will mend.
+        """
+        _cluster, kind, name = key.split("/", 2)
+        if kind == SOFT:
+            return
+        failed = outcome.result is Result.FAILED
+        held = failed or (outcome.result is Result.REFUSED and outcome.detail in _LASTING)
+        if kind == "group":
+            auto.state.requests.pop(plan.group, None)
+            if held:
+                detail = outcome.detail.value or "failed"
+                auto.failed_to_grow(plan.group, ScaleUpFailure("Other", detail, outcome.reason[:500]), now)
+            return
+        if kind == SIZE:
+            if held:
+                auto.failed_to_lower(plan.group, now)
+            return
+        auto.state.since.pop(name, None)  # the timer of an instance without a node starts again
+        if held:
+            auto.scale_down.failed[name] = now + auto.settings.scale_down.recheck
+        if failed:
+            auto.failed_to_start(plan.group, now)
+
+    # Deciding
+
+    def _decide(self, turn: Turn, cluster: str, *, look: bool) -> list[Decided]:
+        state, now = self.clusters, turn.number / 1000
+        context = decision_round.picture(state, turn, self.partition, cluster, self.settings)
+        view = context.view
+        for group, pattern in view.patterns.items():
+            if state.patterns.get(f"{cluster}/{group}") != pattern:
+                state.patterns.upsert(f"{cluster}/{group}", pattern)
+        released = started_replacements.settle(state, cluster, view, self.settings, now) if look else []
+        taken = decision_round.take(state, context, shrink=look, explain=MOST_EXPLAINED)
+        found, auto = taken.found, taken.auto
+        if taken.request.cheaper is not None:
+            timers = state.consolidation.get(cluster) or NO_TIMERS
+            state.consolidation.upsert(cluster, started_replacements.next_timers(timers, found, view, self.settings, now))
+        control = state.control.get(cluster)
+        pause = shared_guards.paused(control)
+        decided: list[Decided] = []
+        refusals: list[ScaleRefused] = []
+        if pause is None:
+            decided += size_corrections.plans(state, taken)
+            decided += self._growth(context, found, auto)
+            decided += self._removals(taken, refusals)
+            if refusals and len(refusals) == len(found.delete.empty) + len(found.delete.drain):
+                found = removal_steps.soft_taints(auto, view.inputs, found)
+            decided += self._interrupted(context)
+            decided += ReplacementPlanner(state, taken).plans()
+            decided += self._soft_taints(context, found)
+        elif found.grow or found.delete.empty or found.delete.drain:
+            refusals.append(scaling_refusals.about_cluster(context, scaling_refusals.PAUSED, pause))
+        decided += halt_reports.reports(state, taken) if look else ()
+        refusals += scaling_refusals.all_of(state, taken, found, look_at_nodes=look)
+        refusals += [scaling_plans.released(context, record, why) for record, why in released]
+        state.memory.upsert(cluster, autoscaler_memory.remember(auto))
+        places = () if control is None else (control.place,)
+        return [*decided, *scaling_refusals.news(state, context, refusals, look_at_nodes=look, places=places)]
+
+    def _growth(self, context: PlanContext, found: NodeDecisions, auto: NodeAutoscaler) -> Iterator[Decided]:
+        """Plans for the groups that grow; a group grows no further while its last plan is open."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        if not found.grow:
+            return
+        index = state.ready_index()
+        keys = index.waiting_keys(cluster)
+        left = found.scale_up.triggered
+        by_place = dict(zip(left, found.triggered, strict=True))
+        for one in found.grow:
+            key = f"{cluster}/group/{one.group}"
+            waits = size_corrections.open_for(state, cluster, one.group)
+            if waits or not open_plans.is_new(state, cluster, key, SaidLast("grow", f"{one.before} to {one.after}")):
+                continue
+            pods = [by_place[place] for place in one.pods]
+            plan = scaling_plans.growth(context, one, pods, found)
+            auto.grew(one.group, one.after - one.before, now)
+            waiting = [state.pods.get(keys[pod.key]) for pod in pods[:3] if pod.key in keys]
+            places = [pod.place for pod in waiting if pod is not None and pod.place is not None]
+            places += dict.fromkeys(context.view.planned[pod.key] for pod in pods if pod.key in context.view.planned)
+            places += [context.view.groups[one.group].place, *self._priorities_place(context)]
+            yield open_plans.growth(state, context, plan, *places)
+
+    def _priorities_place(self, context: PlanContext) -> tuple[Place, ...]:
+        """The place of the groups' priorities, if they were used."""
+        known = context.view.priorities
+        asked = Expander.PRIORITY in self._core.scale_up.expanders
+        return () if known is None or not asked else (known.place,)
+
+    def _removals(self, look: DecisionRound, refusals: list[ScaleRefused]) -> Iterator[Decided]:
+        """Plans for the nodes that go, as far as the budget lets them, and for instances that never became nodes."""
+        context, state = look.context, self.clusters
+        cluster = context.cluster
+        for _group, names in look.found.remove:
+            for name in names:
+                instance, key = context.view.unregistered.get(name), f"{cluster}/node/{name}"
+                if instance is not None and open_plans.is_new(state, cluster, key, SaidLast("remove", "unregistered")):
+                    yield open_plans.planned(state, context, key, scaling_plans.abandoned(context, instance))
+        for one, objection in look.going():
+            name, key = one.node.name, f"{cluster}/node/{one.node.name}"
+            if objection is not None:
+                subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
+                numbers = {"budget": look.budget.share}
+                refusals.append(scaling_plans.refusal(context, subject, Objection(scaling_refusals.BUDGET, objection), numbers))
+            elif open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
+                yield open_plans.removal(state, context, one)
+                look.auto.started([one.node.group], look.now)
+                if one.node.ready:
+                    context.headcount.acts(one.node.group)
+
+    def _interrupted(self, context: PlanContext) -> Iterator[Decided]:
+        """Plans for nodes whose instances the cloud takes away: they are drained while there is time.
+
+        No budget holds them back, because they go in any case, but they count in it. Their pods count as waiting from then on, so
+        groups grow for them.
+        """
+        state, cluster, now, settings = self.clusters, context.cluster, context.turn.number / 1000, self.settings
+        for name, notice in outdated_nodes.interrupted(context.view, state.notices.get, settings):
+            key = f"{cluster}/node/{name}"
+            if not open_plans.is_new(state, cluster, key, SaidLast("remove", "interrupted")):
+                continue
+            uids = state.ready_index().uids(f"{cluster}/{name}")
+            plan = scaling_plans.interruption(context, name, notice.fact, uids)
+            state.call(cluster, now)
+            if context.view.seen[name].ready:
+                context.headcount.acts(context.view.seen[name].group)
+            place = context.view.nodes[name].place
+            yield open_plans.planned(state, context, key, plan, notice.place, place, draining=True)
+
+    def _soft_taints(self, context: PlanContext, found: NodeDecisions) -> Iterator[Decided]:
+        """Plans for nodes that the scheduler should avoid, and for those that it may use again."""
+        state, cluster, now = self.clusters, context.cluster, context.turn.number / 1000
+        for name, tainted in (*((name, False) for name in found.untaint), *((name, True) for name in found.taint)):
+            key, known = f"{cluster}/{SOFT}/{name}", context.view.nodes[name]
+            if open_plans.is_new(state, cluster, key, SaidLast("soft-taint", str(tainted))):
+                plan = scaling_plans.soft_taint(context, name, tainted=tainted)
+                group = context.view.seen[name].group
+                state.plans.upsert(key, OpenNodePlan(plan.id, group, now, times.to_seconds(plan.expires), int(tainted)))
+                yield context.decided(plan, known.place)

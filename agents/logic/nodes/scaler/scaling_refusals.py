@@ -1,0 +1,155 @@
+"""What a decision leaves as it is, and why: waiting pods, groups and nodes. A refusal is said once, and again when it changes."""
+
+from collections.abc import Iterator, Sequence
+
+from agents.engine.turn import Decided
+from agents.logic.guards import shared_guards
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
+from agents.logic.nodes.cluster import cluster_view
+from agents.logic.nodes.cluster.scaler_state import GROWTH, SIZE, SOFT, ScalerState
+from agents.logic.nodes.cluster.scaler_table_values import SaidLast
+from agents.logic.nodes.growth import expanders
+from agents.logic.nodes.growth.expanders import Expander
+from agents.logic.nodes.removal.unneeded_nodes import StayReason
+from agents.logic.nodes.scaler import group_troubles, halt_reports, misread_pods, scaling_plans
+from agents.logic.nodes.scaler.decision_round import DecisionRound
+from agents.logic.nodes.scaler.scaling_plans import PlanContext
+from schemas.decision_subjects import Subject, SubjectKind
+from schemas.decisions.node_updates import ScaleRefused
+from schemas.names import Place
+
+MOST_NODES = 500
+"""Nodes of which one decision says that they stay; the others are said by the next ones."""
+BUDGET = "budget"
+"""The code of a refusal whose sentence counts, so that it is news only once."""
+MISCONFIGURED = "GroupMisconfigured"
+PAUSED = "paused"
+FAULTS = "faults"
+"""What refusals of misconfigured groups are remembered under, because a group may be refused growth as well."""
+QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
+"""Reasons that say nothing new about a node."""
+
+
+def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, look_at_nodes: bool) -> list[ScaleRefused]:
+    """Everything that is not changed, and why; without `look_at_nodes` only what concerns waiting pods."""
+    context = look.context
+    said: list[ScaleRefused] = []
+    if look_at_nodes:
+        said += _misconfigured(context)
+    if found.halted:
+        return said
+    if found.postponed:
+        said.append(about_cluster(context, "postponed", scaling_plans.POSTPONED))
+    if found.scale_up.refused:
+        said.append(about_cluster(context, "limited", found.scale_up.refused))
+    if context.view.inputs.waiting and not found.grow:
+        said += [scaling_plans.skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
+    if context.view.inputs.waiting and Expander.PRIORITY in context.settings.chain():
+        priorities = cluster_view.priorities_of(context.view.priorities)
+        said += [scaling_plans.no_priorities(context, priorities)] if isinstance(priorities, str) else []
+    index = state.ready_index()
+    for pods in found.helpless:
+        shape = index.shape_of(pods.pod)
+        owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
+        what = (owner.kind, owner.name) if owner is not None else ("Pod", pods.pod.name)
+        subject = Subject.of_object(context.cluster, what[0], pods.pod.namespace, what[1], name)
+        said.append(scaling_plans.helpless(context, pods, name, subject))
+    said += misread_pods.refusals(state, look)
+    if look_at_nodes:
+        said += _staying(state, look, found)
+    return said
+
+
+def about_cluster(context: PlanContext, code: str, reason: str) -> ScaleRefused:
+    """A refusal that concerns all pods that wait."""
+    subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
+    return scaling_plans.refusal(context, subject, Objection(code, reason), {}, len(context.view.inputs.waiting))
+
+
+def _misconfigured(context: PlanContext) -> Iterator[ScaleRefused]:
+    """Groups whose bounds contradict each other or whose tags cannot be read."""
+    for name, known in sorted(context.view.groups.items()):
+        fault = group_troubles.faults(known.fact)
+        if fault:
+            subject = Subject.of_node_group(context.cluster, name)
+            yield scaling_plans.refusal(context, subject, Objection(MISCONFIGURED, fault), {})
+
+
+def _staying(state: ScalerState, look: DecisionRound, found: NodeDecisions) -> list[ScaleRefused]:
+    """The nodes whose reason to stay has changed since the last refusal; the first of them, in the order of names."""
+    context = look.context
+    stay = {**look.auto.scale_down.stays, **found.delete.waiting, **found.outdated.kept}
+    fresh: list[ScaleRefused] = []
+    for name in sorted(stay):
+        one = stay[name]
+        if one.reason in QUIET or len(fresh) >= MOST_NODES:
+            continue
+        known = state.said.get(f"{context.cluster}/said/node/{name}")
+        if known is None or known.code != one.reason.value or (one.pod and one.pod not in known.reason):
+            fresh.append(scaling_plans.stays(context, name, one))
+    return fresh
+
+
+def news(
+    state: ScalerState, context: PlanContext, refusals: Sequence[ScaleRefused], *, look_at_nodes: bool, places: tuple[Place, ...]
+) -> Iterator[Decided]:
+    """New refusals. Refusals that no longer hold are forgotten once in each look at the nodes."""
+    said, held, now = state.said, set[str](), context.turn.number / 1000
+    for event in refusals:
+        kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
+        key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
+        held.add(key)
+        current = SaidLast(event.code, _changing(event, now))
+        if said.get(key) != current:
+            said.upsert(key, current)
+            yield context.decided(event, *_place(context, event), *places)
+    if look_at_nodes:
+        _forget(state, context, held)
+
+
+def _changing(event: ScaleRefused, now: float) -> str:
+    """What of a refusal is news when it changes. The scheduler's words about a pod change at any time, so they are no news."""
+    if event.code == misread_pods.CODE:
+        return str(int(now // halt_reports.AGAIN))
+    return "" if event.code == BUDGET else event.reason
+
+
+def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
+    """The place of the fact that a refusal is about."""
+    priorities = context.view.priorities
+    if event.code == expanders.INVALID:
+        return () if priorities is None else (priorities.place,)
+    if event.subject.kind is SubjectKind.NODE:
+        return (context.view.nodes[event.subject.name].place,)
+    known = context.view.groups.get(event.subject.name)
+    return () if known is None else (known.place,)
+
+
+def _forget(state: ScalerState, context: PlanContext, held: set[str]) -> None:
+    """Forget refusals about things that are gone, and about pods and groups once no pod waits.
+
+    `held` are those that still hold; a pause stays as long as it lasts, even if it holds nothing back.
+    """
+    cluster, waiting = context.cluster, bool(context.view.inputs.waiting)
+    paused = shared_guards.paused(state.control.get(cluster)) is not None
+    for key in [key for key in state.said if key.startswith(f"{cluster}/")]:
+        parts = key.split("/", 3)
+        about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
+        kind = parts[2] if parts[1] == "said" else parts[1]
+        known = about in context.view.nodes or about in context.view.unregistered if kind in ("node", GROWTH, SOFT) else waiting
+        if kind == SIZE:
+            known = about in context.view.groups
+        if kind == FAULTS:
+            group = context.view.groups.get(about)
+            known = group is not None and bool(group_troubles.faults(group.fact))
+        if not known and key not in held and not (paused and _is_pause(state.said.get(key))):
+            state.said.remove(key)
+
+
+def _is_pause(said: SaidLast | None) -> bool:
+    return said is not None and said.code == PAUSED
+
+
+def _name(subject: Subject) -> str:
+    return subject.name if subject.kind in (SubjectKind.NODE, SubjectKind.NODE_GROUP) else subject.id

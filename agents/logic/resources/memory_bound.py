@@ -1,0 +1,34 @@
+"""What keeps a container that is OOM-killed again and again from getting more memory, for guards and for conditions."""
+
+from dataclasses import dataclass
+
+from schemas.decisions.recommendations import ContainerRecommendation
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues
+from schemas.units import Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBound:
+    """A bound: a word for it, as conditions have them, and a clause of a sentence."""
+
+    reason: str
+    clause: str
+
+
+def memory_bound(advised: ContainerRecommendation | None, policy: ContainerPolicy, limit: Bytes | None) -> MemoryBound:
+    """The bound of a container with this memory limit, the nearest one first, where it requests what is recommended."""
+    target = None if advised is None else advised.target.memory
+    if policy.mode is ContainerMode.OFF:
+        return MemoryBound("ContainerModeOff", "its policy has the mode Off")
+    if advised is None or target is None:
+        return MemoryBound("MemoryNotRecommended", "its policy does not control memory, or nothing is known of its use")
+    most, uncapped = policy.max_allowed.memory, advised.uncapped.memory
+    if most is not None and target >= most:
+        return MemoryBound("MaxAllowed", f"its policy allows {most:,} bytes at most")
+    if policy.controlled_values is ControlledValues.REQUESTS_ONLY and limit is not None and target >= limit:
+        return MemoryBound("StaticLimit", f"its limit of {limit:,} bytes stays, because its policy controls requests alone")
+    if uncapped is not None and uncapped > target:
+        return MemoryBound(
+            "RecommendationCapped", f"more is recommended, and a LimitRange, a node or a maximum cuts that to {target:,} bytes"
+        )
+    return MemoryBound("RecommendationReached", f"no more than {target:,} bytes are recommended")

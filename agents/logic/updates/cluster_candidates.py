@@ -1,0 +1,109 @@
+"""The pods of a cluster that should be changed, judged by the guards one after the other: who goes counts for those after it."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.logic.guards.budget import Headcount
+from agents.logic.guards.shared_guards import Objection
+from agents.logic.resources.container_limit_range import Ranges
+from agents.logic.updates import api_refusals, eviction_tolerance
+from agents.logic.updates.candidate import Candidate, changes
+from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.eviction_tolerance import ReplicaCounts
+from agents.logic.updates.missing_pods import Shortfall
+from agents.logic.updates.pod_disruption_budgets import BudgetRecord
+from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
+from agents.logic.updates.update_guards import first_objection, serves_nobody
+from agents.logic.updates.workload_evictions import WorkloadEviction
+from schemas.facts.resource_quotas import ResourceQuotaChanged
+from schemas.outcomes import Action
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCandidates:
+    """The pods of a cluster that should be changed, the most urgent first, with what the guards know of it.
+
+    `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload,
+    `shortfalls` since when successors are missing, `unpatched` until when the webhook leaves new pods as they are.
+    Of the workloads that have candidates: `groups` are the pods of each by direct controller, `disruption_budgets` those that
+    select its pods, `quotas` and `ranges` the ResourceQuotas and LimitRanges of its namespace. `evicting`: the open evictions
+    that each disruption budget selects.
+    """
+
+    cluster: str
+    situation: ClusterSituation
+    pods: Sequence[Candidate]
+    counts: Mapping[str, Headcount]
+    namespaces: Mapping[str, Headcount]
+    evictions: ObjectTable[WorkloadEviction]
+    shortfalls: ObjectTable[Shortfall]
+    unpatched: UnpatchedWorkloads
+    groups: Mapping[str, Mapping[str, ReplicaCounts]]
+    disruption_budgets: Mapping[str, Sequence[BudgetRecord]]
+    quotas: dict[str, Sequence[ResourceQuotaChanged]]
+    evicting: Counter[str]
+    ranges: Mapping[str, Ranges]
+
+    def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
+        """Each pod, what the guards knew of its cluster, and the first objection.
+
+        A pod without an objection counts for those after it.
+        """
+        situation, before = self.situation, ""
+        held: Candidate | None = None
+        objection: Objection | None = None
+        for each in self.pods:
+            workload = each.situation.workload
+            if workload != before:  # pods of one workload mostly come one after the other
+                situation, before, held = self._situation_of(each, situation), workload, None
+            by_node = objection is not None and objection.guard == "node"  # pods that are alike free room on different nodes
+            if held is None or by_node or not each.alike(held):
+                objection = first_objection(each, situation)
+                held = each
+            yield each, situation, objection
+            if objection is None:
+                held = None
+                if not each.harmless and not serves_nobody(each, situation):
+                    _begin(each, situation)
+                if situation.quotas:
+                    namespace = each.situation.workload.split("/")[1]
+                    self.quotas[namespace] = api_refusals.quotas_after(each, situation.quotas)
+                    situation = replace(situation, quotas=self.quotas[namespace])
+                situation = replace(situation, planned=situation.planned + 1)
+                if each.action is Action.EVICT and situation.free is not None:
+                    situation.free.evicted(each.situation.pod.fact, changes(each.situation)[0])
+                if each.action is Action.EVICT:
+                    self.evicting.update(budget.key for budget in situation.disruption_budgets)
+
+    def _situation_of(self, pod: Candidate, situation: ClusterSituation) -> ClusterSituation:
+        """The same situation for the pods of another workload."""
+        workload = pod.situation.workload
+        return replace(
+            situation,
+            workload=self.counts[workload],
+            namespace=self.namespaces[workload.split("/")[1]],
+            evicted=self.evictions.get(workload),
+            short=None if (short := self.shortfalls.get(workload)) is None else short.since,
+            unpatched=self.unpatched.pause(workload, situation.now),
+            settings=pod.situation.settings,
+            groups=self.groups[workload],
+            disruption_budgets=self.disruption_budgets[workload],
+            quotas=self.quotas[workload.split("/")[1]],
+            evicting=self.evicting,
+            ranges=self.ranges[workload],
+        )
+
+
+def _begin(planned: Candidate, situation: ClusterSituation) -> None:
+    """A change of a pod begins. One that does not serve is away already."""
+    fact = planned.situation.pod.fact
+    group, serving = situation.groups[fact.controller], eviction_tolerance.serves(fact)
+    group.begun += 1
+    group.begun_down += not serving
+    for count in (situation.workload, situation.namespace, situation.cluster):
+        if serving:
+            count.acting += 1
+        else:
+            count.down -= 1

@@ -1,0 +1,159 @@
+"""What nodes have for a pod: those that are there, and a new one of each group that may still grow.
+
+A pod whose successor fits none of them would be evicted into waiting for ever. What each node's DaemonSets request is subtracted,
+as they come back with every node; what other pods take now is in `free_rooms`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agents.engine.tables.chunked_state import StatePart
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Turn
+from agents.logic.updates.eviction_tolerance import is_there
+from agents.logic.updates.pods_by_workload import PodRecord
+from schemas.catalogue import Event
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import ContainerSeen, PodChanged
+from schemas.names import Amounts, cluster_of
+
+DAEMON_SET = "DaemonSet"
+_KARPENTER = "karpenter.sh/"
+"""The start of labels of nodes that Karpenter made."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessorRoom:
+    """Cores and bytes that a node, or a new node of a group, has for pods. `what` names it in a sentence.
+
+    `takes`: it is ready and not cordoned. `comes`: it is a new node, or one that Karpenter made, which makes others like it.
+    """
+
+    what: str
+    cpu: float
+    memory: float
+    takes: bool = True
+    comes: bool = False
+
+    def holds(self, cpu: float, memory: float) -> bool:
+        """Whether a pod that requests so much fits."""
+        return cpu <= self.cpu and memory <= self.memory
+
+
+class NodeRooms:
+    """The nodes and groups of all clusters."""
+
+    def __init__(self) -> None:
+        self.nodes: ObjectTable[SuccessorRoom] = ObjectTable("node-rooms", SuccessorRoom, 16)
+        self.groups: ObjectTable[SuccessorRoom] = ObjectTable("group-rooms", SuccessorRoom, 16)
+
+    def tables(self) -> tuple[StatePart, ...]:
+        """All tables."""
+        return (self.nodes, self.groups)
+
+    def ingest(self, turn: Turn) -> None:
+        """Take in the facts of a turn."""
+        for topic in ("cluster-changes", "node-group-changes"):
+            for recorded in turn.of(topic):
+                self._take(recorded.event)
+
+    def of(self, cluster: str, pods: Iterable[PodChanged]) -> Sequence[SuccessorRoom]:
+        """What they have for pods that no DaemonSet makes. `pods` are those of the cluster; without known nodes there is none."""
+        rooms = self.nodes_of(cluster)
+        if not rooms:
+            return ()
+        for pod in pods:
+            if pod.workload.kind == DAEMON_SET and pod.node in rooms:
+                room, (cpu, memory) = rooms[pod.node], requested(pod, {})
+                rooms[pod.node] = replace(room, cpu=room.cpu - cpu, memory=room.memory - memory)
+        return [*rooms.values(), *(room for key, room in self.groups.items() if cluster_of(key) == cluster)]
+
+    def nodes_of(self, cluster: str) -> dict[str, SuccessorRoom]:
+        """What each node of a cluster has for all pods."""
+        return {key.split("/", 1)[1]: room for key, room in self.nodes.items() if cluster_of(key) == cluster}
+
+    def _take(self, event: Event) -> None:
+        """Take in a fact; others are ignored. What says no CPU or no memory is unknown, and a full group adds nothing."""
+        match event:
+            case NodeChanged(allocatable=size):
+                key = f"{event.cluster}/{event.node}"
+                made = any(label.startswith(_KARPENTER) for label in event.labels)
+                takes, what = event.ready and event.schedulable, f"node '{event.node}'"
+                _put(self.nodes, key, SuccessorRoom(what, size.cpu or 0.0, float(size.memory or 0), takes, made))
+            case NodeRemoved():
+                self.nodes.remove(f"{event.cluster}/{event.node}")
+            case NodeGroupSeen(template=template):
+                room = {} if template is None or event.desired >= event.most else template.allocatable
+                key, what = f"{event.cluster}/{event.group}", f"a new node of group '{event.group}'"
+                _put(self.groups, key, SuccessorRoom(what, room.get("cpu", 0) / 1000, float(room.get("memory", 0)), comes=True))
+            case NodeGroupGone():
+                self.groups.remove(f"{event.cluster}/{event.group}")
+            case _:
+                pass
+
+
+def daemons(pods_of: Mapping[str, Mapping[str, PodRecord]], cluster: str) -> Iterator[PodChanged]:
+    """The pods of a cluster's DaemonSets that are there."""
+    for workload, pods in pods_of.items():
+        own, _, kind, _ = workload.split("/", 3)
+        if own == cluster and kind == DAEMON_SET:
+            yield from (pod.fact for pod in pods.values() if is_there(pod.fact))
+
+
+def requested(pod: PodChanged, planned: Mapping[str, Amounts]) -> tuple[float, float]:
+    """Cores and bytes that a pod takes of its node with the planned requests of its containers.
+
+    Containers and sidecars run together, and each init container before them; requests of the pod as a whole count instead.
+    """
+    first = [each for each in pod.init_containers if not each.sidecar]
+    cpu, memory = (
+        max(
+            [
+                sum(_of(each, resource, planned) for each in pod.running_together),
+                *(_of(each, resource, planned) for each in first),
+            ]
+        )
+        for resource in ("cpu", "memory")
+    )
+    return (cpu if pod.requests.cpu is None else pod.requests.cpu, memory if pod.requests.memory is None else pod.requests.memory)
+
+
+def objection(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[SuccessorRoom]) -> str | None:
+    """Why a pod's successor, with the planned requests, would wait for a node for ever; None if one could take it.
+
+    One that asks for no more than the pod has is let go: the pod's own node is the proof.
+    """
+    if not rooms or pod.workload.kind == DAEMON_SET:
+        return None
+    (cpu, memory), now = requested(pod, planned), requested(pod, {})
+    if (cpu <= now[0] and memory <= now[1]) or any(room.holds(cpu, memory) for room in rooms):
+        return None
+    room = max(rooms, key=lambda room: (min(room.cpu / (cpu or 1.0), 1.0) + min(room.memory / (memory or 1.0), 1.0), room.what))
+    wanted, there = in_words(cpu, memory), in_words(room.cpu, room.memory)
+    return (
+        f"no node could take the pod's successor, which would request {wanted}: {room.what} has most, {there} beside DaemonSets. "
+        "Give the cluster a larger node, or bound the workload with maxAllowed"
+    )
+
+
+def may_grow(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[SuccessorRoom]) -> bool:
+    """Whether a node that would come could take the pod's successor."""
+    return any(room.comes and room.holds(*requested(pod, planned)) for room in rooms)
+
+
+def in_words(cpu: float, memory: float) -> str:
+    """Cores and bytes, as people write them."""
+    return f"{cpu * 1000:.0f}m and {memory / 2**30:.2f} GiB"
+
+
+def _of(container: ContainerSeen, resource: str, planned: Mapping[str, Amounts]) -> float:
+    new = getattr(planned.get(container.name), resource, None)
+    return float(new if new is not None else getattr(container.requests, resource) or 0.0)
+
+
+def _put(table: ObjectTable[SuccessorRoom], key: str, room: SuccessorRoom) -> None:
+    if room.cpu > 0 and room.memory > 0:
+        table.upsert(key, room)
+    else:
+        table.remove(key)

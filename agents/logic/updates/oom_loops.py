@@ -1,0 +1,95 @@
+"""Containers that are killed for lack of memory: when, after how long, and whether more memory is on its way to them.
+
+Each container is judged by its own last run, as upstream does: a pod that has served for a month may have a container that dies
+within a minute of each start, and of ten pods each may be killed at another time.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from agents.logic.governing_policies import PolicyRecord, bounds
+from agents.logic.resources.memory_bound import memory_bound
+from agents.logic.updates.pod_advice import PodAdvice
+from agents.logic.updates.update_priority import RecentOomKill
+from schemas.facts.pods import ContainerRun, ContainerSeen, PodChanged
+from schemas.policies.vertical import ContainerMode, ContainerPolicy
+
+LEAST_RESTARTS = 2
+"""Restarts from which on kills are a loop of which a bound is told; one kill may be an accident."""
+ANSWERED = timedelta(minutes=2)
+"""A container that was started so long after a plan runs with what that gave it."""
+CountingContainers = Callable[[str], bool]
+"""Whether a container counts, by name: admission saw it, and its policy is not Off."""
+
+
+def recently_killed(pod: PodChanged, at: datetime, within: timedelta) -> list[ContainerSeen]:
+    """The containers whose last run ended by an OOM kill less than this long before `at`.
+
+    A node's clock may be ahead of ours, but not by any length of time.
+    """
+    return [seen for seen in pod.containers if (run := _killed_run(seen)) is not None and abs(at - run.ended) < within]
+
+
+def kill(pod: PodChanged, seen: ContainerSeen, at: datetime) -> RecentOomKill:
+    """The OOM kill that ended a container's last run: how long it had run, and how long ago that was at the time `at`."""
+    run = _killed_run(seen)
+    if run is None:
+        msg = f"the last run of container '{seen.name}' did not end by an OOM kill"
+        raise ValueError(msg)
+    return RecentOomKill(seen.name, run.ended - (run.started or pod.started or pod.created), at - run.ended)
+
+
+def last_kill(pod: PodChanged) -> datetime | None:
+    """When a container of the pod was killed last; None where no last run ended by an OOM kill."""
+    runs = map(_killed_run, pod.containers)
+    return max((run.ended for run in runs if run is not None), default=None)
+
+
+def short(seen: ContainerSeen, advice: PodAdvice) -> bool:
+    """Whether more memory is recommended to a container than it requests."""
+    wanted = advice.requests.get(seen.name)
+    if wanted is None or wanted.memory is None:
+        return False
+    return seen.requests.memory is None or wanted.memory > seen.requests.memory
+
+
+def bound(
+    killed: Iterable[ContainerSeen], advice: PodAdvice, policy: PolicyRecord, counts: CountingContainers, acted: datetime | None
+) -> str:
+    """What keeps a container that is killed again and again from getting more, as a sentence; empty where nothing does.
+
+    It is only said of a recommendation that knows of the kill, as one that was made before may still grow, and of a run that
+    began some time after the pod's last plan, made at `acted`: one that began before may have had less.
+    """
+    for seen in killed:
+        run = seen.last_run
+        if run is None or seen.restarts < LEAST_RESTARTS or advice.recommended.at < run.ended or short(seen, advice):
+            continue
+        if acted is not None and (run.started or run.ended) - acted < ANSWERED:
+            continue
+        reason = _bound(seen, advice, bounds(policy, seen.name), counts)
+        return f"{unhelped(seen.name)}: {reason}"
+    return ""
+
+
+def looping(killed: Iterable[ContainerSeen]) -> str:
+    """The first of the killed containers that is killed again and again, by its name; empty where none is."""
+    return next((seen.name for seen in killed if seen.restarts >= LEAST_RESTARTS), "")
+
+
+def unhelped(container: str) -> str:
+    """The beginning of a sentence that says what keeps a loop of kills going."""
+    return f"container '{container}' is OOM-killed again and again and gets no more memory"
+
+
+def _killed_run(seen: ContainerSeen) -> ContainerRun | None:
+    run = seen.last_run
+    return run if run is not None and run.killed_for_memory else None
+
+
+def _bound(seen: ContainerSeen, advice: PodAdvice, policy: ContainerPolicy, counts: CountingContainers) -> str:
+    """The bound that holds, the nearest one first."""
+    if policy.mode is not ContainerMode.OFF and not counts(seen.name):
+        return "it was added to the pod after admission had seen it"
+    advised = next((each for each in advice.recommended.containers if each.container == seen.name), None)
+    return memory_bound(advised, policy, seen.limits.memory).clause

@@ -1,0 +1,81 @@
+"""The lowest memory use of each container in each hour, and which containers' only rises.
+
+Garbage collection and requests come and go within an hour, so that the lowest use of an hour is what a container cannot give
+back. It leaks if that rose in each of the last `hours` hours, by `LEAST_RISE` of itself in all, and in the last hour by at least
+`STILL` of the mean of these hours: what fills a cache or warms up rises more and more slowly. It must also use more than it ever
+did before that series: what rises each morning gives its memory back each night. An hour without a sample ends a series and
+forgets what was used before, and so does a kill. docs/usage.md has how often this is wrong, measured on real traces.
+"""
+
+import numpy as np
+
+from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable
+
+LEAST_RISE = 0.2
+STILL = 0.25
+HOUR = 3600.0
+
+COLUMNS = {
+    "hour": ColumnSpec(np.int32, -1),
+    "hour_low": ColumnSpec(np.float32, np.nan),
+    "last_low": ColumnSpec(np.float32, np.nan),
+    "first_low": ColumnSpec(np.float32, np.nan),
+    "rises": ColumnSpec(np.int16),
+    "high": ColumnSpec(np.float32, np.nan),
+}
+"""Of each container: the hour (since 1970) of its newest sample and the lowest use in it; the lowest use of the last whole hour
+and of the hour before the first rise; the hours in a row that rose; the highest of these lows before them, since the container
+was started. Bytes in single precision are exact to a seven-millionth."""
+_MOST_RISES = 30_000
+
+
+class HourlyMinima:
+    """The series of `containers`. A container leaks after `hours` rises; 0 keeps no series at all."""
+
+    def __init__(self, containers: RowTable, hours: int) -> None:
+        self._containers, self._hours = containers, min(hours, _MOST_RISES)
+        self.leaking: list[int] = []
+        """Rows of containers that an hour ended for in which they leaked, since somebody took this list."""
+
+    def add(self, rows: Indices, used: Floats, at: Floats) -> None:
+        """One sample of bytes at a time in seconds for each row; no row twice, none older than the row's newest."""
+        if not self._hours or not len(rows):
+            return
+        columns = self._containers
+        hours, kept = (at / HOUR).astype(np.int64), columns.whole("hour")[rows]
+        low = columns.floats("hour_low")
+        new = hours > kept
+        if np.count_nonzero(new):
+            self._end_hours(rows[new], hours[new], kept[new])
+        low[rows] = np.fmin(low[rows], used)
+
+    def _end_hours(self, rows: Indices, hours: Indices, ended: Indices) -> None:
+        """The hours `ended` are over for these rows, whose newest samples are of `hours`."""
+        columns = self._containers
+        low, last, first, high = (columns.floats(name) for name in ("hour_low", "last_low", "first_low", "high"))
+        lowest, before = low[rows], last[rows]
+        rose = lowest > before
+        count = np.where(rose, np.minimum(columns.whole("rises")[rows] + 1, _MOST_RISES), 0)
+        columns["rises"][rows] = count
+        first[rows] = np.where(rose, first[rows], lowest)
+        high[rows] = np.where(rose, high[rows], np.where(np.isnan(before), np.nan, np.fmax(high[rows], before)))
+        last[rows] = np.where(hours == ended + 1, lowest, np.nan)
+        columns["hour"][rows], low[rows] = hours, np.nan
+        many = count >= self._hours
+        if np.count_nonzero(many):
+            rows, count = rows[many], count[many]
+            lowest, before, base = (found.astype(np.float64) for found in (lowest[many], before[many], first[rows]))
+            grown = lowest - base
+            more = ~(lowest <= high[rows])
+            leaks = more & (grown >= LEAST_RISE * base) & ((lowest - before) * count >= STILL * grown)
+            self.leaking += rows[leaks].tolist()
+
+    def killed(self, row: int) -> None:
+        """A container of this row starts anew: what was used before says nothing about what it uses now."""
+        self._containers["high"][row] = np.nan
+
+    def series(self, row: int) -> tuple[float, float, int, int]:
+        """Of a row that leaks: the lowest use before the first rise and in the last whole hour, the rises, and that hour."""
+        columns = self._containers
+        first, last = (float(columns[name][row]) for name in ("first_low", "last_low"))
+        return first, last, int(columns["rises"][row]), int(columns["hour"][row]) - 1

@@ -1,0 +1,189 @@
+"""Containers whose memory only rises, and the bound of growth that they get instead of ever more memory.
+
+A recommendation follows use, so it would feed a leak for ever. From the hour in which a leak is found, a container's memory
+target is at most what it was then, and `leak_growth` of that more for each day that has begun since. That holds until a day has
+passed in which no pod of the workload was seen to leak, so that a restart, after which memory has to rise for hours again, does
+not end it. An owner's minimum wins over it, and so does the floor of a container that is killed soon after each start.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.tables.row_table import Floats, RowKey, RowTable
+from agents.logic.usage.hourly_minima import HOUR
+from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
+from agents.logic.vertical.estimate_rules import PLACE
+from schemas import bounds, times
+from schemas.decisions.recommendations import MemoryLeak
+from schemas.names import PodName
+from schemas.units import Bytes
+
+LASTS = 86_400_000
+"""Milliseconds after the last hour of rising for which a leak counts."""
+_MEMORY = slice(3, 6)
+"""The columns of lower bound, target and upper bound of memory among AMOUNTS."""
+
+
+@dataclass(frozen=True, slots=True)
+class RisingMemory:
+    """A container that an hour ended for in which it leaked; bytes, and hours since 1970. `limit`: 0 for none."""
+
+    pod: str
+    uid: str
+    first: float
+    last: float
+    rises: int
+    hour: int
+    limit: float
+
+    @property
+    def rate(self) -> float:
+        """Bytes an hour, since the first rise."""
+        return (self.last - self.first) / self.rises
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLeak:
+    """The leak of a container of a workload. `found`, `seen`: turns, in ms; `days`: days that have begun since it was found."""
+
+    rising: RisingMemory
+    target: float
+    found: int
+    seen: int
+    days: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeakChange:
+    """A container leaks; if `again`, that was said before; if `over`, it was not seen to rise for a day."""
+
+    workload: str
+    container: str
+    known: KnownLeak
+    over: bool = False
+    again: bool = False
+
+    @property
+    def key(self) -> str:
+        """`workload/container`."""
+        return f"{self.workload}/{self.container}"
+
+    @property
+    def row(self) -> RowKey:
+        """The name of the container in the pod that rises fastest."""
+        return (self.workload, self.known.rising.pod, self.container)
+
+
+class MemoryLeaks:
+    """The leaks of one partition, by `workload/container`."""
+
+    def __init__(self) -> None:
+        self.table: ObjectTable[KnownLeak] = ObjectTable("leaks", KnownLeak, 64)
+
+    def take(self, found: Iterable[tuple[str, str, RisingMemory]], announced: RowTable, now: int) -> list[LeakChange]:
+        """These leaked in an hour that has ended; returns the new ones. `announced` has the targets in force.
+
+        A turn may have the history of weeks; what leaked more than a day before it is over.
+        """
+        return [
+            LeakChange(workload, container, known)
+            for workload, container, rising in found
+            if now - (rising.hour + 1) * int(HOUR * 1000) < LASTS
+            and (known := self._see(workload, container, rising, announced, now)) is not None
+        ]
+
+    def _see(self, workload: str, container: str, rising: RisingMemory, announced: RowTable, now: int) -> KnownLeak | None:
+        """One of them; its leak if that is new."""
+        key = f"{workload}/{container}"
+        known = self.table.get(key)
+        if known is None:
+            row = announced.find((workload, container))
+            target = math.nan if row is None else float(announced.floats("target_memory")[row])
+            known = KnownLeak(rising, rising.last if math.isnan(target) else target, now, now)
+            self.table.upsert(key, known)
+            return known
+        fastest = known.rising
+        if rising.pod == fastest.pod or rising.hour > fastest.hour or rising.rate > fastest.rate:
+            fastest = rising
+        self.table.upsert(key, replace(known, rising=fastest, seen=now))
+        return None
+
+    def review(self, now: int) -> list[LeakChange]:
+        """Drop the leaks that nobody saw for a day, count the days of the others, and return all of them, once an hour.
+
+        A leak that was found in this very turn is left out: the turn says it once.
+        """
+        reviewed = []
+        for key, leak in sorted(self.table.items()):
+            workload, _, container = key.rpartition("/")
+            known = replace(leak, days=1 + (now - leak.found) // LASTS)
+            if over := now - known.seen >= LASTS:
+                self.table.remove(key)
+            elif known != leak:
+                self.table.upsert(key, known)
+            if known.found != now:
+                reviewed.append(LeakChange(workload, container, known, over=over, again=not over))
+        return reviewed
+
+    def bounded(self, amounts: Floats, members: ContainerIndex, these: MemberSelection, but: Iterable[str]) -> Floats:
+        """(members, 6) These amounts, named by AMOUNTS, with no more memory than leaks are given; `but` these get none."""
+        known = dict(self._members(members, set(but)))
+        hit = np.flatnonzero(np.isin(these.members, list(known))) if known else ()
+        if not len(hit):
+            return amounts
+        growth = these.rules[hit, PLACE["leak_growth"]]
+        most = [_most(known[member], by) for member, by in zip(these.members[hit].tolist(), growth.tolist(), strict=True)]
+        amounts = amounts.copy()
+        amounts[hit, _MEMORY] = np.minimum(amounts[hit, _MEMORY], np.array(most)[:, None])
+        return amounts
+
+    def of(self, workload: str, members: ContainerIndex) -> tuple[MemoryLeak, ...]:
+        """The leaks of a workload's containers, as its decision says them."""
+        containers = members.containers(workload) if len(self.table) else ()
+        found = ((member, name, self.table.get(f"{workload}/{name}")) for name, member in containers)
+        return tuple(
+            _described(workload, name, known, members.rule(member, "leak_growth"))
+            for member, name, known in found
+            if known is not None
+        )
+
+    def described(self, change: LeakChange, members: ContainerIndex) -> MemoryLeak:
+        """The leak of a change, as its decision says it."""
+        member = members.find(change.workload, change.container)
+        growth = 0.0 if member < 0 else members.rule(member, "leak_growth")
+        return _described(change.workload, change.container, change.known, growth)
+
+    def _members(self, members: ContainerIndex, but: set[str]) -> Iterator[tuple[int, KnownLeak]]:
+        for key, known in self.table.items():
+            workload, _, container = key.rpartition("/")
+            member = -1 if key in but else members.find(workload, container)
+            if member >= 0:
+                yield member, known
+
+
+def _described(workload: str, container: str, known: KnownLeak, growth: float) -> MemoryLeak:
+    """The form of a leak in decisions."""
+    rising, limit = known.rising, int(known.rising.limit)
+    end = (rising.hour + 1) * HOUR
+    hours = (limit - rising.last) / rising.rate if limit else math.inf
+    full = None if math.isinf(hours) else times.from_seconds(min(end + max(0.0, hours) * HOUR, bounds.LAST_SECOND))
+    return MemoryLeak(
+        container,
+        PodName(workload.split("/")[1], rising.pod, rising.uid),
+        times.from_seconds(end - (rising.rises + 1) * HOUR),
+        Bytes(int(rising.last)),
+        Bytes(int(rising.rate)),
+        Bytes(limit) if limit else None,
+        full,
+        Bytes(int(known.target)),
+        Bytes(int(_most(known, growth))),
+    )
+
+
+def _most(known: KnownLeak, growth: float) -> float:
+    """Target + growth * target for each day that has begun, in whole bytes."""
+    return min(float(int(known.target * (1.0 + growth * known.days))), float(bounds.MOST_BYTES))

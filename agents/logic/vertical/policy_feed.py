@@ -1,0 +1,226 @@
+"""Shows each scrape and OOM kill to the policies written as code that remember something.
+
+All pods of a container are one: a policy is shown a quantile of their CPU and the highest of their memory, once for each time of
+which there are samples. A turn's kills come before its usage, because a kill explains the usage that follows it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from agents.engine.tables.row_table import Floats, Indices, RowKey, RowTable
+from agents.logic.usage.container_usage import ContainerUsage
+from agents.logic.vertical.container_index import ContainerIndex
+from agents.logic.vertical.policy_code import CodePolicy, EvidenceColumns, PolicyState, SampleColumns, shown_to
+from agents.logic.vertical.policy_states import LAST, PolicyStates, nothing_remembered, rows_of
+from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
+
+QUANTILE = 0.9
+"""Of the pods' CPU: a request for all of them need not cover the busiest."""
+_BLOCK = 4096
+"""Containers that are shown together at most, so that their columns fit into a core's cache."""
+_SPREAD = float(1 << 32)
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """Samples of one time, as rows of `ContainerUsage.containers`; `ends` (rows,) is when each window ended."""
+
+    rows: Indices
+    ends: Floats
+    cores: Floats
+    memory: Floats
+    window: float
+
+
+@dataclass(slots=True)
+class PolicyFeed:
+    """What the policies of one partition are shown. `evidence_of` makes what is known of some members."""
+
+    usage: ContainerUsage
+    members: ContainerIndex
+    states: PolicyStates
+    everywhere: Sequence[CodePolicy]
+    """The policies that see every container; one that is asked for by name (`chosen`) sees those that ask."""
+    chosen: CodePolicy | None
+    evidence_of: Callable[[Indices], EvidenceColumns]
+    _moments: list[_Moment] = field(default_factory=list)
+    _kills: list[tuple[RowKey, float, float]] = field(default_factory=list)
+    fault: str = ""
+    """Why a policy could not take in what it was shown last; the built-in estimator then decides in this turn."""
+    _rows: dict[str, Indices] = field(default_factory=dict)
+    """By table, the row of each member; -1 where it is not known."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is shown anything."""
+        return not self.everywhere and (self.chosen is None or not self.members.some("adaptive"))
+
+    def killed(self, event: ContainerOOMKilled) -> None:
+        """An OOM kill that counts."""
+        limit = event.memory_limit or event.memory_used or event.memory_request or 0
+        self._kills.append(((event.workload.key, event.container), event.at.timestamp(), float(limit)))
+
+    def scraped(self, event: MetricsScraped) -> None:
+        """A scrape, which was folded already."""
+        at = event.at.timestamp()
+        cores, memory = np.asarray(event.cores, np.float64), np.asarray(event.memory, np.float64)
+        if len(event.memory_max):
+            memory = np.fmax(memory, np.asarray(event.memory_max, np.float64))
+        ends = at - np.asarray(event.ages, np.float64) if len(event.ages) else np.full(len(cores), at)
+        for layer in self.usage.lookup.find(event.workloads, event.pods, event.containers):
+            order = slice(None) if layer.order is None else layer.order
+            self._moments.append(_Moment(layer.containers, ends[order], cores[order], memory[order], float(event.window)))
+
+    def show(self) -> None:
+        """Show what was taken in since the last call. The index of containers knows their aggregates now."""
+        kills, moments = self._kills, self._moments
+        self._kills, self._moments, self.fault = [], [], ""
+        if self.idle:
+            return
+        if kills:
+            self._show_kills(kills)
+        begin = 0
+        for end in range(1, len(moments) + 1):
+            if end == len(moments) or not _same_time(moments[begin], moments[end]):
+                self._show_usage(moments[begin:end])
+                begin = end
+
+    def forget(self, keys: Iterable[RowKey]) -> None:
+        """These containers (workload, name) are gone."""
+        self.states.forget(keys)
+
+    def _show_kills(self, kills: Sequence[tuple[RowKey, float, float]]) -> None:
+        known = {key: member for key in dict.fromkeys(key for key, _, _ in kills) if (member := self.members.find(*key)) >= 0}
+        if not known:
+            return
+        found = [[(at, limit) for key, at, limit in kills if key == name] for name in known]
+        nan = np.full(len(known), np.nan)
+        self._show(
+            np.array(list(known.values()), np.int64),
+            at=np.array([max(at for at, _ in each) for each in found]),
+            window=0.0,
+            cpu=nan,
+            memory=nan,
+            pods=np.array([float(len(each)) for each in found]),
+            killed_at=np.array([max(limit for _, limit in each) for each in found]),
+        )
+
+    def _show_usage(self, moments: Sequence[_Moment]) -> None:
+        rows, ends, cores, memory = (
+            np.concatenate([getattr(each, name) for each in moments]) for name in ("rows", "ends", "cores", "memory")
+        )
+        aggregates = self.usage.containers.whole("aggregate")[rows]
+        members = np.where(aggregates >= 0, self.members.member[aggregates], -1)
+        counts = members >= 0
+        if not counts.all():
+            members, ends, cores, memory = members[counts], ends[counts], cores[counts], memory[counts]
+        if not len(members):
+            return
+        begins = np.arange(len(members) + 1)
+        if not (members[1:] > members[:-1]).all():
+            # By member, and its pods by CPU; pods of which none was seen last.
+            order = np.lexsort((cores, members))
+            members, ends, cores, memory = members[order], ends[order], cores[order], memory[order]
+            begins = np.append(np.flatnonzero(np.r_[True, members[1:] != members[:-1]]), len(members))
+        first = begins[:-1]
+        if len(first) < len(members):
+            seen = np.add.reduceat((~np.isnan(cores)).astype(np.int64), first)
+            cores = cores[first + np.maximum(np.ceil(QUANTILE * seen).astype(np.int64) - 1, 0)]
+            memory, ends = np.fmax.reduceat(memory, first), np.maximum.reduceat(ends, first)
+            members = members[first]
+        pods = np.diff(begins).astype(np.float64)
+        self._show(members, at=ends, window=moments[0].window, cpu=cores, memory=memory, pods=pods, killed_at=None)
+
+    def _show(  # noqa: PLR0913  # the columns of a moment, by keyword
+        self,
+        members: Indices,
+        *,
+        at: Floats,
+        window: float,
+        cpu: Floats,
+        memory: Floats,
+        pods: Floats,
+        killed_at: Floats | None,
+    ) -> None:
+        for policy, choosy in (*((policy, False) for policy in self.everywhere), (self.chosen, True)):
+            table = None if policy is None else self.states.table(policy)
+            if policy is None or policy.observe is None or table is None:
+                continue
+            places = self._asking(members) if choosy else np.arange(len(members))
+            rows = self._rows_of(table, members[places])
+            last = table.floats(LAST)[rows]
+            good = ((cpu[places] >= 0.0) | (memory[places] > 0.0)) & (at[places] > last) if killed_at is None else rows >= 0
+            places, rows, last = places[good], rows[good], last[good]
+            order = np.argsort(rows, kind="stable") if (rows[1:] < rows[:-1]).any() else np.arange(len(rows))
+            for begin in range(0, len(rows), _BLOCK):
+                block = order[begin : begin + _BLOCK]
+                chosen = places[block]
+                if killed_at is None:
+                    table.floats(LAST)[rows[block]] = at[chosen]
+                shown = members[chosen]
+                columns = SampleColumns(
+                    at=at[chosen],
+                    seconds=np.minimum(at[chosen] - last[block], window) if killed_at is None else np.zeros(len(block)),
+                    cpu=cpu[chosen],
+                    memory=memory[chosen],
+                    pods=pods[chosen],
+                    killed_at=np.full(len(block), np.nan) if killed_at is None else killed_at[chosen],
+                    spread=self.members.numbers["spread"][shown] / _SPREAD,
+                    risk_cpu=self.members.rules("risk_cpu", shown),
+                    risk_oom=self.members.rules("risk_oom", shown),
+                    evidence_of=partial(self._evidence, shown),
+                )
+                self.fault = self.fault or shown_to(policy, columns, PolicyState(table, rows[block]))
+                table.touch(rows[block])
+
+    def _asking(self, members: Indices) -> Indices:
+        return np.flatnonzero(self.members.rules("adaptive", members) > 0.0)
+
+    def _evidence(self, members: Indices, places: Indices) -> EvidenceColumns:
+        return self.evidence_of(members[places])
+
+    def remembered(self, policy: CodePolicy, members: Indices) -> tuple[PolicyState, Indices]:
+        """What a policy remembers, and the places in `members` that it is of: those of which it was shown something.
+
+        A policy without memory decides about all of them. Nothing is changed by asking.
+        """
+        table = self.states.table(policy)
+        if table is None:
+            return nothing_remembered(len(members)), np.arange(len(members))
+        rows = self._known_rows(table, members)
+        places = np.flatnonzero(rows >= 0)
+        return PolicyState(table, rows[places]), places
+
+    def _rows_of(self, table: RowTable, members: Indices) -> Indices:
+        """The rows of these members, made where they are new."""
+        rows = self._known_rows(table, members)
+        missing = np.flatnonzero(rows < 0)
+        if len(missing):
+            names = self.members.names
+            rows[missing] = rows_of(table, [names[member] for member in members[missing].tolist()])
+            self._rows[table.name][members[missing]] = rows[missing]
+        return rows
+
+    def _known_rows(self, table: RowTable, members: Indices) -> Indices:
+        """The rows of these members; -1 where there is none."""
+        for known in self._rows.values():
+            known[[member for member in self.members.renamed if member < len(known)]] = -1
+        self.members.renamed.clear()
+        known = self._rows.get(table.name, _NO_ROWS)
+        if len(known) < len(self.members.names):
+            more = np.full(len(self.members.names) + 256 - len(known), -1, np.int64)
+            known = self._rows[table.name] = np.append(known, more)
+        found = known[members]
+        for place in np.flatnonzero(found < 0).tolist() if len(table) else ():
+            row = table.find(self.members.names[members[place]])
+            if row is not None:
+                found[place] = known[members[place]] = row
+        return found
+
+
+def _same_time(one: _Moment, two: _Moment) -> bool:
+    return bool(one.ends.max(initial=0.0) == two.ends.max(initial=0.0)) and one.window == two.window

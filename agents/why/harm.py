@@ -1,0 +1,285 @@
+"""What ended containers and pods of a workload, and whether a change of ours did: OOM kills, other restarts, and pods that went.
+
+Each gets a plain answer. `ours`: what killed it came with a change of ours. `not ours`: it would have come without us. `cannot be
+known`: the log has lost what would show it, or what we lowered may have played a part. The judgement of a kill compares the limit
+that was in force with the one that the pod's owner had asked for; docs/incidents.md has the rules.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+from typing import TypeVar
+
+from agents.why import event_descriptions
+from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
+from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
+from schemas.facts.usage import ContainerOOMKilled
+from schemas.names import Amounts
+from schemas.outcomes import Action, ActionFinished, Result
+
+E = TypeVar("E")
+_SOON = timedelta(minutes=15)
+"""How long after a change of ours something that follows from it may come."""
+_MOST_SINCE = 3
+
+
+class Verdict(StrEnum):
+    """Whether a change of ours did it."""
+
+    OURS = "ours"
+    NOT_OURS = "not ours"
+    UNKNOWN = "cannot be known"
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Something that ended. `because` is a sentence with the numbers; `before` our last change; `since` what we did then."""
+
+    at: datetime
+    pod: str
+    what: str
+    verdict: Verdict
+    because: str
+    before: str
+    since: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class WorkloadPast:
+    """What the log has of one workload, in any order. `complete_since`: from when on it has all of that; None is always."""
+
+    events: list[object] = field(default_factory=list)
+    complete_since: datetime | None = None
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of a kind, in order of time."""
+        return sorted((event for event in self.events if isinstance(event, kind)), key=lambda event: event.at)  # type: ignore[attr-defined]  # all have a time
+
+    def facts(self, uid: str) -> list[PodChanged]:
+        """What was seen of a pod."""
+        return [fact for fact in self.of(PodChanged) if fact.pod.uid == uid]
+
+    def acts(self) -> list[ActionFinished]:
+        """What we did."""
+        return [each for each in self.of(ActionFinished) if each.result is Result.DONE]
+
+
+def of_workload(past: WorkloadPast) -> list[Harm]:
+    """Everything that ended, in order of time."""
+    found = [kill_of(past, each) for each in past.of(ContainerOOMKilled)]
+    found += list(_restarts(past))
+    found += list(_gone(past))
+    return sorted(found, key=lambda harm: harm.at)
+
+
+def kill_of(past: WorkloadPast, kill: ContainerOOMKilled) -> Harm:
+    """An OOM kill, judged."""
+    facts = [fact for fact in past.facts(kill.pod.uid) if fact.at <= kill.at] or past.facts(kill.pod.uid)[:1]
+    acts = [act for act in _on_pod(past, kill.pod.uid) if act.at <= kill.at]
+    owners = _owners(facts, kill.container)
+    verdict, because = _judged(past, kill, facts, owners, acts)
+    later = sum(each.container == kill.container and each.at > kill.at for each in past.of(ContainerOOMKilled))
+    again = "not killed again" if not later else f"{later} more kills of container '{kill.container}' in the workload"
+    return Harm(
+        kill.at,
+        kill.pod.name,
+        f"OOM kill of container '{kill.container}' in pod {kill.pod.name}",
+        verdict,
+        because,
+        _last(past, acts),
+        (*_since(past, kill.at), again),
+    )
+
+
+def _judged(
+    past: WorkloadPast,
+    kill: ContainerOOMKilled,
+    facts: Sequence[PodChanged],
+    owners: "_Owners | None",
+    acts: Sequence[ActionFinished],
+) -> tuple[Verdict, str]:
+    limit, wanted = kill.memory_limit, None if owners is None else owners.limits.memory
+    if owners is None or (not owners.certain and not acts and _cut(past, facts)):
+        return Verdict.UNKNOWN, "the log no longer has the pod's beginning, so nothing shows whether we had changed it before"
+    ours = bool(acts) or owners.noted
+    if limit is None or kill.memory_used is not None:
+        return _without_limit(kill, owners, ours=ours)
+    return _at_limit(limit, wanted, ours=ours)
+
+
+def _at_limit(limit: float, wanted: float | None, *, ours: bool) -> tuple[Verdict, str]:
+    """The limit that was in force beside the one that the pod's owner had `wanted`."""
+    killed = f"it was killed at {_size(limit)}"
+    if wanted is not None and limit < wanted:
+        if ours:
+            return Verdict.OURS, f"{killed}, and its owner had asked for a limit of {_size(wanted)}: we lowered it"
+        return Verdict.NOT_OURS, f"{killed}; somebody else lowered its limit from {_size(wanted)}"
+    if wanted is None and ours:
+        return Verdict.UNKNOWN, f"{killed}, and its owner's own limit is not in the log"
+    if wanted is not None and limit > wanted:
+        return Verdict.NOT_OURS, f"{killed}, above the {_size(wanted)} that its owner had asked for"
+    how = "no change of ours had moved it" if ours else "nothing of ours had changed the pod"
+    return Verdict.NOT_OURS, f"{killed}, its owner's own limit; {how}"
+
+
+def _without_limit(kill: ContainerOOMKilled, owners: "_Owners", *, ours: bool) -> tuple[Verdict, str]:
+    """Where a node ran out of memory, a lower request makes a pod go sooner, and nothing shows by how much."""
+    asked, before = kill.memory_request, owners.requests.memory
+    if ours and before is not None and (asked or 0) < before:
+        lowered = f"we had lowered its request from {_size(before)} to {_size(asked)}, which lets it go before others"
+        return Verdict.UNKNOWN, f"its node ran out of memory, not its limit; {lowered}"
+    return Verdict.NOT_OURS, "its node ran out of memory, not its limit, and we had not lowered its request"
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """What a container's owner had asked for. `noted`: by admission's note; `certain`: the pod was seen as it began."""
+
+    requests: Amounts
+    limits: Amounts
+    noted: bool
+    certain: bool
+
+
+def _owners(facts: Sequence[PodChanged], container: str) -> _Owners | None:
+    """By admission's note on the pod, else by what was seen of it first."""
+    if not facts:
+        return None
+    first = facts[0]
+    for fact in facts:
+        for before in () if fact.admitted is None else fact.admitted.before:
+            if before.name == container:
+                return _Owners(before.requests, before.limits, noted=True, certain=True)
+    seen = _container(first, container)
+    if seen is None:
+        return None
+    return _Owners(seen.requests, seen.limits, noted=False, certain=first.at - first.created < _SOON)
+
+
+def _cut(past: WorkloadPast, facts: Sequence[PodChanged]) -> bool:
+    """Whether the log lost what came before the first that is known of the pod."""
+    return past.complete_since is not None and (not facts or facts[0].created < past.complete_since)
+
+
+def _restarts(past: WorkloadPast) -> Iterator[Harm]:
+    """Restarts that were no OOM kill, which its event tells."""
+    for uid in dict.fromkeys(fact.pod.uid for fact in past.of(PodChanged)):
+        facts = past.facts(uid)
+        for before, fact in pairwise(facts):
+            for seen in fact.containers:
+                earlier, run = _container(before, seen.name), seen.last_run
+                if earlier is None or seen.restarts <= earlier.restarts or run is None or run.killed_for_memory:
+                    continue
+                acts = [act for act in _on_pod(past, uid) if act.at <= fact.at and fact.at - act.at <= _SOON]
+                verdict, because = _restarted(seen, facts, acts)
+                what = f"restart of container '{seen.name}' in pod {fact.pod.name} ({run.reason or 'no reason given'})"
+                yield Harm(run.ended, fact.pod.name, what, verdict, because, _last(past, acts), _since(past, fact.at))
+
+
+def _restarted(seen: ContainerSeen, facts: Sequence[PodChanged], acts: Sequence[ActionFinished]) -> tuple[Verdict, str]:
+    resized = [act for act in acts if act.action is Action.RESIZE]
+    if resized and seen.restarts_on:
+        moved = " and ".join(seen.restarts_on)
+        return Verdict.OURS, f"its resizePolicy restarts it when {moved} changes, and we had resized the pod"
+    owners = _owners(facts, seen.name)
+    lowest, asked = (seen.limits.cpu, owners.limits.cpu) if owners is not None else (None, None)
+    if lowest is not None and asked is not None and lowest < asked and (owners is None or owners.noted or acts):
+        lowered = f"from {event_descriptions.amount(cpu=asked)} to {event_descriptions.amount(cpu=lowest)}"
+        return Verdict.UNKNOWN, f"its CPU limit was lowered {lowered}, and a slower container may fail its probes"
+    return Verdict.NOT_OURS, f"nothing of ours had changed the pod in the {_SOON // timedelta(minutes=1)} minutes before"
+
+
+def _gone(past: WorkloadPast) -> Iterator[Harm]:
+    """Pods that are gone though we did not evict them."""
+    evicted = {act.subject.uid for act in past.acts() if act.action is Action.EVICT}
+    plans = {plan.id: plan for plan in past.of(ReplicasPlanned)}
+    for gone in past.of(PodDeleted):
+        if gone.pod.uid in evicted:
+            continue
+        facts = past.facts(gone.pod.uid)
+        node = facts[-1].node if facts else None
+        acts = [act for act in past.acts() if timedelta() <= gone.at - act.at <= _SOON]
+        drained = [act for act in acts if act.action is Action.REMOVE_NODE and node is not None and act.subject.name == node]
+        fewer = [act for act in acts if act.action is Action.SCALE and (p := plans.get(act.decision)) and p.replicas < p.current]
+        if drained:
+            verdict, because = Verdict.OURS, f"we removed its node '{node}'"
+        elif fewer:
+            plan = plans[fewer[-1].decision]
+            verdict, because = Verdict.OURS, f"we scaled the workload from {plan.current} to {plan.replicas} replicas"
+        elif past.complete_since is not None and gone.at < past.complete_since:
+            verdict, because = Verdict.UNKNOWN, "the log no longer has what we did then"
+        else:
+            verdict, because = Verdict.NOT_OURS, "we neither evicted it nor removed its node nor scaled its workload down"
+        yield Harm(
+            gone.at,
+            gone.pod.name,
+            f"pod {gone.pod.name} went",
+            verdict,
+            because,
+            _last(past, drained or fewer),
+            _since(past, gone.at),
+        )
+
+
+def _on_pod(past: WorkloadPast, uid: str) -> list[ActionFinished]:
+    """What changed the amounts of a pod."""
+    return [act for act in past.acts() if act.subject.uid == uid and act.action in {Action.RESIZE, Action.PATCH}]
+
+
+def _last(past: WorkloadPast, acts: Sequence[ActionFinished]) -> str:
+    return _words(past, acts[-1]) if acts else "no change of ours"
+
+
+def _since(past: WorkloadPast, at: datetime) -> tuple[str, ...]:
+    """What we did to the workload after a moment; where nothing was done, what held it back."""
+    acts = [act for act in past.acts() if act.at > at and act.action is not Action.REMOVE_NODE]
+    if acts:
+        more = [f"and {len(acts) - _MOST_SINCE} more changes"] if len(acts) > _MOST_SINCE else []
+        return (*(_words(past, act) for act in acts[:_MOST_SINCE]), *more)
+    refused = [each for each in past.of(UpdateRefused) if each.at > at]
+    return (f"nothing was done: {refused[-1].reason} (guard {refused[-1].guard})",) if refused else ("nothing was done",)
+
+
+def _words(past: WorkloadPast, act: ActionFinished) -> str:
+    """As in `2026-01-05 00:33:00 resize of web-1: memory limit 200.0 MiB to 400.0 MiB`."""
+    text = f"{act.at:%Y-%m-%d %H:%M:%S} {act.action.value} of {act.subject.name}"
+    if act.admitted is not None:
+        moved = [_moved(each.limits_before, each.limits) for each in act.admitted.containers]
+    else:
+        plan = next((each for each in past.of(ResizePlanned) if each.id == act.decision), None)
+        if plan is None:
+            return text
+        before = [fact for fact in past.facts(act.subject.uid) if fact.at < act.at][-1:]
+        moved = [_moved(_limits(before, name), amounts) for name, amounts in plan.limits.items()]
+    said = ", ".join(filter(None, moved))
+    return f"{text}: {said}" if said else f"{text}: memory limits as they were"
+
+
+def _moved(before: Amounts, after: Amounts) -> str:
+    if after.memory is None or before.memory == after.memory:
+        return ""
+    return f"memory limit {_size(before.memory)} to {_size(after.memory)}"
+
+
+def _limits(facts: Iterable[PodChanged], container: str) -> Amounts:
+    seen = [found for fact in facts if (found := _container(fact, container)) is not None]
+    return seen[-1].limits if seen else Amounts()
+
+
+def _container(fact: PodChanged, name: str) -> ContainerSeen | None:
+    return next((seen for seen in fact.running_together if seen.name == name), None)
+
+
+def _size(memory: float | None) -> str:
+    return "none" if memory is None else event_descriptions.amount(memory=memory)
+
+
+def counts(harms: Iterable[Harm]) -> Mapping[Verdict, int]:
+    """How many there are of each verdict."""
+    found = dict.fromkeys(Verdict, 0)
+    for harm in harms:
+        found[harm.verdict] += 1
+    return found

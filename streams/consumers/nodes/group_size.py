@@ -1,0 +1,58 @@
+"""Lets a group want no more nodes than there are, after its cloud has failed to deliver the others.
+
+AWS ends instances where a group wants fewer than it has, and chooses them itself. So the size is never lowered below the
+instances that the group has at this moment, and those in service are protected from the group's choice first: if AWS delivers
+one between our look and our request after all, that one goes, which has no pods yet.
+"""
+
+from schemas.decisions.node_updates import SizeCorrectionPlanned
+from schemas.outcomes import OutcomeDetail, Result
+from schemas.units import Seconds
+from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
+from streams.clients.aws.aws_client import AwsClient
+from streams.consumers.executing.act_permit import ActPermit
+from streams.consumers.executing.handler import HandlerResult
+from streams.errors import TryAgain
+
+_SOON = Seconds(1.0)
+
+
+def lower(aws: AwsClient, plan: SizeCorrectionPlanned, permit: ActPermit) -> HandlerResult | None:
+    """Do the next step; None after the last. Raises TryAgain while there is one, and GiveUp."""
+    group = aws.group(plan.group)
+    if group is None:
+        return HandlerResult(Result.REFUSED, f"it moved: group '{plan.group}' is gone", OutcomeDetail.NOT_FOUND)
+    least = max(plan.after, group.existing, group.least)
+    if group.desired <= least:
+        return _nothing_missing(group, plan)
+    if group.desired != plan.before:
+        reason = f"it moved: group '{plan.group}' wants {group.desired} nodes, expected {plan.before}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.MOVED)
+    if group.unscalable:
+        return HandlerResult(Result.REFUSED, f"group '{plan.group}': {group.unscalable}", OutcomeDetail.INVALID)
+    permit.check("lowering group", plan.group)
+    bare = [one.id for one in group.instances if one.lifecycle == "InService" and not one.protected]
+    if bare:
+        aws.protect(group.name, bare, protected=True)
+        answer = f"{len(bare)} instances were protected first"
+        raise TryAgain(doing="lowering group", to=plan.group, answer=answer, after=_SOON)
+    aws.give_up_missing(group, least)
+    return None
+
+
+def look(aws: AwsClient, plan: SizeCorrectionPlanned) -> HandlerResult | str:
+    """The result if the group wants no more than planned, or has all that it wants; else what it shows. Raises as `lower`."""
+    group = aws.group(plan.group)
+    if group is None:
+        return f"group '{plan.group}' is gone"
+    if group.desired > max(plan.after, group.existing, group.least):
+        return f"group '{plan.group}' wants {group.desired} nodes, and has {group.existing}"
+    return _nothing_missing(group, plan)
+
+
+def _nothing_missing(group: AutoScalingGroup, plan: SizeCorrectionPlanned) -> HandlerResult:
+    if group.existing < group.desired == group.least:
+        reason = f"group '{plan.group}' may not want less than {group.least} nodes; it has {group.existing}"
+        return HandlerResult(Result.REFUSED, reason, OutcomeDetail.AT_LIMIT)
+    reason = f"group '{plan.group}' wants {group.desired} nodes, and has {group.existing}"
+    return HandlerResult(Result.DONE, reason, OutcomeDetail.ALREADY_DONE)

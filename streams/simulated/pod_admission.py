@@ -1,0 +1,243 @@
+"""What the API server of a simulated cluster refuses: amounts that make no sense, LimitRanges, quotas, and policies that say no.
+
+The rules, their order and the words of the answers are the real ones, for CPU, memory and numbers of pods. Sources: Kubernetes'
+pkg/apis/core/validation/validation.go, plugin/pkg/admission/limitranger/admission.go, and in k8s.io/apiserver
+pkg/admission/plugin/resourcequota/controller.go. Amounts are whole millicores and bytes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from schemas.names import Amounts
+from schemas.policies.limit_ranges import Limit, LimitType
+from schemas.units import Bytes, Cores
+from streams.clients.kube import quantities
+from streams.clients.kube.quantities import merged, settled
+from streams.simulated.api_errors import ApiRefusal
+from streams.simulated.kubelet import SimulatedPod
+
+AskedAmounts = Mapping[str, tuple[Amounts, Amounts]]
+"""Requests and limits, by container."""
+FOREVER = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedQuota:
+    """A ResourceQuota that is there from `begin` to `end`, in seconds since the epoch. `hard`: millicores, bytes and pods."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int]
+    begin: int = 0
+    end: int = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedLimitRange:
+    """A LimitRange."""
+
+    namespace: str
+    name: str
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPolicy:
+    """A webhook or a policy of others that refuses new pods from `begin` to `end`, if they request more than `most` in all."""
+
+    namespace: str
+    name: str
+    most: Amounts = Amounts()
+    begin: int = 0
+    end: int = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmission:
+    """All rules of a cluster for new pods and resizes."""
+
+    quotas: Sequence[SimulatedQuota] = ()
+    limit_ranges: Sequence[SimulatedLimitRange] = ()
+    policies: Sequence[SimulatedPolicy] = ()
+
+    def give_defaults(self, pod: SimulatedPod) -> None:
+        """What containers do not say is taken from their limits, then from LimitRanges. Source: pkg/apis/core/v1/defaults.go."""
+        for container in pod.containers:
+            container.asked_requests = merged(container.asked_limits, container.asked_requests)
+            for limit in self._limits(pod.name.namespace, LimitType.CONTAINER):
+                default = merged(limit.most, limit.default_limits)
+                requests = merged(merged(limit.least, default), limit.default_requests)
+                container.asked_limits = merged(default, container.asked_limits)
+                container.asked_requests = merged(requests, container.asked_requests)
+
+    def check_new(self, pod: SimulatedPod, others: Iterable[SimulatedPod], now: int) -> None:
+        """Raises ApiRefusal for a pod that is not to be."""
+        asked = {each.name: (each.asked_requests, each.asked_limits) for each in pod.containers}
+        for name, amounts in asked.items():
+            check_amounts(pod, name, *amounts)
+        self._check_limit_ranges(pod, asked)
+        requests = _total(amounts for amounts, _ in asked.values())
+        for policy in self.policies:
+            if policy.namespace == pod.name.namespace and policy.begin <= now < policy.end and _exceeds(requests, policy.most):
+                message = f'admission webhook "{policy.name}" denied the request: pods may not ask for so much'
+                raise ApiRefusal(HTTPStatus.FORBIDDEN, message)
+        for quota in self._quotas(pod.name.namespace, now):
+            _demand(quota, pod, asked)
+            _spend(quota, pod.name.name, _use(asked), used(quota, others))
+
+    def check_resize(self, pod: SimulatedPod, after: AskedAmounts, all_pods: Iterable[SimulatedPod], now: int) -> None:
+        """Raises ApiRefusal for a resize that is not to be. A quota counts only what it adds."""
+        before = {each.name: (each.asked_requests, each.asked_limits) for each in pod.containers}
+        if service_class(before) != service_class(after):
+            where = f'Pod "{pod.name.name}" is invalid: spec'
+            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: Pod QOS Class may not change as a result of resizing")
+        self._check_limit_ranges(pod, after)
+        for quota in self._quotas(pod.name.namespace, now):
+            growth = {name: amount - _use(before).get(name, 0) for name, amount in _use(after).items()}
+            _spend(quota, pod.name.name, {name: amount for name, amount in growth.items() if amount > 0}, used(quota, all_pods))
+
+    def _quotas(self, namespace: str, now: int) -> Iterator[SimulatedQuota]:
+        return (each for each in self.quotas if each.namespace == namespace and each.begin <= now < each.end)
+
+    def _limits(self, namespace: str, kind: LimitType) -> Iterator[Limit]:
+        mine = (each for each in self.limit_ranges if each.namespace == namespace)
+        return (limit for each in mine for limit in each.limits if limit.type is kind)
+
+    def _check_limit_ranges(self, pod: SimulatedPod, asked: AskedAmounts) -> None:
+        faults = [
+            fault
+            for limit in self._limits(pod.name.namespace, LimitType.CONTAINER)
+            for requests, limits in asked.values()
+            for fault in _faults(limit, requests, limits)
+        ]
+        whole = _total(requests for requests, _ in asked.values()), _total(limits for _, limits in asked.values())
+        for limit in self._limits(pod.name.namespace, LimitType.POD):
+            faults += _faults(limit, *whole)
+        if faults:
+            said = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+            raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod.name.name}" is forbidden: {said}')
+
+
+def used(quota: SimulatedQuota, pods: Iterable[SimulatedPod]) -> dict[str, int]:
+    """How much of a quota is in use."""
+    found = dict.fromkeys(quota.hard, 0)
+    for pod in pods:
+        if pod.name.namespace == quota.namespace:
+            for name, amount in _use({each.name: (each.asked_requests, each.asked_limits) for each in pod.containers}).items():
+                if name in found:
+                    found[name] += amount
+    return found
+
+
+def service_class(asked: AskedAmounts) -> str:
+    """The pod's class of service. Source: ComputePodQOS in pkg/apis/core/v1/helper/qos."""
+    pairs = [
+        (getattr(requests, name), getattr(limits, name)) for requests, limits in asked.values() for name in ("cpu", "memory")
+    ]
+    if not any(request or limit for request, limit in pairs):
+        return "BestEffort"
+    return "Guaranteed" if all(limit and (request is None or request == limit) for request, limit in pairs) else "Burstable"
+
+
+def patched(
+    pod: SimulatedPod, requests: Mapping[str, Amounts], limits: Mapping[str, Amounts]
+) -> dict[str, tuple[Amounts, Amounts]]:
+    """All containers' amounts after a patch. ApiRefusal (422) for a container that is not there, or amounts without sense."""
+    result = {container.name: (container.asked_requests, container.asked_limits) for container in pod.containers}
+    for name in sorted(requests.keys() | limits.keys()):
+        if name not in result:
+            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"pod '{pod.name.name}' has no container '{name}'")
+        before, capped = result[name]
+        after = merged(before, settled(requests.get(name, Amounts()))), merged(capped, settled(limits.get(name, Amounts())))
+        check_amounts(pod, name, *after)
+        result[name] = after
+    return result
+
+
+def check_amounts(pod: SimulatedPod, name: str, requests: Amounts, limits: Amounts) -> None:
+    """Raises ApiRefusal (422) for a request above its limit, or an amount below zero."""
+    where = f"container '{name}' of pod '{pod.name.name}'"
+    for resource, wanted, limit in (("cpu", requests.cpu, limits.cpu), ("memory", requests.memory, limits.memory)):
+        if (wanted or 0) < 0 or (limit or 0) < 0:
+            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {resource} must be greater than or equal to 0")
+        if wanted is not None and limit is not None and wanted > limit:
+            message = f"{where}: {resource} request {wanted:g} must be less than or equal to {resource} limit {limit:g}"
+            raise ApiRefusal(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+
+
+def _faults(limit: Limit, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    kind = limit.type.value
+    for resource in ("cpu", "memory"):
+        least, most, ratio = getattr(limit.least, resource), getattr(limit.most, resource), limit.ratios.get(resource)
+        request, capped = getattr(requests, resource), getattr(limits, resource)
+        if least is not None and (request is None or request < least):
+            yield f"minimum {resource} usage per {kind} is {least:g}, {_said('request', request)}"
+        if most is not None and (capped is None or capped > most):
+            yield f"maximum {resource} usage per {kind} is {most:g}, {_said('limit', capped)}"
+        elif most is not None and request is not None and request > most:
+            yield f"maximum {resource} usage per {kind} is {most:g}, {_said('request', request)}"
+        if ratio is not None and (not request or not capped or capped / request > ratio):
+            yield f"{resource} max limit to request ratio per {kind} is {ratio:g}, and {request} and {capped} are given"
+
+
+def _said(what: str, amount: float | None) -> str:
+    return f"but no {what} is specified" if amount is None else f"but {what} is {amount:g}"
+
+
+def _use(asked: AskedAmounts) -> dict[str, int]:
+    """What a pod counts for, by the quotas' names of resources."""
+    requests, limits = _total(each for each, _ in asked.values()), _total(each for _, each in asked.values())
+    found = {"pods": 1, "count/pods": 1}
+    if requests.cpu is not None:
+        found["cpu"] = found["requests.cpu"] = quantities.millicores(requests.cpu)
+    if requests.memory is not None:
+        found["memory"] = found["requests.memory"] = int(requests.memory)
+    if limits.cpu is not None:
+        found["limits.cpu"] = quantities.millicores(limits.cpu)
+    if limits.memory is not None:
+        found["limits.memory"] = int(limits.memory)
+    return found
+
+
+def _demand(quota: SimulatedQuota, pod: SimulatedPod, asked: AskedAmounts) -> None:
+    """Each container must state what a quota bounds."""
+    for name in sorted(quota.hard):
+        kind, _, resource = name.rpartition(".")
+        if resource not in ("cpu", "memory"):
+            continue
+        for container, (requests, limits) in asked.items():
+            if getattr(limits if kind == "limits" else requests, resource) is None:
+                message = f"failed quota: {quota.name}: must specify {name} for: {container}"
+                raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod.name.name}" is forbidden: {message}')
+
+
+def _spend(quota: SimulatedQuota, pod: str, asked: Mapping[str, int], in_use: Mapping[str, int]) -> None:
+    over = [name for name in sorted(asked) if name in quota.hard and in_use[name] + asked[name] > quota.hard[name]]
+    if over:
+        lists = [",".join(f"{name}={spelled(name, each[name])}" for name in over) for each in (asked, in_use, quota.hard)]
+        message = f"exceeded quota: {quota.name}, requested: {lists[0]}, used: {lists[1]}, limited: {lists[2]}"
+        raise ApiRefusal(HTTPStatus.FORBIDDEN, f'pods "{pod}" is forbidden: {message}')
+
+
+def spelled(name: str, amount: int) -> str:
+    """An amount of a quota as Kubernetes writes it."""
+    return f"{amount}m" if name.endswith("cpu") else str(amount)
+
+
+def _total(each_amounts: Iterable[Amounts]) -> Amounts:
+    """The sum, of what is stated."""
+    total = Amounts()
+    for each in each_amounts:
+        cpu = total.cpu if each.cpu is None else Cores((total.cpu or 0.0) + each.cpu)
+        memory = total.memory if each.memory is None else Bytes((total.memory or 0) + each.memory)
+        total = Amounts(cpu, memory)
+    return total
+
+
+def _exceeds(requests: Amounts, most: Amounts) -> bool:
+    """Whether more is requested than a policy allows; one that names no amount refuses every pod."""
+    if most == Amounts():
+        return True
+    pairs = (requests.cpu, most.cpu), (requests.memory, most.memory)
+    return any(bound is not None and (asked or 0) > bound for asked, bound in pairs)

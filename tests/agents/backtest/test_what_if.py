@@ -1,0 +1,67 @@
+"""With no rule changed, both sides of a what-if are equal in every row and are what was published, whatever the log holds."""
+
+from collections import Counter, deque
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agents.backtest.what_if import WhatIf, what_if
+from agents.backtest.what_if_rules import OtherRules
+from agents.demo import simulate_command
+from agents.inspect.what_if_command import rows
+from agents.pipeline import stages
+from agents.settings import loading
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.decisions.replica_plans import ReplicasPlanned
+from streams.log_context import LogContext
+from streams.log_range import read_range
+from tests.support import random_scenarios
+
+_WORDS: dict[type[Any], str] = {
+    EvictionPlanned: "evictions planned",
+    ResizePlanned: "resizes planned",
+    NodeRemovalPlanned: "NodeRemovalPlanned",
+    ScaleUpPlanned: "ScaleUpPlanned",
+    ReplicasPlanned: "ReplicasPlanned",
+}
+
+
+def sides_of_random_log(seed: int) -> Counter[str]:
+    """Decide a random log twice by the same rules; raises AssertionError where a row differs, or is not what the log says."""
+    scenario = random_scenarios.scenario(seed)
+    day, log = simulate_command.play(scenario, {})
+    context = LogContext.of(log, day.topics, day.cluster)
+    flags = {name: str(value) for name, value in scenario.settings.items()} | {"topics.partitions": "1"}
+    since, until = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    settings = loading.load(flags=flags).settings
+    [found] = deque(what_if(context, stages(settings), OtherRules(), since, until), maxlen=1) or [WhatIf()]
+    counted = rows(found)
+    assert [what for what, (ours, theirs) in counted.items() if ours != theirs] == [], seed
+    assert (found.only_recorded(), found.only_other(), found.moved()) == ([], [], []), seed
+    published = in_the_log(context)
+    assert {what: ours for what, (ours, _) in counted.items() if ours and not what.startswith("containers")} == published, seed
+    return published
+
+
+def in_the_log(context: LogContext) -> Counter[str]:
+    """What the log says of plans and refusals, each id once."""
+    wires = [context.topics.wire(name) for name in ("pod-updates", "node-updates", "replica-plans", "replica-plans-by-cluster")]
+    decisions = {
+        event.id: f"refused by '{event.guard}'" if isinstance(event, UpdateRefused) else _WORDS[type(event)]
+        for event in map(context.codec.decode_or_none, read_range(context.log, wires))
+        if isinstance(event, (UpdateRefused, *_WORDS))
+    }
+    return Counter(decisions.values())
+
+
+def test_with_no_rule_changed_both_sides_are_what_was_published() -> None:
+    published = sides_of_random_log(1) + sides_of_random_log(4)
+    assert set(_WORDS.values()) <= published.keys(), "logs without such plans show nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5, 15))
+def test_with_no_rule_changed_both_sides_are_what_was_published_in_more_logs(seed: int) -> None:
+    sides_of_random_log(seed)

@@ -1,0 +1,147 @@
+"""Scenarios in which the API server refuses new pods: no more are missing than the budget allows, and it goes on when it may."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import cli
+from schemas.catalogue import Event
+from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
+from schemas.facts.pods import PodChanged, PodDeleted
+from streams.codec.event_codec import Codec, tick_number
+from streams.log.file_log import FileLog
+from streams.topics import Topics
+
+SCENARIO = """
+length: 150m
+budget: {budget}
+mode: {mode}
+nodes: {{count: 4, cpu: 16, memory: 32Gi}}
+workloads:
+- name: shop/web
+  replicas: 10
+  load: {{shape: diurnal, low: {low}, high: {low}, memory: 500, swing: 5}}
+  requests: {{cpu: 500m, memory: 128Mi}}
+{rules}
+settings: {{updates.warm_up: 600, updates.eviction_tolerance: 1.0}}
+"""
+POLICY = "policies:\n- {name: shop/no.example.com, after: 5m, lasts: 90m}"
+QUOTA = "quotas:\n- {name: shop/team, hard: {requests.cpu: '5.5', pods: 20}, lasts: 90m}"
+TIGHT = "limit_ranges:\n- {name: shop/bounds, max: {memory: 4Gi}, default: {memory: 2Gi}}"
+
+
+def play(folder: Path, rules: str, *, budget: float = 0.3, mode: str = "Recreate", low: float = 1.0) -> list[Event]:
+    file, kept = folder / "scenario.yaml", folder / "kept"
+    file.write_text(SCENARIO.format(rules=rules, budget=budget, mode=mode, low=low))
+    assert cli.run(["simulate", str(file), "--keep", str(kept), "-o", "json"]) == 0
+    return list(_events(kept / "log.jsonl"))
+
+
+def _events(log: Path) -> Iterator[Event]:
+    codec, topics = Codec(Topics("ullage", 1)), Topics("ullage", 1)
+    with FileLog(log) as opened:
+        for name in ("pod-updates", "pod-changes-by-cluster"):
+            for record in opened.poll({(topics.wire(name), 0): 0}, limit=10**6):
+                event = None if tick_number(record) is not None else codec.decode_or_none(record)
+                if event is not None:
+                    yield event
+
+
+def fewest(events: list[Event]) -> int:
+    """The fewest pods that were there at one time, once all had come."""
+    there, least, whole = set[str](), 10, False
+    for event in events:
+        if isinstance(event, PodChanged):
+            there.add(event.pod.uid)
+        elif isinstance(event, PodDeleted):
+            there.discard(event.pod.uid)
+        whole |= len(there) >= 10
+        least = min(least, len(there)) if whole else least
+    return least
+
+
+def planned(events: list[Event], kind: Any = EvictionPlanned) -> list[datetime]:
+    return [event.at for event in events if isinstance(event, kind)]
+
+
+def refusals(events: list[Event], guard: str) -> list[str]:
+    return [event.reason for event in events if isinstance(event, UpdateRefused) and event.guard == guard]
+
+
+@pytest.mark.parametrize(("budget", "most"), [(0.1, 1), (0.3, 3)])
+def test_where_a_webhook_of_others_refuses_new_pods_evictions_end_and_go_on_with_it(
+    tmp_path: Path, budget: float, most: int
+) -> None:
+    events = play(tmp_path, POLICY, budget=budget)
+    times = sorted(planned(events))
+    early = [at for at in times if at < times[0].replace(hour=1, minute=35)]
+    assert (len(early), fewest(events)) == (most, 10 - most)
+    assert 'admission webhook "no.example.com" denied the request' in refusals(events, "successor")[0]
+    assert len(times) == 10, "after the webhook is gone all are changed"
+
+
+def test_a_successor_that_a_quota_would_refuse_is_not_tried(tmp_path: Path) -> None:
+    """Each pod wants twice of what it has, and the quota has room for half of one more."""
+    events = play(tmp_path, QUOTA)
+    times = sorted(planned(events))
+    assert "ResourceQuota 'team' allows requests.cpu 5500m" in refusals(events, "quota")[0]
+    assert len([at for at in times if at < times[0].replace(hour=1, minute=30)]) == 0
+    assert len(times) >= 10, "the quota is gone after an hour and a half"
+
+
+def test_resizes_in_place_meet_the_same_quota(tmp_path: Path) -> None:
+    events = play(tmp_path, QUOTA, mode="InPlace")
+    assert "the API server would refuse to resize the pod" in refusals(events, "quota")[0]
+    assert len(planned(events, ResizePlanned)) >= 10
+
+
+def test_what_a_limit_range_gives_by_default_is_a_limit_as_any_other(tmp_path: Path) -> None:
+    events = play(tmp_path, TIGHT)
+    pods = [event for event in events if isinstance(event, PodChanged)]
+    assert pods[0].containers[0].limits.memory == 2 << 30
+    assert len(planned(events)) == 10
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        (QUOTA.replace("'5.5'", "much"), "the quota 'shop/team' makes no sense at requests.cpu"),
+        (QUOTA.replace("requests.cpu", "requests.gold"), "makes no sense at quotas.0.hard"),
+        (POLICY.replace("5m", "soon"), "makes no sense at policies.0.after"),
+        (TIGHT.replace("max:", "most:"), "makes no sense at limit_ranges.0.most"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused_with_their_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rules: str, says: str
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(SCENARIO.format(rules=rules, budget=0.1, mode="Recreate", low=1.0))
+    assert cli.run(["simulate", str(file)]) != 0
+    out = capsys.readouterr()
+    assert says in out.err + out.out
+
+
+LOOP = """
+length: 1h
+budget: 0.5
+mode: Recreate
+workloads:
+- name: shop/search
+  replicas: 3
+  keep: 3
+  load: {shape: jvm, low: 0.05, high: 0.1, heap: 3000}
+  requests: {cpu: 100m, memory: 500Mi}
+  limits: {memory: 500Mi}
+"""
+
+
+def test_a_loop_of_kills_under_a_disruption_budget_is_said_and_nobody_asks_in_vain(tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text(LOOP)
+    assert cli.run(["simulate", str(tmp_path / "scenario.yaml"), "--keep", str(tmp_path / "kept"), "-o", "json"]) == 0
+    events = list(_events(tmp_path / "kept" / "log.jsonl"))
+    assert not [each for each in events if isinstance(each, EvictionPlanned)]
+    [said, *_] = [each for each in events if isinstance(each, UpdateRefused) and each.guard == "oom-bound"]
+    assert "PodDisruptionBudget 'search' allows no eviction now" in said.reason

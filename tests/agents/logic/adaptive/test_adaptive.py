@@ -1,0 +1,120 @@
+"""`adaptive` in the recommender: who it decides for, what it promises, and that a person can redo what it says."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.logic.adaptive import adaptive_policy, cpu_experts, memory_experts
+from agents.logic.vertical.recommender_stage import Recommender
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.why import because_texts
+from schemas.policies import vpa_annotations
+from schemas.policies.vpa import VpaChanged
+from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
+
+MIB = 2**20
+
+
+def opened(**changed: Any) -> Recommender:
+    return Recommender(replace(VerticalSettings(), **changed), 0, {"adaptive": adaptive_policy.POLICY}.get)
+
+
+def decided(stage: Recommender, use: list[tuple[float, float]], policies: list[VpaChanged] | None = None) -> list[Any]:
+    """The recommendations of a pod that used these cores and bytes, five minutes apart."""
+    labels = {"labels": {"app": "api"}}
+    stage.step(turn(START - MINUTE, policies=policies or [], pod_changes=[pod("a", START - MINUTE, **labels)]))
+    found = []
+    for place, (cores, memory) in enumerate(use):
+        number = START + place * 5 * MINUTE
+        usage = scrape(number, [(API.key, "a", "app", cores, memory)], window=300.0)
+        found += [each.event for each in stage.step(turn(number, pod_metrics=[usage])) if each.topic == "recommendations"]
+    return found
+
+
+def swinging(count: int) -> list[tuple[float, float]]:
+    """A day that swings, with noise that is always the same."""
+    chance = np.random.default_rng(7)
+    level = 1.0 + 0.5 * np.sin(np.arange(count) * 2 * np.pi / 288)
+    cores, memory = level * chance.lognormal(0.0, 0.2, count), level * chance.lognormal(0.0, 0.05, count) * 900 * MIB
+    return list(zip(cores.tolist(), memory.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("settings_", "annotation", "decides"),
+    [
+        ({}, None, False),
+        ({}, "adaptive", True),
+        ({"policy": "adaptive"}, None, True),
+        ({"policy": "adaptive"}, "built-in", False),
+    ],
+)
+def test_it_decides_where_settings_or_an_annotation_ask_for_it(settings_: Any, annotation: str | None, decides: bool) -> None:
+    annotations = {} if annotation is None else {"ullage/*.policy": annotation}
+    last = decided(opened(**settings_), swinging(12), [vpa(annotations=annotations)])[-1]
+    assert ("policy_grounds" in last.because) is decides
+
+
+def test_what_a_decision_shows_gives_its_amounts() -> None:
+    last = decided(opened(policy="adaptive"), swinging(600))[-1]
+    grounds, [container] = last.because["policy_grounds"]["app"], last.containers
+    asked = grounds["cpu_proposed"] * grounds["cpu_margin"]
+    in_force = grounds["cpu_request"]
+    # The request moves when the new one is beyond 0.9 to 1.05 of it, and is raised at once where use is above it.
+    assert asked * 0.95 <= in_force <= asked / 0.90 or in_force >= grounds["cpu_expert_request"] * 0.95
+    assert container.target.cpu == int(in_force * 1000) / 1000
+    base, margin = grounds["memory_base"], grounds["memory_margin"]
+    wanted = max(base * margin, grounds["memory_last_hour"] * grounds["memory_guard"], 250 * MIB)
+    assert wanted <= grounds["memory_request"] * 1.0001
+    assert wanted >= grounds["memory_request"] * memory_experts.DOWN * 0.9999
+    assert container.target.memory == int(grounds["memory_request"])
+    assert grounds["cpu_short_promised"] == pytest.approx(0.02)
+    said = "\n".join(because_texts.in_words(last.because))
+    assert f"expert '{grounds['cpu_expert']}'" in said
+    assert "promised at most 2.00%" in said
+
+
+def test_use_above_the_request_is_kept_within_the_promise() -> None:
+    use = swinging(4 * 288)
+    stage = opened(policy="adaptive")
+    force, over = float("nan"), 0
+    stage.step(turn(START - MINUTE, pod_changes=[pod("a", START - MINUTE)]))
+    for place, (cores, memory) in enumerate(use):
+        over += cores > force
+        number = START + place * 5 * MINUTE
+        usage = scrape(number, [(API.key, "a", "app", cores, memory)], window=300.0)
+        for each in stage.step(turn(number, pod_metrics=[usage])):
+            if each.topic == "recommendations":
+                force = float(each.event.containers[0].target.cpu or 0)
+                assert force >= int(cores * 1000) / 1000 or each.event.because.get("policy_fault")
+    assert over / len(use) <= 0.02 + (cpu_experts.MOST - cpu_experts.FIRST) / (cpu_experts.STEP * len(use))
+    assert over / len(use) <= 0.03
+
+
+def test_where_a_change_evicts_the_bounds_are_as_wide_as_the_built_in_ones() -> None:
+    for mode, wide in (("Recreate", True), ("InPlace", False)):
+        policy = vpa(annotations={"ullage/*.policy": "adaptive"}, update_mode=mode)
+        [container] = decided(opened(), swinging(60), [policy])[-1].containers
+        assert (container.lower.cpu < container.target.cpu < container.upper.cpu) is wide
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.0, 64.0), st.floats(1.0, 2.0**38)), min_size=1, max_size=60))
+def test_a_request_is_never_below_the_use_that_was_seen_last(use: list[tuple[float, float]]) -> None:
+    stage = opened(policy="adaptive", bounds_step=0.0)
+    stage.step(turn(START - MINUTE, pod_changes=[pod("a", START - MINUTE)]))
+    for place, (cores, memory) in enumerate(use):
+        number = START + place * 5 * MINUTE
+        stage.step(turn(number, pod_metrics=[scrape(number, [(API.key, "a", "app", cores, memory)], window=300.0)]))
+        state, _ = stage.feed.remembered(adaptive_policy.POLICY, np.array([0]))
+        assert state["cpu_applied"][0] >= np.float32(cores)
+        assert state["memory_applied"][0] >= np.float32(memory)
+
+
+def test_the_risks_have_bounds_in_annotations() -> None:
+    assert vpa_annotations.fault({"ullage/*.risk_cpu": "0.05", "ullage/app.policy": "adaptive"}) is None
+    assert "lies from 0.001 to 0.2" in str(vpa_annotations.fault({"ullage/*.risk_cpu": "0.5"}))
+    assert "none of adaptive, built-in" in str(vpa_annotations.fault({"ullage/*.policy": "mine"}))

@@ -1,0 +1,250 @@
+"""Nodes that come otherwise than was promised: each group learns from them, and says what was missing."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schemas.catalogue import Event
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
+from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen
+from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
+from schemas.facts.scheduled_pods import ControllingOwner, PodPlacementRemoved
+from schemas.names import PodName
+from schemas.outcomes import Result
+from tests.support.cluster_events import GIB, when
+from tests.support.node_scene import CLUSTER, SIZE, ScalerRun, controller, group, instance, joined, node, pod, shape
+
+QUICK = {"unneeded_time": 20.0, "delay_after_add": 0.0, "interval": 1.0}
+GPU = "nvidia.com/gpu"
+BIG = {"cpu": 8000, "memory": 32 * GIB, "pods": 110}
+X = "x"
+
+
+def grown(run: ScalerRun, fact: NodeGroupSeen, seconds: float, **node_is: Any) -> list[str]:
+    """Let plans be carried out: nodes come that look as given, and go. The names of the nodes that came."""
+    came: list[str] = []
+    done: set[str] = set()
+    end = run.now + int(seconds * 1000)
+    pods: list[Event] = node_is.pop("pods", [])
+    while run.now < end:
+        run.step()
+        for plan in [*run.of(ScaleUpPlanned), *run.of(NodeRemovalPlanned)]:
+            if plan.id in done or plan.group != fact.group:
+                continue
+            done.add(plan.id)
+            run.answer(plan, Result.DONE)
+            if isinstance(plan, ScaleUpPlanned):
+                new = [f"new{len(came) + 1 + number}" for number in range(plan.after - plan.before)]
+                came += new
+                fact = replace(fact, desired=plan.after)
+                there = [
+                    event
+                    for name in new
+                    for event in (instance(name, fact.group), node(name, fact.group, created=when(run.now), **node_is))
+                ]
+                own = [
+                    replace(one, pod=PodName("shop", f"own-{name}", f"own-{name}"), node=name) if hasattr(one, "pod") else one
+                    for name in new
+                    for one in pods
+                ]
+                run.step(fact, *there, *own)
+            else:
+                fact = replace(fact, desired=fact.desired - 1)
+                gone = (
+                    [PodPlacementRemoved(when(run.now), CLUSTER, PodName("shop", f"own-{plan.node}", f"own-{plan.node}"))]
+                    if pods
+                    else []
+                )
+                run.step(
+                    fact,
+                    NodeInstanceGone(when(run.now), CLUSTER, plan.group, plan.instance),
+                    NodeDetailsRemoved(when(run.now), CLUSTER, plan.node),
+                    *gone,
+                )
+    return came
+
+
+def said(run: ScalerRun) -> str:
+    """The last sentence about pods that nobody can help."""
+    return next(one.reason for one in reversed(run.of(ScaleRefused)) if one.code == "NoGroupFits")
+
+
+STATIC = shape(
+    "static", cpu=1000, annotations={"kubernetes.io/config.mirror": "mirror"}, owner=ControllingOwner("Node", "", "v1")
+)
+DAEMON = shape("agent", cpu=500, owner=ControllingOwner("DaemonSet", "agent", "apps/v1"))
+PROMISED = NodeTemplateSeen({X: "y", "topology.kubernetes.io/zone": "zone-a"}, (), SIZE, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("asks", "fact", "comes", "sentence"),
+    [
+        ({"node_selector": {X: "y"}}, group(template=PROMISED), {}, "group 'a': node 'new1' has no label 'x=y'"),
+        (
+            {"cpu": 3000},
+            group(),
+            {"allocatable": {**SIZE, "cpu": 2900}},
+            "its 2.9 of cpu are fewer than the 4 that were expected",
+        ),
+        (
+            {"cpu": 6000},
+            group(template=NodeTemplateSeen({}, (), BIG, BIG)),
+            {},
+            "its 4 of cpu are fewer than the 8 that were expected",
+        ),
+        (
+            {},
+            group(),
+            {"taints": (NodeTaint("team", "a", "NoSchedule"),)},
+            "group 'a': node 'new1' has the taint 'team=a:NoSchedule'",
+        ),
+        (
+            {"cpu": 3500},
+            group(),
+            {"pods": [STATIC, pod("s", "static", node="n")]},
+            "node 'new1' has 4 cpu, of which its own pods take 1",
+        ),
+        (
+            {"cpu": 3700},
+            group(),
+            {"pods": [DAEMON, replace(controller("agent", 0), kind="DaemonSet"), pod("d", "agent", node="n")]},
+            "node 'new1' has 4 cpu, of which its own pods take 0.5, and each of the pods asks for 3.7",
+        ),
+    ],
+    ids=["label", "less than promised", "smaller type", "taint", "static pod", "DaemonSet"],
+)
+def test_growth_that_did_not_help_is_not_repeated_and_what_was_missing_is_said(
+    asks: dict[str, Any], fact: NodeGroupSeen, comes: dict[str, Any], sentence: str
+) -> None:
+    run = ScalerRun(fact, shape(**asks), settings=QUICK)
+    run.step(pod("p"))
+    assert grown(run, fact, 150, **comes) == ["new1"]
+    assert run.removed == ["new1"]
+    assert sentence in said(run)
+
+
+def test_a_group_is_tried_again_when_its_template_has_changed() -> None:
+    fact = group(template=PROMISED)
+    run = ScalerRun(fact, shape(node_selector={X: "y"}), settings=QUICK)
+    run.step(pod("p"))
+    assert grown(run, fact, 60) == ["new1"]
+    run.step(replace(fact, launch_version="lt-1:2"))
+    run.run(5)
+    assert len(run.grown) == 2
+
+
+def test_a_group_is_tried_again_when_its_nodes_come_from_a_new_version_of_its_launch_template() -> None:
+    """A node of the old version is still there, and the cloud's description of the new one is believed once more."""
+    fact = group(desired=1, launch_version="lt-1:1")
+    old = replace(instance("n1"), launch_version="lt-1:1")
+    run = ScalerRun(fact, old, node("n1"), shape(node_selector={X: "y"}), settings={**QUICK, "scale_down": False})
+    run.step(pod("p"))
+    run.run(5)
+    assert run.grown == []
+    run.step(replace(fact, launch_version="lt-1:2", template=PROMISED))
+    run.run(5)
+    assert run.grown == [("a", 1, 2)]
+
+
+def test_a_small_node_is_the_pattern_of_a_mixed_group_also_once_it_is_gone() -> None:
+    fact = group(desired=1, most=20, instance_types=("m5.xlarge", "m5.2xlarge"))
+    old = [instance("n0"), node("n0", allocatable=BIG, capacity=BIG), controller(), pod("r", node="n0")]
+    run = ScalerRun(fact, shape(cpu=6000), *old, settings=QUICK)
+    run.step(pod("p"))
+    assert grown(run, fact, 120) == ["new1"]
+
+
+# Devices
+
+
+def test_a_node_whose_device_is_not_there_yet_is_still_on_its_way() -> None:
+    size = {**SIZE, GPU: 1}
+    groups = [group(name, template=NodeTemplateSeen({}, (), size, size)) for name in ("g", "h")]
+    run = ScalerRun(*groups, shape(requests={"cpu": 1000, GPU: 1}), settings=QUICK)
+    run.step(pod("p"))
+    run.run(60)
+    [plan] = run.of(ScaleUpPlanned)
+    run.answer(plan, Result.DONE)
+    mine = next(one for one in groups if one.group == plan.group)
+    run.step(replace(mine, desired=1), instance("new1", plan.group), node("new1", plan.group, created=when(run.now)))
+    run.run(300)
+    assert (len(run.grown), run.removed) == (1, [])
+
+
+def test_a_device_that_never_comes_is_learned() -> None:
+    size = {**SIZE, GPU: 1}
+    fact = group(template=NodeTemplateSeen({}, (), size, size))
+    run = ScalerRun(fact, shape(requests={"cpu": 1000, GPU: 1}), settings={**QUICK, "max_startup": 60.0})
+    run.step(pod("p"))
+    assert grown(run, fact, 300) == ["new1"]
+    assert f"node 'new1' has 0 {GPU}, and each of the pods asks for 1" in said(run)
+
+
+# A group that never had a node
+
+
+def test_a_daemonset_without_pods_counts_where_its_object_is_known() -> None:
+    """The small group's nodes would run the agent, which leaves no room; the large one is chosen at once."""
+    agent = replace(controller("agent", 0), kind="DaemonSet", template=replace(DAEMON, node_selector={"group": "a"}))
+    large = group("b", template=NodeTemplateSeen({}, (), BIG, BIG))
+    run = ScalerRun(group("a"), large, agent, shape(cpu=3700), pod("p"))
+    run.run(5)
+    assert run.grown == [("b", 0, 1)]
+
+
+def test_the_kube_proxy_of_a_new_node_counts() -> None:
+    run = ScalerRun(group(), shape(cpu=4000), pod("p"))
+    run.run(5)
+    assert run.grown == []
+    assert "a new node has 4 cpu, of which its own pods take 0.1" in said(run)
+
+
+@pytest.mark.parametrize("zones", [("a", "b"), ("c", "a")])
+def test_a_group_without_nodes_is_like_its_sisters_that_have_some(zones: tuple[str, ...]) -> None:
+    """Its cloud knows neither what the system keeps of a node nor all labels; nodes of its type in other groups show it."""
+    real = {"cpu": 3920, "memory": int(14.4 * GIB), "pods": 58, "ephemeral-storage": 80 * GIB, "hugepages-2Mi": 0}
+
+    def labels(zone: str) -> dict[str, str]:
+        return {
+            "topology.kubernetes.io/zone": zone,
+            "node.kubernetes.io/instance-type": "m5.xlarge",
+            "kubernetes.io/arch": "amd64",
+        }
+
+    def of(name: str) -> NodeGroupSeen:
+        empty = {"cpu": 4000, "memory": 16 * GIB, "pods": 110, GPU: 0}
+        return group(name, desired=int(name in zones), template=NodeTemplateSeen(labels(name), (), empty, empty))
+
+    def there(name: str) -> list[Event]:
+        more = {
+            "kubernetes.io/hostname": name,
+            "beta.kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/instance-type": "m5.xlarge",
+        }
+        place = {"failure-domain.beta.kubernetes.io/zone": name, **labels(name)}
+        return [instance(name, name), node(name, name, labels={**place, **more}, allocatable=real, capacity=real)]
+
+    busy = [event for name in zones for event in (pod(f"r{name}", "busy", node=name),)]
+    run = ScalerRun(
+        *map(of, "abc"), *(event for name in zones for event in there(name)), shape("busy", cpu=3900), *busy, shape(cpu=3000)
+    )
+    run.step(*(pod(f"p{number}") for number in range(7)))
+    run.run(5)
+    assert sorted(after for _group, _before, after in run.grown) == [3, 3, 3]
+
+
+def test_upstreams_profile_takes_the_first_node_by_name() -> None:
+    old = [instance("n0"), node("n0", allocatable=BIG, capacity=BIG, created=when(0))]
+    run = ScalerRun(
+        group(desired=2),
+        *old,
+        *joined("n1"),
+        shape(cpu=7000),
+        controller(),
+        pod("r", node="n0"),
+        settings={"profile": "upstream"},
+    )
+    run.step(pod("p"))
+    run.run(15)
+    assert run.grown == [("a", 2, 3)]

@@ -1,0 +1,247 @@
+"""One group's trouble is that group's: with any one group broken in any way, others serve the pods that they can, and shrink."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.logic.nodes.scaler import scaling_dry_run
+from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, SizeCorrectionPlanned
+from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
+from schemas.facts.nodes import NodeTaint
+from schemas.outcomes import Result
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Fraction
+from tests.support.cluster_events import START, when
+from tests.support.node_cloud import Fault, NodeCloud
+from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
+
+BROKEN = [fault for fault in Fault if fault is not Fault.NONE]
+HOURS = 3600.0
+
+
+def world(least: int, desired: int, **changed: Any) -> NodeCloud:
+    """Group `a` is to break; `b` may grow, and `c` has two nodes that nobody needs."""
+    shapes = [shape("any", cpu=3500), shape("b", cpu=3500, node_selector={"group": "b"})]
+    run = ScalerRun(*shapes, controller("any"), controller("b"), settings={"delay_after_add": 60.0, **changed}, tick=5000)
+    return NodeCloud(run, group("a", least=least, desired=desired), group("b"), group("c", desired=2))
+
+
+def preferred(*groups: str) -> ExpanderPrioritiesSeen:
+    """People want these groups to grow before all others."""
+    patterns = {"50": tuple(f"^{name}$" for name in groups), "10": (".*",)}
+    return ExpanderPrioritiesSeen(when(START), CLUSTER, "kube-system", "cluster-autoscaler-priority-expander", patterns)
+
+
+def served(cloud: NodeCloud) -> None:
+    assert cloud.waiting == {}, f"pods wait for ever: {sorted(cloud.waiting)}"
+    assert cloud.nodes("c") == len([where for where in cloud.placed.values() if where.startswith("c-")])
+    assert cloud.victims == []
+    assert cloud.beyond == []
+
+
+@pytest.mark.parametrize("keeps_size", [False, True])
+@pytest.mark.parametrize("fault", BROKEN)
+def test_pods_that_others_take_are_served_and_unneeded_nodes_go(fault: Fault, keeps_size: bool) -> None:
+    """The group that breaks is asked first, it has most of the nodes, and its size may be one that nobody lowers."""
+    cloud = world(1, 5, expanders="priority,least-waste")
+    cloud.run.step(preferred("a"))
+    cloud.wait("any", *(f"first-{place}" for place in range(5)))
+    cloud.go(30.0)
+    cloud.breaks("a", fault, 2, keeps_size=keeps_size)
+    cloud.wait("any", "any-0", "any-1", "any-2", "any-3")
+    cloud.go(1800.0)
+    cloud.wait("b", "late", only="b")
+    cloud.go(1.5 * HOURS)
+    served(cloud)
+
+
+@settings(deadline=None, max_examples=8, derandomize=True)
+@given(
+    fault=st.sampled_from(BROKEN),
+    least=st.integers(0, 2),
+    more=st.integers(0, 5),
+    pods=st.integers(1, 5),
+    own=st.integers(0, 3),
+    number=st.integers(0, 3),
+    keeps_size=st.booleans(),
+    before=st.integers(0, 120),
+    expander=st.sampled_from(["least-waste", "random", "least-nodes", "priority"]),
+)
+def test_whatever_breaks_others_serve(  # noqa: PLR0917  # one argument for each draw
+    fault: Fault, least: int, more: int, pods: int, own: int, number: int, keeps_size: bool, before: int, expander: str
+) -> None:
+    cloud = world(least, least + more, expanders=expander)
+    cloud.run.step(preferred("a"))
+    cloud.wait("any", *(f"any-{place}" for place in range(pods)))
+    cloud.go(float(before))
+    cloud.breaks("a", fault, number, keeps_size=keeps_size)
+    cloud.wait("b", *(f"b-{place}" for place in range(own)), only="b")
+    cloud.go(2.5 * HOURS)
+    cloud.wait("any", *(f"late-{place}" for place in range(pods)))
+    cloud.go(1.5 * HOURS)
+    served(cloud)
+
+
+def halts(run: ScalerRun, name: str) -> list[tuple[str, str]]:
+    return [(one.code, one.reason) for one in run.of(NodeScalingHalted) if one.group == name]
+
+
+@pytest.mark.parametrize(("before", "hours"), [(1, 6), (0, 4)])
+def test_three_pods_want_three_nodes_whatever_failed_before(before: int, hours: int) -> None:
+    """A shortage of hours: the size is raised for each try, and lowered to what exists after it, also from zero."""
+    shapes = [shape("a", cpu=3500, node_selector={"group": "a"})]
+    run = ScalerRun(*shapes, controller("a"), settings={"max_provision": 1e6}, tick=5000)
+    cloud = NodeCloud(run, group("a", desired=before, most=60))
+    cloud.wait("a", *(f"running-{place}" for place in range(before)), only="a")
+    cloud.go(10.0)
+    cloud.breaks("a", Fault.SHORTAGE, 0)
+    cloud.wait("a", "p0", "p1", "p2", only="a")
+    cloud.go(hours * HOURS)
+    assert {(small, large) for _group, small, large in run.grown} == {(before, before + 3)}
+    assert len(run.grown) > 5
+    assert {(one.before, one.after) for one in run.of(SizeCorrectionPlanned)} == {(before + 3, before)}
+    [first, *others] = halts(run, "a")
+    assert first == ("BackedOff", "it is left out, because its last growth failed with InsufficientInstanceCapacity: none there")
+    assert {first, ("", "it is over")} >= set(others)
+    assert cloud.victims == []
+    cloud.breaks("a", Fault.NONE, 0)
+    cloud.go(HOURS)
+    assert (cloud.waiting, cloud.nodes("a")) == ({}, before + 3)
+
+
+@pytest.mark.parametrize("profile", ["ullage", "upstream"])
+@pytest.mark.parametrize("first", [Fault.SHORTAGE, Fault.SILENT])
+def test_a_size_that_nobody_can_lower_does_not_rise_with_each_failure(profile: str, first: Fault) -> None:
+    """The group wants four nodes for ever, whether AWS says at first why it gets none or never does: three pods want three."""
+    run = ScalerRun(shape("a", cpu=3500, node_selector={"group": "a"}), controller("a"), tick=5000, settings={"profile": profile})
+    cloud = NodeCloud(run, group("a", desired=1, most=60))
+    cloud.wait("a", "running", only="a")
+    cloud.go(10.0)
+    cloud.breaks("a", first, 0, keeps_size=True)
+    cloud.wait("a", "p0", "p1", "p2", only="a")
+    cloud.go(600.0)
+    cloud.breaks("a", Fault.SILENT, 0, keeps_size=True)
+    cloud.go(3 * HOURS)
+    assert run.grown == [("a", 1, 4)]
+    assert cloud.beyond == []
+
+
+def test_a_long_shortage_ends_with_the_size_that_exists_though_its_pods_have_gone() -> None:
+    """Another group grows after the shortage, and unneeded nodes of a third go while it lasts."""
+    cloud = world(0, 1)
+    cloud.run.step(shape("a", cpu=3500, node_selector={"group": "a"}), controller("a"))
+    cloud.wait("a", "running", only="a")
+    cloud.go(10.0)
+    cloud.breaks("a", Fault.SHORTAGE, 0)
+    cloud.wait("a", "p0", "p1", "p2", only="a")
+    cloud.go(1800.0)
+    assert cloud.nodes("c") == 0
+    cloud.give_up("p0", "p1", "p2")
+    cloud.wait("b", "late", only="b")
+    cloud.go(600.0)
+    served(cloud)
+    assert cloud.companies["a"].fact.desired == cloud.nodes("a") == 1
+
+
+@pytest.mark.parametrize("profile", ["ullage", "upstream"])
+@pytest.mark.parametrize(("groups", "size"), [(2, 2), (12, 3)])
+def test_a_group_that_wants_more_than_it_gets_stops_none_of_the_others(profile: str, groups: int, size: int) -> None:
+    """Nobody lowers the size and nobody says why nothing comes; all the others are full, and a pod waits for each of them."""
+    names = [f"g{place}" for place in range(groups)]
+    selectors = [(shape(name, cpu=3500, node_selector={"group": name}), controller(name)) for name in names]
+    run = ScalerRun(*(event for pair in selectors for event in pair), settings={"profile": profile}, tick=5000)
+    cloud = NodeCloud(run, *(group(name, desired=1) for name in names))
+    for name in names:
+        cloud.wait(name, f"running-{name}", only=name)
+    cloud.go(10.0)
+    cloud.breaks("g0", Fault.SIZE_BY_OTHERS, size - 2, keeps_size=True)
+    cloud.go(1000.0)
+    for name in names[1:]:
+        cloud.wait(name, f"late-{name}", only=name)
+    cloud.go(300.0)
+    assert sorted(run.grown) == sorted((name, 1, 2) for name in names[1:])
+    assert cloud.waiting == {}
+    assert cloud.companies["g0"].fact.desired == size
+
+
+def test_a_group_whose_nodes_are_all_broken_is_out_and_the_others_go_on() -> None:
+    broken = [event for n in range(5) for event in (instance(f"n{n}"), node(f"n{n}", conditions={"Ready": "False"}))]
+    run = ScalerRun(
+        group(desired=5), *broken, group("b"), shape("b", node_selector={"group": "b"}), controller("b"), pod("p", "b")
+    )
+    run.run(60.0)
+    assert halts(run, "a") == [("TooManyUnready", "too many of its nodes are not ready, so it neither grows nor shrinks")]
+    assert run.grown == [("b", 0, 1)]
+    assert halts(run, "") == []
+
+
+@pytest.mark.parametrize(("profile", "groups"), [("upstream", 1), ("ullage", 5)])
+def test_too_many_unready_nodes_that_are_no_single_groups_halt_the_cluster_and_that_is_said(profile: str, groups: int) -> None:
+    names = [f"g{n}" for n in range(groups)]
+    broken = [
+        event
+        for n in range(5)
+        for of in (names[n % groups],)
+        for event in (instance(f"n{n}", of), node(f"n{n}", of, conditions={"Ready": "False"}))
+    ]
+    facts = [group(name, desired=5 // groups) for name in names]
+    run = ScalerRun(
+        *facts, *broken, group("b"), shape("b", node_selector={"group": "b"}), pod("p", "b"), settings={"profile": profile}
+    )
+    run.run(1300.0)
+    assert run.grown == []
+    said = [one for one in run.of(NodeScalingHalted) if not one.group]
+    assert [one.reason for one in said] == ["too many nodes of the cluster are not ready: 5 of 5"] * 3
+    assert said[0].cluster == CLUSTER
+
+
+@pytest.mark.parametrize(("broken", "gone"), [(["a0", "a1", "a2"], ["b0"]), (["b1", "b2"], [])])
+def test_the_broken_nodes_of_one_group_use_up_no_other_groups_budget(broken: list[str], gone: list[str]) -> None:
+    """Of 15 nodes one may be away. Three broken ones of group a are its own trouble; two of b hold b's unneeded node."""
+    names = [*(f"a{n}" for n in range(5)), *(f"b{n}" for n in range(10))]
+    nodes = [event for name in names for event in joined(name, name[0])]
+    used = [pod(f"p{name}", node=name) for name in names if name != "b0"]
+    quick = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0}
+    facts = [group(desired=5), group("b", desired=10), *nodes, shape(cpu=3000), controller(), *used]
+    run = ScalerRun(*facts, ControlChanged(when(START), CLUSTER, Mode.APPLY, budget=Fraction(0.1)), settings=quick)
+    run.step(*(node(name, name[0], conditions={"Ready": "False"}) for name in broken))
+    run.run(20.0)
+    assert run.removed == gone
+
+
+def test_a_removal_that_fails_holds_up_no_other_group() -> None:
+    """Upstream lets no node go for three minutes after a removal failed; a group that always fails would stop all others."""
+    names = ["a0", "a1", "b0"]
+    facts = [group(desired=2), group("b", desired=1), *(event for name in names for event in joined(name, name[0]))]
+    settings = {"unneeded_time": 5.0, "delay_after_add": 0.0, "interval": 1.0, "most_deletions": 1}
+    run = ScalerRun(*facts, settings=settings)
+    answered: set[str] = set()
+    for _ in range(600):
+        run.step()
+        for plan in [one for one in run.of(NodeRemovalPlanned) if one.id not in answered]:
+            answered.add(plan.id)
+            run.answer(plan, Result.FAILED if plan.group == "a" else Result.DONE)
+    assert "b0" in run.removed[:3]
+    assert run.removed.count("a0") + run.removed.count("a1") <= 3
+
+
+def answers(run: ScalerRun, name: str) -> list[str]:
+    found = scaling_dry_run.pod_waits(run.stage, CLUSTER, name, run.now)
+    assert found is not None
+    return [one.code for one in found[1]]
+
+
+def test_why_not_names_the_group_that_is_out_and_says_nothing_of_room_while_all_is_halted() -> None:
+    state: dict[str, Any] = {
+        "conditions": {"Ready": "False"},
+        "taints": (NodeTaint("node.kubernetes.io/not-ready", "", "NoSchedule"),),
+    }
+    broken = [event for n in range(5) for event in (instance(f"n{n}"), node(f"n{n}", **state))]
+    only_a = shape("a", node_selector={"group": "a"})
+    for profile, code in (("ullage", "TooManyUnready"), ("upstream", "halted")):
+        run = ScalerRun(group(desired=5), *broken, only_a, controller("a"), pod("p", "a"), settings={"profile": profile})
+        run.run(60.0)
+        assert code in answers(run, "p")
+        assert "HasRoom" not in answers(run, "p")

@@ -1,0 +1,106 @@
+"""Where others change what new pods request, evictions change nothing: they become rare, and a loop of kills is said to go on."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
+from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
+from schemas.facts.pods import ContainerRun, ContainerSeen, PodDeleted
+from schemas.facts.scheduled_pods import LabelQuery
+from schemas.names import Amounts
+from schemas.outcomes import Action, Result
+from schemas.policies.vertical import UpdateMode
+from tests.agents.logic.updates.test_updater import LATER, finished, look, open_stage, recommend
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
+
+HOUR = 60 * MINUTE
+RESET = (ContainerSeen("app", Amounts(3.0, GIB), Amounts(4.0, 2 * GIB)),)  # type: ignore[arg-type]  # units
+"""What a webhook of others gives each new pod, after ours."""
+
+
+def played(stage: Any, hours: int, containers: Any) -> list[int]:
+    """The minutes of evictions, each carried out at once; the successors have these containers."""
+    found, made = [], 0
+    for minute in range(hours * 60):
+        now = LATER + minute * MINUTE
+        for plan in look(stage, now, recommendations_by_cluster=[recommend(now)] if minute % 30 == 0 else []):
+            if isinstance(plan, EvictionPlanned):
+                found.append(minute)
+                made += 1
+                facts = [
+                    PodDeleted(when(now + 1), API, plan.pod),
+                    pod(f"new-{made}", now + 1, containers=containers, started=when(now + 1)),
+                ]
+                look(stage, now + 1000, outcomes=[finished(plan, Result.DONE, Action.EVICT)], pod_changes_by_cluster=facts)
+    return found
+
+
+def reset_pods() -> Any:
+    pods = [pod(name, START, containers=RESET) for name in "abcdef"]
+    return open_stage(*pods, mode=UpdateMode.RECREATE, facts_within=1e9)
+
+
+def test_evictions_in_vain_become_rare_and_one_pod_is_tried_at_a_time() -> None:
+    stage = reset_pods()
+    minutes = played(stage, 72, RESET)
+    pauses = [later - earlier for earlier, later in pairwise(minutes) if later - earlier > 5]
+    assert len(minutes) - len(pauses) <= 6
+    assert pauses == sorted(pauses)
+    assert len(pauses) <= 7
+    assert pauses[0] >= 60
+
+
+def test_once_a_new_pod_is_as_recommended_the_others_go_without_a_pause() -> None:
+    stage = reset_pods()
+    played(stage, 24, RESET)
+    good = (ContainerSeen("app", Amounts(0.2, GIB), Amounts(0.4, 2 * GIB)),)  # type: ignore[arg-type]  # units
+    now = LATER + 24 * HOUR
+    facts, advice = [pod("rolled", now, containers=good)], [recommend(now)]
+    planned = look(stage, now, pod_changes_by_cluster=facts, recommendations_by_cluster=advice)
+    assert stage.clusters.evictions.get(API.key).vain == 0
+    assert [type(each) for each in planned].count(EvictionPlanned) > 1
+
+
+def killed(name: str, now: int, restarts: int = 5, **more: Any) -> Any:
+    """A pod whose container was killed a minute ago, soon after its start."""
+    at = when(now)
+    run = ContainerRun(at - timedelta(minutes=2), at - timedelta(minutes=1), "OOMKilled")
+    seen = ContainerSeen("app", Amounts(0.2, GIB // 4), Amounts(0.4, GIB // 2), restarts=restarts, last_run=run)  # type: ignore[arg-type]  # units
+    return replace(pod(name, START, **more), containers=(seen,))
+
+
+def budget() -> Any:
+    return PodDisruptionBudgetChanged(when(START), "demo", "web", "keep-all", LabelQuery(), 0, 0, 3, 3)
+
+
+def opted_out(name: str) -> Any:
+    return replace(killed(name, LATER), opted_out="karpenter.sh/do-not-disrupt")
+
+
+HELD = [
+    ("abc", lambda name: killed(name, LATER), [budget()], "PodDisruptionBudget 'keep-all' allows no eviction now"),
+    ("abc", opted_out, [], "asks that nobody evicts it"),
+]
+
+
+@pytest.mark.parametrize(("names", "make", "facts", "says"), HELD, ids=["budget", "opt-out"])
+def test_a_loop_of_kills_that_a_guard_keeps_going_is_said_with_the_guards_reason(
+    names: str, make: Any, facts: Any, says: str
+) -> None:
+    stage = open_stage(*map(make, names), mode=UpdateMode.RECREATE)
+    decided = look(stage, LATER, recommendations_by_cluster=[recommend(LATER)], pod_changes_by_cluster=facts)
+    [refused] = decided
+    assert isinstance(refused, UpdateRefused)
+    assert refused.guard == "oom-bound"
+    assert "container 'app' is OOM-killed again and again and gets no more memory: " in refused.reason
+    assert says in refused.reason
+
+
+def test_one_kill_is_no_loop() -> None:
+    stage = open_stage(*(killed(name, LATER, restarts=1) for name in "abc"), mode=UpdateMode.RECREATE)
+    [refused] = look(stage, LATER, recommendations_by_cluster=[recommend(LATER)], pod_changes_by_cluster=[budget()])
+    assert refused.guard == "disruption-budget"

@@ -1,0 +1,188 @@
+"""Leaks: which containers' memory only rises, how often that is wrong on real traces, and how fast a leak is fed."""
+
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.engine.tables.row_table import RowTable
+from agents.logic.usage.hourly_minima import COLUMNS, LEAST_RISE, STILL, HourlyMinima
+from agents.logic.vertical.memory_leaks import LASTS
+from agents.logic.vertical.recommender_stage import Recommender
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
+from schemas.facts.pods import ContainerSeen
+from schemas.names import Amounts
+from schemas.policies.vertical import ContainerPolicy, Tuning, VerticalPolicyChanged
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, scrape, turn, when
+from tests.support.real_traces import trace
+
+HOURS = 8
+HOUR = 60 * MINUTE
+MIB = 1 << 20
+
+
+def alarms(hours: Any, lowest: Any, wanted: int = HOURS) -> list[int]:
+    """The same test by a program of its own: positions of the hours that end a series of `wanted` rises."""
+    found = []
+    for end in range(len(hours)):
+        first = end
+        while first and hours[first] - hours[first - 1] == 1 and lowest[first] > lowest[first - 1]:
+            first -= 1
+        rises, grown = end - first, lowest[end] - lowest[first]
+        run = first
+        while run and hours[run] - hours[run - 1] == 1:
+            run -= 1
+        if any(low >= lowest[end] for low in lowest[run:first]):  # it has used as much before, and gave it back
+            continue
+        if rises >= wanted and grown >= LEAST_RISE * lowest[first] and (lowest[end] - lowest[end - 1]) * rises >= STILL * grown:
+            found.append(end)
+    return found
+
+
+def by_us(hours: Any, lowest: Any) -> list[int]:
+    table = RowTable("containers", COLUMNS)
+    minima, row = HourlyMinima(table, HOURS), np.array([table.add(("a",))])
+    found = []
+    for position, (hour, low) in enumerate(zip([*hours, hours[-1] + 1], [*lowest, 0.0], strict=True)):
+        minima.add(row, np.array([low]), np.array([hour * 3600.0 + 1800.0]))
+        minima.add(row, np.array([np.nan if position % 2 else low * 1.5]), np.array([hour * 3600.0 + 1900.0]))
+        if minima.leaking:
+            found.append(position - 1)
+            minima.leaking = []
+    return found
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 1, 1, 1, 1, 1, 1, 1, 1, 2]), st.integers(-4, 30)), min_size=1, max_size=60),
+    st.integers(1, 400),
+)
+def test_a_leak_is_what_a_plain_program_finds(steps: Any, first: int) -> None:
+    hours = np.cumsum([400_000, *(step for step, _ in steps)])
+    lowest = np.maximum(1, np.cumsum([first, *(grows for _, grows in steps)])).astype(float) * MIB
+    assert by_us(hours.tolist(), lowest.tolist()) == alarms(hours, lowest)
+
+
+def test_what_rises_each_day_and_comes_back_is_no_leak_and_after_a_kill_it_may_be_one() -> None:
+    lows = [float(round(1000 + 400 * np.sin(hour / 24 * 2 * np.pi))) for hour in range(24 * 4)]
+    assert by_us(list(range(len(lows))), lows) == []
+    table = RowTable("containers", COLUMNS)
+    minima, row = HourlyMinima(table, HOURS), np.array([table.add(("a",))])
+    for hour, low in enumerate([*range(100, 300, 20), *range(100, 300, 20)]):
+        if hour == 10:
+            minima.leaking = []
+            minima.killed(int(row[0]))
+        minima.add(row, np.array([float(low)]), np.array([hour * 3600.0]))
+    assert minima.leaking
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("google2019-borg", 4.5), ("k8s-online-boutique", 0.0), pytest.param("bitbrains-rnd", 0.8, marks=pytest.mark.slow)],
+)
+def test_no_more_false_alarms_than_the_docs_say(name: str, most: float, tmp_path: Any) -> None:
+    """Every first alarm of a series counts as false, because nobody knows of a leak in these. Per 1,000 container-days."""
+    usage = trace(name, None, tmp_path) / "usage.parquet"
+    query = (
+        "select container_id, timestamp_s // 3600, min(memory_bytes) from '{}' where memory_bytes > 0 group by 1, 2 order by 1, 2"
+    )
+    series: dict[str, list[tuple[int, float]]] = {}
+    for container, hour, low in duckdb.sql(query.format(usage)).fetchall():
+        series.setdefault(container, []).append((hour, float(low)))
+    found, days = 0, 0.0
+    for rows in series.values():
+        ends = by_us([hour for hour, _ in rows], [low for _, low in rows])
+        found += sum(1 for end in ends if end - 1 not in ends)
+        days += len(rows) / 24
+    assert 1000 * found / days <= most
+
+
+def leaking(stage: Recommender, minutes: int, *, grows: float = 300 * MIB / 60, limit: int = 4 * GIB, step: int = 1) -> list[Any]:
+    """A container that leaks from 1 GiB on, a sample each `step` minutes; every decision."""
+    seen = pod("a", START, containers=(ContainerSeen("app", Amounts(0.1, GIB), Amounts(None, limit)),))
+    decided = list(stage.step(turn(START, pod_changes=[seen])))
+    for minute in range(step, minutes, step):
+        number = START + minute * MINUTE
+        rows = [(API.key, "a", "app", 0.1, GIB + grows * minute)]
+        decided += stage.step(turn(number, pod_metrics=[scrape(number, rows)]))
+    return [each.event for each in decided if each.topic in ("recommendations", "memory-leaks")]
+
+
+def test_a_leak_is_named_with_its_rate_and_when_it_is_full() -> None:
+    events = leaking(Recommender(VerticalSettings(), 0), 11 * 60)
+    found = [event for event in events if isinstance(event, MemoryLeakFound)]
+    leak = found[0].leak
+    assert len({event.id for event in found}) == len(found) > 1
+    assert not found[0].again
+    assert all(event.again for event in found[1:])
+    assert leak.pod.name == "a"
+    assert abs(leak.rate - 300 * MIB) < MIB
+    assert leak.limit == 4 * GIB
+    assert leak.full is not None
+    hours = (leak.limit - leak.memory) / leak.rate
+    assert abs((leak.full - when(START)).total_seconds() / 3600 - hours) < 24
+    last = [event for event in events if isinstance(event, RequestsRecommended)][-1]
+    assert [each.container for each in last.leaks] == ["app"]
+
+
+@pytest.mark.parametrize("growth", [0.5, 0.1, 0.0])
+def test_a_leak_is_fed_no_faster_than_its_policy_says(growth: float) -> None:
+    stage, free = Recommender(VerticalSettings(), 0), Recommender(VerticalSettings(leak_hours=0), 0)
+    policy = VerticalPolicyChanged(
+        when(START), "demo/*", "1", containers=(ContainerPolicy("app", tuning=Tuning(leak_growth=growth)),)
+    )
+    for each in (stage, free):
+        each.step(turn(START - MINUTE, policies=[policy]))
+    events, fed = (leaking(each, 80 * 60, step=5) for each in (stage, free))
+    found = next(event for event in events if isinstance(event, MemoryLeakFound))
+    for event in events:
+        if isinstance(event, RequestsRecommended) and event.at >= found.at:
+            days = 1 + (event.at - found.at).total_seconds() // 86_400
+            assert event.containers[0].target.memory <= found.leak.target * (1 + growth * days)
+            assert event.containers[0].lower.memory <= event.containers[0].target.memory <= event.containers[0].upper.memory
+    assert fed[-1].containers[0].target.memory > events[-1].containers[0].target.memory
+    assert events[-1].containers[0].uncapped.memory == fed[-1].containers[0].uncapped.memory
+
+
+def test_a_minimum_of_the_owner_wins_and_a_leak_is_over_a_day_after_its_last_hour() -> None:
+    stage = Recommender(VerticalSettings(), 0)
+    least = VerticalPolicyChanged(when(START), "demo/*", "1", containers=(ContainerPolicy("app", Amounts(None, 64 * GIB)),))
+    stage.step(turn(START - MINUTE, policies=[least]))
+    leaking(stage, 10 * 60)
+    said: list[Any] = []
+    for hour in range(10, 10 + 27):
+        number = START + hour * HOUR
+        said += stage.step(turn(number, pod_metrics=[scrape(number, [(API.key, "a", "app", 0.1, GIB)])]))
+    events = [each.event for each in said if each.topic in ("recommendations", "memory-leaks")]
+    assert {event.containers[0].target.memory for event in events if isinstance(event, RequestsRecommended)} == {64 * GIB}
+    ends = [event for event in events if isinstance(event, MemoryLeakFound) and event.over]
+    assert len(ends) == 1
+    assert [event for event in events if isinstance(event, RequestsRecommended)][-1].leaks == ()
+    assert len(stage.leaks.table) == 0
+
+
+def test_a_restart_does_not_end_the_bound_and_a_checkpoint_holds_it() -> None:
+    stage = Recommender(VerticalSettings(), 0)
+    leaking(stage, 10 * 60)
+    again = Recommender(VerticalSettings(), 0)
+    for chunk in stage.chunks():
+        again.load(chunk, stage.dump(chunk))
+    for each in (stage, again):
+        for minute in range(10 * 60, 16 * 60):
+            number = START + minute * MINUTE
+            rows = [(API.key, "a", "app", 0.1, GIB + 300 * MIB / 60 * (minute - 600))]
+            each.step(turn(number, pod_metrics=[scrape(number, rows)]))
+    [(key, known)] = stage.leaks.table.items()
+    assert key == f"{API.key}/app"
+    assert [(key, known)] == list(again.leaks.table.items())
+    assert LASTS > START + 16 * HOUR - known.seen > 5 * HOUR
+    assert {chunk: stage.dump(chunk) for chunk in stage.chunks()} == {chunk: again.dump(chunk) for chunk in again.chunks()}
+
+
+def test_no_setting_no_leak() -> None:
+    events = leaking(Recommender(replace(VerticalSettings(), leak_hours=0), 0), 12 * 60)
+    assert all(isinstance(event, RequestsRecommended) and not event.leaks for event in events)

@@ -1,0 +1,152 @@
+"""A loop of OOM kills ends in every mode, for every pod, by each container's own last run; else a bound says why not."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.demo.demo_settings import START
+from schemas.decisions.vpa_conditions import ConditionStatus
+from schemas.names import Amounts
+from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
+from schemas.units import Bytes
+from streams.simulated.load_shapes import MIB, jvm
+from tests.support.oom_world import OomWorld, growing_again, hot, template
+
+MODES = (UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.RECREATE, UpdateMode.IN_PLACE)
+CALM = timedelta(hours=1)
+"""Without a kill for this long at the end, a loop has ended."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ten_pods_that_need_twice_their_memory_and_more_are_mended_within_minutes(mode: UpdateMode) -> None:
+    container = replace(template("app", 0, 0, 700, 700), shape=jvm(low=0.05, high=0.1, heap=4000))
+    world = OomWorld(10, (container,), mode, hours=2.0).play()
+    assert max(world.kills_of_pods.values()) <= 3
+    assert world.unchanged(START + timedelta(minutes=15), "app", 700) == set()
+    assert world.kills[-1].at < START + timedelta(minutes=15)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("need", "after"), [(4000, 0.0), (1400, 30.0), (1400, 300.0), (2000, 900.0)])
+def test_the_loop_ends_however_much_is_needed_and_however_late(mode: UpdateMode, need: int, after: float) -> None:
+    world = OomWorld(3, (template("app", need, after, 700, 700),), mode, hours=4.0).play()
+    assert world.kills
+    assert world.kills[-1].at < world.end - CALM
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_only_pod_of_a_workload_is_mended_too(mode: UpdateMode) -> None:
+    world = OomWorld(1, (template("app", 1400, 0.0, 700, 700),), mode).play()
+    assert world.kills[-1].at < START + timedelta(minutes=15)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_few_hot_pods_among_twenty_are_mended_though_the_others_use_little(mode: UpdateMode) -> None:
+    container = replace(template("app", 0, 0.0, 700, 700), shape=hot(2000))
+    world = OomWorld(20, (container,), mode).play()
+    assert 0 < len(world.kills_of_pods) <= 5
+    assert max(world.kills_of_pods.values()) <= 5
+    assert world.kills[-1].at < START + timedelta(minutes=15)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_loop_that_begins_when_the_last_one_is_forgotten_ends_too(mode: UpdateMode) -> None:
+    later = timedelta(hours=26)
+    container = replace(template("app", 0, 0.0, 700, 700), shape=growing_again(1400, 4000, later))
+    world = OomWorld(3, (container,), mode, hours=28.0).play()
+    again = [kill for kill in world.kills if kill.at >= START + later]
+    assert again
+    assert again[-1].at < START + later + timedelta(minutes=15)
+
+
+def test_the_profile_upstream_mends_every_pod_too() -> None:
+    container = template("app", 1000, 0.0, 700, 700)
+    world = OomWorld(10, (container,), UpdateMode.RECREATE, settings={"updates.profile": "upstream"}).play()
+    assert world.unchanged(START + timedelta(minutes=30), "app", 700) == set()
+    assert world.kills[-1].at < world.end - CALM
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason", "word"),
+    [
+        (ContainerPolicy("*", max_allowed=Amounts(None, Bytes(800 * MIB))), "its policy allows", "MaxAllowed"),
+        (ContainerPolicy("*", controlled_values=ControlledValues.REQUESTS_ONLY), "its limit of", "StaticLimit"),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bound_that_keeps_the_loop_going_is_said(mode: UpdateMode, policy: ContainerPolicy, reason: str, word: str) -> None:
+    world = OomWorld(3, (template("app", 3000, 0.0, 350, 700),), mode, (policy,), vpa=True).play()
+    assert world.kills[-1].at > world.end - CALM
+    [refusal, *_] = [each for each in world.refusals if each.guard == "oom-bound"]
+    assert reason in refusal.reason
+    assert refusal.at < START + timedelta(minutes=30)
+    condition = world.limited
+    assert condition is not None
+    assert (condition.status, condition.reason) == (ConditionStatus.TRUE, word)
+    assert reason in condition.message
+    assert condition.since < START + timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("mode", "policies", "word"),
+    [
+        (UpdateMode.OFF, (), "UpdateMode"),
+        (UpdateMode.INITIAL, (), "UpdateMode"),
+        (UpdateMode.RECREATE, (ContainerPolicy("app", mode=ContainerMode.OFF),), "ContainerModeOff"),
+        (UpdateMode.IN_PLACE, (ContainerPolicy("*", controlled_resources=("cpu",)),), "MemoryNotRecommended"),
+    ],
+)
+def test_where_nothing_is_recommended_or_applied_the_condition_says_so(
+    mode: UpdateMode, policies: tuple[ContainerPolicy, ...], word: str
+) -> None:
+    condition = OomWorld(2, (template("app", 3000, 0.0, 350, 700),), mode, policies, vpa=True).play().limited
+    assert condition is not None
+    assert (condition.status, condition.reason) == (ConditionStatus.TRUE, word)
+    assert condition.since < START + timedelta(minutes=30)
+
+
+def test_a_loop_that_ends_leaves_no_condition() -> None:
+    condition = OomWorld(2, (template("app", 2000, 0.0, 350, 700),), vpa=True).play().limited
+    assert condition is None or condition.status is ConditionStatus.FALSE
+
+
+worlds = st.builds(
+    OomWorld,
+    st.integers(1, 4),
+    st.tuples(
+        st.builds(
+            template,
+            st.just("app"),
+            st.integers(300, 3000),
+            st.sampled_from([0.0, 30.0, 300.0, 900.0]),
+            st.integers(100, 400) | st.none(),
+            st.integers(401, 800),
+        ),
+        st.builds(template, st.sampled_from(["proxy", "log"]), st.integers(20, 100), st.just(0.0), st.just(200), st.none()),
+    ),
+    st.sampled_from([*MODES, UpdateMode.AUTO]),
+    st.just(())
+    | st.builds(
+        lambda most, values: (ContainerPolicy("app", max_allowed=Amounts(None, most), controlled_values=values),),
+        st.none() | st.integers(300, 2000).map(lambda mib: Bytes(mib * MIB)),
+        st.sampled_from(ControlledValues),
+    ),
+    hours=st.just(5.0),
+    vpa=st.sampled_from([True]),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(worlds)
+def test_in_random_worlds_a_loop_ends_or_a_bound_says_why_not(world: OomWorld) -> None:
+    world.play()
+    late = [kill for kill in world.kills if kill.at > world.end - CALM]
+    told = [each for each in world.refusals if {"quick OOM", "OOM kill"} & set(each.because["why"])]  # type: ignore[call-overload]  # a list
+    assert not late or (told and world.limited is not None and world.limited.status is ConditionStatus.TRUE)
+    for each in world.recommendations:
+        for container in each.containers:
+            low, target, high = (amounts.memory or 0 for amounts in (container.lower, container.target, container.upper))
+            assert low <= target <= high

@@ -1,0 +1,81 @@
+"""What clusters add to the chart reaches the objects that it is meant for, and nothing is left without its labels."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.controlplane.chart_values import VALUES, pods, rendered
+
+
+def test_what_is_said_of_all_pods_reaches_each_and_a_component_wins(helm: Path) -> None:
+    said = pods(rendered(helm, "ullage", VALUES["istio"]))
+    assert len(said) > 8
+    for name, pod in said.items():
+        wanted = "false" if name == "ullage-webhook" else "true"
+        assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == wanted, name
+        assert pod["metadata"]["annotations"]["traffic.sidecar.istio.io/excludeOutboundPorts"] == "9092", name
+    placed = pods(rendered(helm, "ullage", VALUES["node pool"]))
+    assert placed["ullage-worker"]["spec"]["nodeSelector"] == {"pool": "memory"}
+    assert [each["key"] for each in placed["ullage-worker"]["spec"]["tolerations"]] == ["CriticalAddonsOnly", "memory"]
+    assert placed["ullage-clock"]["spec"]["nodeSelector"] == {"pool": "system"}
+    code = pods(rendered(helm, "ullage", VALUES["policies as code"]))
+    for name, pod in code.items():
+        for container in [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]:
+            assert "/etc/ullage/policies" in {mount["mountPath"] for mount in container["volumeMounts"]}, name
+    proxied = pods(rendered(helm, "ullage", VALUES["proxy"]))
+    for name, pod in proxied.items():
+        assert {"HTTPS_PROXY", "NO_PROXY"} <= {each["name"] for each in pod["spec"]["containers"][0]["env"]}, name
+
+
+STANDARD = {*(f"app.kubernetes.io/{name}" for name in ("name", "instance", "version", "part-of", "managed-by")), "helm.sh/chart"}
+
+
+def test_every_object_and_every_pod_carries_the_standard_labels(helm: Path) -> None:
+    documents = rendered(helm, "ullage", {**VALUES["everything"], "kafka.kind": "single", "kafka.brokers": ""})
+    for document in documents:
+        assert document["metadata"]["labels"].keys() >= STANDARD, (document["kind"], document["metadata"]["name"])
+    for name, pod in pods(documents).items():
+        assert pod["metadata"]["labels"].keys() >= STANDARD, name
+    accounts = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in documents if d["kind"] == "ServiceAccount"}
+    assert {"agents", "source-kube", "consumer-evictor"} <= accounts
+
+
+def test_every_object_carries_the_common_labels_and_every_selector_finds_its_pods(helm: Path) -> None:
+    documents = rendered(helm, "ullage", VALUES["names"])
+    for document in documents:
+        labels = document["metadata"]["labels"]
+        assert {"team": "platform", "cost-center": "42"}.items() <= labels.items(), document["kind"]
+        assert labels["app.kubernetes.io/name"] == "autoscaler"
+        assert labels["app.kubernetes.io/part-of"] == "autoscaler"
+        assert document["metadata"]["annotations"]["example.com/owner"] == "platform"
+    for document in documents:
+        spec = document.get("spec", {})
+        selector = spec.get("podSelector", spec.get("selector", {}))
+        wanted = selector.get("matchLabels", selector)
+        if wanted and document["kind"] != "Job":
+            assert any(wanted.items() <= pod["metadata"]["labels"].items() for pod in pods(documents).values()), document
+
+
+@pytest.mark.parametrize("name", ["cert-manager", "cert-manager, issuer", "own certificate"])
+def test_the_webhook_serves_a_certificate_of_others(name: str, helm: Path) -> None:
+    documents = rendered(helm, "ullage", VALUES[name])
+    spec = pods(documents)["ullage-webhook"]["spec"]
+    (secret,) = (each["secret"]["secretName"] for each in spec["volumes"] if each["name"] == "webhook-certificate")
+    (config,) = (d for d in documents if d["kind"] == "ConfigMap" and "ullage.yaml" in d["data"])
+    settings = yaml.safe_load(config["data"]["ullage.yaml"])["webhook"]
+    (mount,) = (each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "webhook-certificate")
+    assert {settings[key].rpartition("/")[0] for key in ("certificate", "key", "ca")} == {mount["mountPath"]}
+    assert [settings[key].rpartition("/")[2] for key in ("certificate", "key", "ca")] == ["tls.crt", "tls.key", "ca.crt"]
+    issued = {d["spec"]["secretName"]: d["spec"] for d in documents if d["kind"] == "Certificate"}
+    assert (secret in issued) == (name != "own certificate")
+    if issued:
+        assert f"ullage-webhook.{'ullage'}.svc" in issued[secret]["dnsNames"]
+        assert issued[secret]["issuerRef"]["kind"] == ("ClusterIssuer" if name.endswith("issuer") else "Issuer")
+
+
+def test_no_pod_names_a_user_so_that_openshift_may(helm: Path) -> None:
+    for name, pod in pods(rendered(helm, "ullage", VALUES["openshift"])).items():
+        context = pod["spec"]["securityContext"]
+        assert context["runAsNonRoot"] is True, name
+        assert {"runAsUser", "runAsGroup", "fsGroup"}.isdisjoint(context), name

@@ -1,0 +1,188 @@
+"""Evictions where no new pods may be made, with the real API server, controllers and source: little goes, and it is said why."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agents.pipeline import stages
+from agents.settings.all_settings import Settings
+from agents.settings.loading import load
+from agents.stage_runner import Runner
+from agents.stage_topics import ticked_topics
+from schemas.catalogue import Event
+from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
+from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.names import Amounts, Workload
+from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.units import Bytes, Cores, Fraction
+from streams.clients.kube.cluster_client import KubernetesClient
+from streams.codec.event_codec import Codec, tick
+from streams.consumers.pods.evictor import evictor
+from streams.log_context import LogContext
+from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.plane import Plane
+from tests.controlplane.watched import PARTITIONS, WatchedScene
+from tests.controlplane.world import World
+
+CLUSTER, MIB, LEASE = "real", 1 << 20, "hook"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+SET = {
+    "updates.warm_up": "0",
+    "updates.min_replicas": "1",
+    "updates.eviction_tolerance": "1",
+    "updates.unchanged_pause": "0",
+    "topics.partitions": str(PARTITIONS),
+}
+
+
+class Updating:
+    """Source, updater and evictor in one process, on a log in memory, with event time of its own that runs ahead."""
+
+    def __init__(self, plane: Plane, world: World, client: KubernetesClient) -> None:
+        self.world, self.scene = world, WatchedScene(plane, world)
+        self.topics, self.codec, self.now = self.scene.topics, Codec(self.scene.topics), datetime.now(UTC)
+        context = LogContext(self.scene.log, self.topics, self.codec, CLUSTER)
+        settings: Settings = load(flags=SET).settings
+        self.stages = Runner([each for each in stages(settings) if each.name == "updater"], context)
+        self.evictor = evictor(LogContext(self.scene.log, self.topics, Codec(self.topics), CLUSTER), client)
+        self._publish(VerticalPolicyChanged(self.now, f"{CLUSTER}/*", "1", UpdateMode.RECREATE), "rules")
+        self._publish(ControlChanged(self.now, CLUSTER, Mode.APPLY, budget=Fraction(0.25)), "control")
+
+    def _publish(self, event: Event, topic: str) -> None:
+        self.scene.log.append(self.codec.encode_for_all(event, topic=topic, key=CLUSTER, source="/test"))
+
+    def minute(self) -> None:
+        """A minute passes for the stage, and a second for the cluster."""
+        self.now += timedelta(minutes=1)
+        workload = Workload(CLUSTER, self.world.namespace, "Deployment", "web")
+        low, high = Amounts(Cores(0.01), Bytes(8 * MIB)), Amounts(Cores(0.05), Bytes(32 * MIB))
+        advice = ContainerRecommendation("app", low, high, high, high)
+        number = int(self.now.timestamp() * 1000)
+        event = RequestsRecommended(f"recommender/0/{number}/requests/{workload.key}", self.now, workload, (advice,), {})
+        self._publish(event, "recommendations-by-cluster")
+        wires = [self.topics.wire(name) for name in ticked_topics()]
+        self.scene.log.append(tick(wire, partition, number) for wire in wires for partition in range(PARTITIONS))
+        self.stages.run()
+        self.evictor.poll_once()
+        time.sleep(1.0)
+
+    def minutes(self, count: int) -> None:
+        for _ in range(count):
+            self.minute()
+
+    def evictions(self) -> int:
+        return sum(isinstance(event, EvictionPlanned) for event in self.scene.events("pod-updates"))
+
+    def reason(self, guard: str) -> str:
+        found = [e.reason for e in self.scene.events("pod-updates") if isinstance(e, UpdateRefused) and e.guard == guard]
+        return found[-1] if found else ""
+
+    def there(self) -> int:
+        return len([pod for pod in self.world.pods("web") if pod["metadata"].get("deletionTimestamp") is None])
+
+
+@pytest.fixture
+def updating(plane: Plane, world: World, client: KubernetesClient) -> Iterator[Updating]:
+    made = Updating(plane, world, client)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases"
+    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    world.ask.post(path, {"metadata": {"name": LEASE}, "spec": {"renewTime": renewed}})
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(10.0):
+            at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            world.ask.patch(f"{path}/{LEASE}", {"spec": {"renewTime": at}})
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    world.deployment("web", replicas=4)
+    with made.scene.watching(lease=LEASE):
+        yield made
+    stop.set()
+    thread.join(15.0)
+
+
+@contextmanager
+def no_new_pods(world: World, unless: str = "false") -> Iterator[None]:
+    """A ValidatingAdmissionPolicy of others refuses each new pod of the namespace, unless this expression is true of it."""
+    name = f"none-{world.namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    where = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
+    spec: dict[str, Any] = {"matchConstraints": {"resourceRules": [rule], "namespaceSelector": where}}
+    spec["validations"] = [{"expression": unless, "message": "no new pods here"}]
+    world.ask.post(POLICIES, {"metadata": {"name": name}, "spec": spec})
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    world.ask.post(BINDINGS, {"metadata": {"name": name}, "spec": binding})
+    try:
+        wait_for(lambda: _is_refused(world), what="the policy is in force")
+        yield
+    finally:
+        world.ask.delete(f"{BINDINGS}/{name}")
+        world.ask.delete(f"{POLICIES}/{name}")
+
+
+def _is_refused(world: World) -> bool:
+    pod = {
+        "metadata": {"generateName": "probe-"},
+        "spec": {"containers": [{"name": "app", "image": "none", "resources": {"requests": {"cpu": "250m"}}}]},
+    }
+    try:
+        world.ask.post(f"{world.path('pods')}?dryRun=All", pod)
+    except Refused:
+        return True
+    return False
+
+
+def test_where_a_policy_refuses_new_pods_one_goes_and_it_goes_on_without_the_policy(updating: Updating) -> None:
+    with no_new_pods(updating.world):
+        updating.minutes(15)
+        assert (updating.evictions(), updating.there()) == (1, 3)
+        assert "no new pods here" in updating.reason("successor")
+
+    def more() -> bool:
+        updating.minute()
+        return updating.evictions() > 1
+
+    wait_for(more, timeout=90.0, what="the ReplicaSet has tried again, and the next pod goes")
+
+
+def test_where_a_quota_would_refuse_the_successor_nobody_goes(updating: Updating) -> None:
+    """It was made, or shrunk, when the pods were there."""
+    world = updating.world
+    world.ask.post(world.path("resourcequotas"), {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}})
+    wait_for(
+        lambda: world.ask.get(world.path("resourcequotas", "q")).get("status", {}).get("used"), what="the quota counts the pods"
+    )
+    time.sleep(1.0)
+    updating.minutes(8)
+    assert (updating.evictions(), updating.there()) == (0, 4)
+    assert "ResourceQuota 'q' allows" in updating.reason("quota")
+    world.ask.patch(world.path("resourcequotas", "q"), {"spec": {"hard": {"pods": "5"}}})
+
+    def more() -> bool:
+        updating.minute()
+        return updating.evictions() > 0
+
+    wait_for(more, timeout=60.0, what="with a larger quota pods go")
+
+
+def test_where_no_node_takes_the_successor_one_goes(updating: Updating) -> None:
+    world = updating.world
+    nodes = [node["metadata"]["name"] for node in world.ask.get("/api/v1/nodes")["items"]]
+    for node in nodes:
+        world.ask.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    try:
+        updating.minutes(12)
+        assert updating.evictions() == 1
+        assert "1 is without a node that takes it" in updating.reason("successor")
+    finally:
+        for node in nodes:
+            world.ask.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})

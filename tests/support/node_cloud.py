@@ -1,0 +1,258 @@
+"""A cloud for the scaler's stage: groups that deliver or do not, and consumers and a scheduler that do what the real ones do.
+
+Nothing lowers a size here but a plan of the scaler, and AWS ends instances where a group wants fewer than it has. A pod fills a
+node. The time is that of the run.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from schemas.catalogue import Event
+from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceGone, ScalingActivityFailed
+from schemas.facts.nodes import NodeDetailsRemoved, NodeTaint
+from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved
+from schemas.outcomes import OutcomeDetail, Result
+from tests.support.cluster_events import when
+from tests.support.node_scene import CLUSTER, ScalerRun, instance, node, pod
+
+BOOT, TRIED_AGAIN, ENDS = 60_000, 60_000, 60_000
+
+
+class Fault(StrEnum):
+    """What is wrong with a group from some moment on."""
+
+    NONE = "none"
+    SHORTAGE = "shortage"
+    NEVER_REGISTERS = "never registers"
+    NEVER_READY = "never ready"
+    ALL_UNREADY = "all unready"
+    SUSPENDED = "suspended, and said so"
+    SILENT = "nothing comes, and nothing is said"
+    NO_TEMPLATE = "no template"
+    DELETED = "deleted"
+    GROWTH_FAILS = "growth is refused"
+    REMOVAL_FAILS = "removals fail"
+    SIZE_BY_OTHERS = "others want more, and nothing comes"
+    BELOW_MINIMUM = "less than its minimum"
+    ABOVE_MAXIMUM = "more than its maximum"
+
+
+_DELIVERS_NOTHING = (Fault.SHORTAGE, Fault.SUSPENDED, Fault.SILENT, Fault.SIZE_BY_OTHERS, Fault.BELOW_MINIMUM)
+
+
+@dataclass
+class Machine:
+    """An instance; its node has the same name. `gone_at`: when it ends, once that is ordered."""
+
+    name: str
+    launched: int
+    joined: bool = False
+    ready: bool = False
+    gone_at: int | None = None
+
+
+@dataclass
+class Company:
+    """A group of the cloud."""
+
+    fact: NodeGroupSeen
+    fault: Fault = Fault.NONE
+    keeps_size: bool = False
+    """Whether nobody may lower its size."""
+    machines: dict[str, Machine] = field(default_factory=dict)
+    tried: int = 0
+
+    @property
+    def existing(self) -> int:
+        return sum(one.gone_at is None for one in self.machines.values())
+
+
+class NodeCloud:
+    """The groups, their machines, and the pods that wait or run."""
+
+    def __init__(self, run: ScalerRun, *facts: NodeGroupSeen) -> None:
+        """All nodes that the groups want are there and ready."""
+        self.run = run
+        self.companies = {fact.group: Company(fact) for fact in facts}
+        self.waiting: dict[str, PodPlacementChanged] = {}
+        self.placed: dict[str, str] = {}
+        self.selectors: dict[str, str] = {}
+        self.victims: list[str] = []
+        """Machines that the cloud chose itself, because a group wanted fewer than it had."""
+        self.beyond: list[str] = []
+        """Plans to grow to more than exists and waits."""
+        self._made = self._read = 0
+        first: list[Event] = list(facts)
+        for name, company in self.companies.items():
+            for _ in range(company.fact.desired):
+                machine = self._machine(company, run.now - 3_600_000)
+                machine.joined = machine.ready = True
+                first += [instance(machine.name, name), node(machine.name, name)]
+        run.step(*first)
+
+    def wait(self, shape: str, *names: str, only: str = "") -> None:
+        """Pods wait, for any group or for one alone."""
+        for name in names:
+            self.waiting[name], self.selectors[name] = pod(name, shape, created=self.run.now), only
+        self.run.step(*(self.waiting[name] for name in names))
+
+    def give_up(self, *names: str) -> None:
+        """Pods that wait are wanted no more."""
+        gone = [self.waiting.pop(name).pod for name in names]
+        self.run.step(*(PodPlacementRemoved(when(self.run.now), CLUSTER, name) for name in gone))
+
+    def breaks(self, group: str, fault: Fault, number: int, *, keeps_size: bool = False) -> None:
+        """From now on this is wrong with the group."""
+        company = self.companies[group]
+        company.fault, company.keeps_size = fault, keeps_size
+        fact = company.fact
+        if fault is Fault.DELETED:
+            gone: list[Event] = [NodeInstanceGone(when(self.run.now), CLUSTER, group, name) for name in company.machines]
+            left: list[Event] = [NodeDetailsRemoved(when(self.run.now), CLUSTER, name) for name in company.machines]
+            self.run.step(NodeGroupGone(when(self.run.now), CLUSTER, group), *gone, *left)
+            company.machines.clear()
+            return
+        changed = {
+            Fault.SUSPENDED: replace(fact, suspended=("Launch",)),
+            Fault.NO_TEMPLATE: replace(fact, template=None, no_template="its launch template 'lt-1' is gone"),
+            Fault.SIZE_BY_OTHERS: replace(fact, desired=min(fact.desired + 1 + number, fact.most)),
+            Fault.BELOW_MINIMUM: replace(fact, least=fact.desired + 1 + number, most=fact.desired + 5 + number),
+            Fault.ABOVE_MAXIMUM: replace(fact, most=max(fact.desired - 1, 0)),
+        }
+        if fault in changed:
+            self._fact(company, changed[fault])
+        if fault is Fault.ALL_UNREADY:
+            for machine in company.machines.values():
+                machine.ready = False
+            self.run.step(*(self._node(company, machine) for machine in company.machines.values() if machine.joined))
+
+    def go(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.run.now + int(seconds * 1000)
+        while self.run.now < end:
+            self.run.step()
+            plans, self._read = self.run.decided[self._read :], len(self.run.decided)
+            for plan in plans:
+                self._carry_out(plan)
+            for company in self.companies.values():
+                if company.fault is not Fault.DELETED:
+                    self._advance(company)
+            self._schedule()
+
+    def nodes(self, group: str) -> int:
+        return len(self.companies[group].machines)
+
+    # AWS
+
+    def _machine(self, company: Company, launched: int) -> Machine:
+        self._made += 1
+        machine = Machine(f"{company.fact.group}-{self._made}", launched)
+        company.machines[machine.name] = machine
+        return machine
+
+    def _fact(self, company: Company, fact: NodeGroupSeen) -> None:
+        company.fact = replace(fact, at=when(self.run.now))
+        self.run.step(company.fact)
+
+    def _node(self, company: Company, machine: Machine) -> Event:
+        ready = {"Ready": "True" if machine.ready else "False"}
+        taints = () if machine.ready else (NodeTaint("node.kubernetes.io/not-ready", "", "NoSchedule"),)
+        return node(machine.name, company.fact.group, created=when(machine.launched), conditions=ready, taints=taints)
+
+    def _advance(self, company: Company) -> None:
+        now, group = self.run.now, company.fact.group
+        for machine in [one for one in company.machines.values() if one.gone_at is not None and one.gone_at <= now]:
+            del company.machines[machine.name]
+            gone: list[Event] = [NodeInstanceGone(when(now), CLUSTER, group, machine.name)]
+            self.run.step(*gone, *([NodeDetailsRemoved(when(now), CLUSTER, machine.name)] if machine.joined else []))
+        missing = company.fact.desired - company.existing
+        if missing > 0:
+            self._launch(company, missing)
+        for machine in [one for one in company.machines.values() if one.gone_at is None][: max(-missing, 0)]:
+            self.victims.append(machine.name)
+            machine.gone_at = now + ENDS
+        for machine in company.machines.values():
+            due = not machine.joined and machine.gone_at is None and now >= machine.launched + BOOT
+            if due and company.fault is not Fault.NEVER_REGISTERS:
+                machine.joined = True
+                machine.ready = company.fault not in (Fault.NEVER_READY, Fault.ALL_UNREADY)
+                self.run.step(self._node(company, machine))
+
+    def _launch(self, company: Company, missing: int) -> None:
+        now, group = self.run.now, company.fact.group
+        if company.fault not in _DELIVERS_NOTHING:
+            self.run.step(*(instance(self._machine(company, now).name, group) for _ in range(missing)))
+        elif company.fault is Fault.SHORTAGE and now >= company.tried + TRIED_AGAIN:
+            company.tried = now
+            code = "InsufficientInstanceCapacity"
+            self.run.step(
+                ScalingActivityFailed(when(now), CLUSTER, group, f"{group}-{now}", code, "none there", "", "", when(now))
+            )
+
+    # Our consumers
+
+    def _carry_out(self, plan: object) -> None:
+        company = self.companies.get(getattr(plan, "group", ""))
+        if company is None or not isinstance(plan, ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned):
+            return
+        if isinstance(plan, ScaleUpPlanned):
+            self.run.answer(plan, *self._grow(company, plan))
+        elif isinstance(plan, SizeCorrectionPlanned):
+            self.run.answer(plan, *self._lower(company, plan))
+        else:
+            self.run.answer(plan, *self._remove(company, plan))
+
+    def _grow(self, company: Company, plan: ScaleUpPlanned) -> tuple[Result, OutcomeDetail]:
+        if plan.after > company.existing + len(self.waiting):
+            self.beyond.append(f"{plan.group} {plan.before} to {plan.after} with {company.existing} and {len(self.waiting)} pods")
+        if company.fault is Fault.DELETED:
+            return Result.REFUSED, OutcomeDetail.NOT_FOUND
+        if company.fault is Fault.GROWTH_FAILS:
+            return Result.FAILED, OutcomeDetail.FORBIDDEN
+        if company.fact.desired != plan.before:
+            return Result.REFUSED, OutcomeDetail.MOVED
+        if plan.after > company.fact.most:
+            return Result.REFUSED, OutcomeDetail.AT_LIMIT
+        self._fact(company, replace(company.fact, desired=plan.after))
+        return Result.DONE, OutcomeDetail.APPLIED
+
+    def _lower(self, company: Company, plan: SizeCorrectionPlanned) -> tuple[Result, OutcomeDetail]:
+        least = max(plan.after, company.existing, company.fact.least)
+        if company.fact.desired <= least:
+            return Result.DONE, OutcomeDetail.ALREADY_DONE
+        if company.keeps_size:
+            return Result.FAILED, OutcomeDetail.FORBIDDEN
+        if company.fact.desired != plan.before:
+            return Result.REFUSED, OutcomeDetail.MOVED
+        self._fact(company, replace(company.fact, desired=least))
+        return Result.DONE, OutcomeDetail.APPLIED
+
+    def _remove(self, company: Company, plan: NodeRemovalPlanned) -> tuple[Result, OutcomeDetail]:
+        machine = company.machines.get(plan.instance)
+        if machine is None:
+            return Result.DONE, OutcomeDetail.ALREADY_DONE
+        if company.fault is Fault.REMOVAL_FAILS:
+            return Result.FAILED, OutcomeDetail.FORBIDDEN
+        if company.fact.desired <= company.fact.least:
+            return Result.REFUSED, OutcomeDetail.AT_LIMIT
+        machine.gone_at = self.run.now + ENDS
+        self._fact(company, replace(company.fact, desired=company.fact.desired - 1))
+        return Result.DONE, OutcomeDetail.APPLIED
+
+    # The scheduler
+
+    def _schedule(self) -> None:
+        taken = set(self.placed.values())
+        for name, waits in list(self.waiting.items()):
+            free = [
+                machine.name
+                for group, company in self.companies.items()
+                for machine in company.machines.values()
+                if machine.ready and machine.gone_at is None and machine.name not in taken and self.selectors[name] in ("", group)
+            ]
+            if free:
+                taken.add(free[0])
+                self.placed[name] = free[0]
+                del self.waiting[name]
+                self.run.step(pod(name, waits.shape, node=free[0]))
