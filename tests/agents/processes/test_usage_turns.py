@@ -1,5 +1,6 @@
 """Two instances of `ullage source usage`: one tells, and the other takes over when it is killed or frozen."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -68,6 +69,22 @@ class TwoSources:
             )
         return self.running[-1]
 
+    def freeze(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop it where it does not hold the lock of the log: a frozen writer keeps all others out of a file."""
+        os.kill(process.pid, signal.SIGSTOP)
+        while self._locked():
+            os.kill(process.pid, signal.SIGCONT)
+            time.sleep(0.01)
+            os.kill(process.pid, signal.SIGSTOP)
+
+    def _locked(self) -> bool:
+        with self.path.open("rb") as log:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
     def said(self, number: int) -> str:
         return (self.folder / f"said-{number}.txt").read_text()
 
@@ -108,16 +125,19 @@ def until(done: Callable[[], object], what: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_other_source_takes_over_and_a_frozen_one_ends_when_it_wakes_up(sources: TwoSources, blow: signal.Signals) -> None:
-    one = sources.start()
+    holder = sources.start()
     until(sources.told, "the first has told")
     first = sources.server.holder("ullage-source-usage")
     sources.start()
     until(lambda: "stands by" in sources.said(1), "the other stands by")
-    os.kill(one.pid, blow)
+    if blow is signal.SIGSTOP:
+        sources.freeze(holder)
+    else:
+        os.kill(holder.pid, blow)
     until(lambda: sources.server.holder("ullage-source-usage") not in ("", first), "the other holds the Lease")
     before = len(sources.told())
     until(lambda: len(sources.told()) > before, "the other has told")
     if blow is signal.SIGSTOP:
-        os.kill(one.pid, signal.SIGCONT)
-        assert one.wait(60.0) != 0
+        os.kill(holder.pid, signal.SIGCONT)
+        assert holder.wait(60.0) != 0
         assert "another instance holds the Lease of the usage source now, so this one ends" in sources.said(0)
