@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,8 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "settings.vertical.margin": 0.2,
         "podDisruptionBudget.enabled": False,
     },
-    "openshift": {
-        "mode": "apply",
-        "kafka.kind": "single",
-        "kafka.single.podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
-    },
+    "openshift": {"mode": "apply", "kafka.brokers": "kafka:9092"},
+    "openshift, tried out": {"mode": "apply", "kafka.kind": "single"},
     "irsa": {
         "mode": "apply",
         "kafka.brokers": "kafka:9092",
@@ -161,6 +158,9 @@ VALUES: Mapping[str, Mapping[str, object]] = {
     },
 }
 
+API_VERSIONS = {name: ("security.openshift.io/v1",) for name in VALUES if name.startswith("openshift")}
+"""What the API server of these offers beyond Kubernetes' own, for Helm to know."""
+
 
 def asked(helm: Path, *words: str, values: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
     sets = [
@@ -172,8 +172,9 @@ def asked(helm: Path, *words: str, values: Mapping[str, object]) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={"HOME": "/nonexistent"})
 
 
-def rendered(helm: Path, namespace: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
-    done = asked(helm, "template", "ullage", "--namespace", namespace, "--kube-version", "1.34.0", values=values)
+def rendered(helm: Path, namespace: str, values: Mapping[str, object], apis: Sequence[str] = ()) -> list[dict[str, Any]]:
+    offered = [word for api in apis for word in ("--api-versions", api)]
+    done = asked(helm, "template", "ullage", "--namespace", namespace, "--kube-version", "1.34.0", *offered, values=values)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.controlplane.chart_values import VALUES, pods, rendered
+from tests.controlplane.chart_values import API_VERSIONS, VALUES, pods, rendered
 
 
 def test_what_is_said_of_all_pods_reaches_each_and_a_component_wins(helm: Path) -> None:
@@ -74,8 +74,11 @@ def test_the_webhook_serves_a_certificate_of_others(name: str, helm: Path) -> No
         assert issued[secret]["issuerRef"]["kind"] == ("ClusterIssuer" if name.endswith("issuer") else "Issuer")
 
 
-def test_no_pod_names_a_user_so_that_openshift_may(helm: Path) -> None:
-    for name, pod in pods(rendered(helm, "ullage", VALUES["openshift"])).items():
+@pytest.mark.parametrize("values", API_VERSIONS)
+def test_no_pod_names_a_user_so_that_openshift_may(values: str, helm: Path) -> None:
+    made = pods(rendered(helm, "ullage", VALUES[values], API_VERSIONS[values]))
+    assert ("ullage-kafka" in made) == (values == "openshift, tried out")
+    for name, pod in made.items():
         context = pod["spec"]["securityContext"]
         assert context["runAsNonRoot"] is True, name
         assert {"runAsUser", "runAsGroup", "fsGroup"}.isdisjoint(context), name

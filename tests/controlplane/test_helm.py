@@ -14,7 +14,7 @@ from agents.cli.program import app
 from agents.settings import loading
 from tests.controlplane import plain_manifests
 from tests.controlplane.asking import Refused
-from tests.controlplane.chart_values import CHART, CUSTOM, SCRAM, VALUES, asked, path_of, rendered
+from tests.controlplane.chart_values import API_VERSIONS, CHART, CUSTOM, SCRAM, VALUES, asked, path_of, rendered
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 
@@ -39,7 +39,8 @@ def test_the_api_server_takes_all_of_it_strictly(name: str, helm: Path, world: W
         kept = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": runtime}, "handler": "runsc"}
         world.ask.post("/apis/node.k8s.io/v1/runtimeclasses", kept)
         made.append(f"/apis/node.k8s.io/v1/runtimeclasses/{runtime}")
-    documents = [d for d in rendered(helm, world.namespace, VALUES[name]) if not d["apiVersion"].startswith(CUSTOM)]
+    documents = rendered(helm, world.namespace, VALUES[name], API_VERSIONS.get(name, ()))
+    documents = [d for d in documents if not d["apiVersion"].startswith(CUSTOM)]
     assert len(documents) > 12
     for document in documents:
         world.ask.post(f"{path_of(document)}?fieldValidation=Strict&dryRun=All", document)
