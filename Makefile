@@ -1,5 +1,7 @@
 # setup, check, test, demo: the four words. `make help` lists the rest.
 .DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 PY ?= python3
 BIN := .venv/bin
 REAL := $(BIN)/python -m pytest --override-ini addopts="--import-mode=importlib -q --strict-markers" --durations=8
@@ -8,22 +10,33 @@ KAFKA := $(REAL) tests/kafka
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
+# What the demo needs, and every command of README: a part of the lock. An environment that has all of it is as good.
+DEMO := $(or $(wildcard $(SETUP)),.venv/.demo-$(shell cat requirements-demo.lock pyproject.toml | cksum | cut -d' ' -f1))
+# Nothing is compiled that nobody imports; a line for every tenth package, so that a slow network looks like one.
+FETCH = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile --require-hashes
+SHOWN = awk '/^ *(Collecting|Requirement already)/ && ++n % 10 == 0 {print "  " n " of $(1) packages"} /^Installing/ {print "  unpacking them ..."} /^(ERROR|WARNING)/ {print} {fflush()}'
+COUNT = $(shell grep -c == $(1))
 
 .PHONY: help setup check test golden manifests test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-setup: $(SETUP) ## the environment in .venv, from the lock with hashes
+setup: $(SETUP) ## the whole environment in .venv, from the lock with hashes
 
-$(SETUP): requirements.lock pyproject.toml
-	@$(PY) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || { echo "Ullage needs Python 3.11 to 3.14, and $(PY) is $$($(PY) -V 2>&1); try: make PY=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@test -x $(BIN)/python || $(PY) -m venv .venv
-	@echo "setting up .venv (once, about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+$(SETUP): requirements.lock pyproject.toml | $(DEMO)
+	@echo "fetching what tests and checks need into .venv (once, about a minute) ..."
+	@$(FETCH) -r requirements.lock | $(call SHOWN,$(call COUNT,requirements.lock))
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true # compiles all once, for what runs in parallel later
 	@rm -f .venv/.setup-* && touch $@
+
+.venv/.demo-%: requirements-demo.lock pyproject.toml
+	@$(PY) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || { echo "Ullage needs Python 3.11 to 3.14, and $(PY) is $$($(PY) -V 2>&1); try: make PY=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "fetching what the demo needs into .venv (once, 100 MB, about half a minute) ..."
+	@test -x $(BIN)/python || $(PY) -m venv .venv
+	@$(FETCH) -r requirements-demo.lock | $(call SHOWN,$(call COUNT,requirements-demo.lock))
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@rm -f .venv/.demo-* && touch $@
 
 check: setup ## lint, types and the import law: all of them, also when one fails
 	@failed=; for tool in "ruff format --check ." "ruff check ." "mypy --num-workers 2" "lint-imports"; do echo "$$tool"; $(BIN)/$$tool || failed="$$failed '$$tool'"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
@@ -53,10 +66,10 @@ test-controlplane: setup ## the tests on a real Kubernetes control plane (built 
 	$(BIN)/python tests/controlplane/build.py helm
 	$(REAL) tests/controlplane -n 3 --dist loadfile
 
-demo: setup ## a simulated day in about a minute, on real Kafka
+demo: $(DEMO) ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo
 
-up: setup ## broker, clock, workers and consumers until Ctrl-C
+up: $(DEMO) ## broker, clock, workers and consumers until Ctrl-C
 	$(BIN)/ullage demo --forever
 
 bench: setup ## measurements, as a table and in bench.json
@@ -72,6 +85,7 @@ images: ## the image for amd64 and arm64, with Docker's buildx; PUSH=--push publ
 
 lock: setup ## resolve the dependencies anew (needs uv: pip install uv)
 	uv pip compile pyproject.toml --all-extras $(LOCKING) -o requirements.lock
+	uv pip compile pyproject.toml deploy/build-requirements.in --extra broker -c requirements.lock $(LOCKING) -o requirements-demo.lock
 	uv pip compile deploy/sbom.in $(LOCKING) -o deploy/sbom.lock
 	uv pip compile pyproject.toml deploy/build-requirements.in --extra aws --extra msk -c requirements.lock $(LOCKING) -o deploy/requirements.lock
 

@@ -63,12 +63,17 @@ def test_every_exception_from_the_lint_rules_has_its_reason_on_the_same_line() -
     assert all("#" in line for line in ignores)
 
 
-def test_the_lock_has_a_hash_for_every_requirement_and_no_address() -> None:
-    text = (ROOT / "requirements.lock").read_text()
-    requirements = [block for block in text.replace("\\\n", " ").splitlines() if "==" in block]
-    assert len(requirements) > 40
-    assert all("--hash=sha256:" in block for block in requirements)
-    assert "://" not in text
+def test_each_lock_has_a_hash_for_every_requirement_and_no_address_and_the_demo_has_a_part_of_it() -> None:
+    locked: dict[str, set[str]] = {}
+    for name in ("requirements.lock", "requirements-demo.lock"):
+        text = (ROOT / name).read_text()
+        requirements = [block for block in text.replace("\\\n", " ").splitlines() if "==" in block]
+        assert len(requirements) > 40
+        assert all("--hash=sha256:" in block for block in requirements)
+        assert "://" not in text
+        locked[name] = {block.split("--hash")[0].strip() for block in requirements}
+    assert locked["requirements-demo.lock"] < locked["requirements.lock"]
+    assert not {"moto", "mypy", "plotly", "boto3"} & {block.split("==")[0] for block in locked["requirements-demo.lock"]}
 
 
 def test_no_code_but_that_which_explains_looks_into_because() -> None:
