@@ -25,7 +25,7 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.own_decision_cache import OwnDecisionCache
-from agents.telemetry import logging_setup
+from agents.telemetry import logging_setup, process_parts
 from schemas import times
 from schemas.units import Seconds
 from streams.log.kafka_connection import KafkaConnection
@@ -87,6 +87,7 @@ class App(faust.App):
 
     async def on_stop(self) -> None:
         """Write the last checkpoints, so that the next owner has nothing to repeat. The time for this is bounded."""
+        process_parts.ask_all_to_end()
         with supervision.guarded("stopping"):
             try:
                 await asyncio.wait_for(self.before_stop(), FLUSH_WITHIN)

@@ -15,7 +15,7 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Wait
 from agents.partition_task import TurnResult
-from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup
+from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup, process_parts
 from schemas import times
 from schemas.units import Bytes, Seconds
 from streams.codec import event_codec
@@ -45,7 +45,16 @@ class WorkerObserver:
         """The last turn of each task that lacks a tick of some input for the next one, and since when."""
 
     def listen(self) -> None:
-        """Serve metrics and health, if the plan says so, and watch from now on whether Kafka answers."""
+        """Serve metrics and health, if the plan says so, and watch from now on whether Kafka answers.
+
+        In a process of several parts that one does both, for all of them.
+        """
+        part = process_parts.PRESENT.get()
+        if part is not None:
+            self._dependencies = part.parts.dependencies
+            part.parts.add(part.name, self.registry, ready=self.own_reasons, alive=self.liveness.reasons)
+            self._dependencies.watch(f"Kafka '{self.plan.where.brokers}'", partial(require_entry, self.plan.where))
+            return
         host, port = self.plan.metrics
         if port:
             HealthServer(self.registry, ready=self.not_ready, alive=self.liveness.reasons).listen(host, port)
@@ -53,10 +62,14 @@ class WorkerObserver:
         self._dependencies.begin()
 
     def not_ready(self) -> list[str]:
+        """Why the process is not ready."""
+        return [*self._dependencies.reasons(), *self.own_reasons()]
+
+    def own_reasons(self) -> list[str]:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
         long_turn = self.liveness.long_turn()  # no tick is read while the turn lasts, so silence says nothing about the clock
         silence = [] if long_turn else self._silence.reasons_once_heard()
-        return [*self._dependencies.reasons(), *silence, *self.metrics.readiness.reasons(), *long_turn]
+        return [*silence, *self.metrics.readiness.reasons(), *long_turn]
 
     def assigned(self, tasks: Iterable[tuple[str, int]]) -> None:
         """This worker owns these pairs of stage and partition, and no others."""

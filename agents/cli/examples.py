@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, str] = {
     "report": "ullage report report.html --from 7d",
     "resume": "ullage resume",
     "revert": "ullage revert 'shop/*' --since 2h",
+    "run": "ullage run clock worker source-kube source-usage",
     "scan": "ullage scan --namespace shop",
     "settings": "ullage settings plan --set updates.budget=0.05",
     "simulate": "ullage simulate docs/scenarios/rush.yaml",

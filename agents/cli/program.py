@@ -21,6 +21,7 @@ from agents.cli import (
     replay,
     report,
     revert,
+    run,
     scan,
     settings,
     simulate,
@@ -47,7 +48,7 @@ app = App(
 )
 _GROUPS: Mapping[str, tuple[App | Callable[..., object], ...]] = {
     "Look without installing": (demo.demo, up.up, scan.scan, backtest.backtest, backtest.diff, simulate.simulate),
-    "Processes": (worker.worker, source.app, consumer.consumer, broker.broker),
+    "Processes": (run.run, worker.worker, source.app, consumer.consumer, broker.broker),
     "Say what may happen": (mode.mode, pause.pause, pause.resume, revert.revert, policy.app, settings.app),
     "Ask what happens": (
         *(status.status, plan.plan, recommendations.recommendations, why.why, why_not.why_not, timeline.timeline),

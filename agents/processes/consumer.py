@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from contextvars import copy_context
 from datetime import timedelta
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
 from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import await_fitting, telemetry_for
-from agents.processes.signals import until_stopped
+from agents.processes.signals import pause, until_stopped
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
@@ -185,13 +186,16 @@ def run(settings: Settings, names: Sequence[str]) -> None:
         ready.consumers = consumers
         if isinstance(status := consumers.get("status"), StatusConsumer):
             metrics.watch_memory_limited(lambda: status.memory_limited)
-        threads = [threading.Thread(target=each.run, args=(stop,), name=name, daemon=True) for name, each in consumers.items()]
+        threads = [
+            threading.Thread(target=copy_context().run, args=(each.run, stop), name=name, daemon=True)
+            for name, each in consumers.items()
+        ]
         stack.callback(_join, threads, stop)
         for thread in threads:
             thread.start()
         note(begun(names, settings))
         while all(thread.is_alive() for thread in threads):
-            stop.wait(0.2)
+            pause(0.2)
         dead = next(thread.name for thread in threads if not thread.is_alive())
         raise ConsumerDied(f"the {dead} ended by itself; the lines above say why")
 

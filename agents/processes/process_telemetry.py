@@ -6,18 +6,17 @@ Every command that runs until stopped uses it. Errors pass through.
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from agents.processes import dependency_probes
+from agents.processes import dependency_probes, signals
 from agents.processes.output import note
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from agents.telemetry import DependencyMonitor, HealthServer, ObservedLog, logging_setup
+from agents.telemetry import DependencyMonitor, HealthServer, ObservedLog, logging_setup, process_parts
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
 from streams.errors import BadInput, LogUnavailable, UllageError
@@ -61,33 +60,47 @@ class ProcessTelemetry:
 
         self.dependencies.watch(what, look)
 
-    def reasons(self) -> Sequence[str]:
-        """Why the process is not ready. Failures of the logs count at once, not only at the next check."""
+    def own_reasons(self) -> Sequence[str]:
+        """Why the component is not ready, without its dependencies. Failures of its logs count at once."""
         troubles = [trouble for log in list(self._logs) for trouble in log.troubles()]
         away = self.dependencies.reasons()
-        return [*self._ready(), *away, *(trouble for trouble in troubles if not any(trouble in reason for reason in away))]
+        return [*self._ready(), *(trouble for trouble in troubles if not any(trouble in reason for reason in away))]
+
+    def reasons(self) -> Sequence[str]:
+        """Why the process is not ready."""
+        return [*self.own_reasons(), *self.dependencies.reasons()]
 
 
 @contextmanager
 def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well) -> Iterator[ProcessTelemetry]:
     """Serve metrics and health on the address of `metrics` while the block runs, and log its start and end.
 
-    `ready` gives reasons of the component's own that /readyz shows.
+    `ready` gives reasons of the component's own that /readyz shows. In a process of several parts that one serves for all.
     """
-    shown = {
+    telemetry, part = ProcessTelemetry(ready), process_parts.PRESENT.get()
+    if part is not None:
+        telemetry.dependencies = part.parts.dependencies
+        telemetry.look_at_log(settings)
+        part.parts.add(part.name, telemetry.registry, ready=telemetry.own_reasons)
+        yield telemetry
+        return
+    server = HealthServer(telemetry.registry, ready=telemetry.reasons)
+    with serving(component, server, settings=shown(settings), listen=(settings.metrics.host, settings.metrics.port)):
+        telemetry.dependencies = DependencyMonitor(logging_setup.client_log_filter())
+        telemetry.look_at_log(settings)
+        with telemetry.dependencies:
+            yield telemetry
+
+
+def shown(settings: Settings) -> Mapping[str, object]:
+    """The settings that stand in the line of a start."""
+    return {
         "log.kind": settings.log.kind,
         "log.brokers": settings.log.brokers,
         "topics.prefix": settings.topics.prefix,
         "topics.partitions": settings.topics.partitions,
         "cluster.name": settings.cluster.name,
     }
-    listen = (settings.metrics.host, settings.metrics.port)
-    telemetry = ProcessTelemetry(ready)
-    with serving(component, HealthServer(telemetry.registry, ready=telemetry.reasons), settings=shown, listen=listen):
-        telemetry.dependencies = DependencyMonitor(logging_setup.client_log_filter())
-        telemetry.look_at_log(settings)
-        with telemetry.dependencies:
-            yield telemetry
 
 
 @contextmanager
@@ -162,7 +175,7 @@ def await_fitting(log: Log, settings: Settings) -> None:
             if said != str(error):
                 note(f"waiting for the log: {error}")
             said = str(error)
-            time.sleep(_AGAIN)
+            signals.pause(_AGAIN)
 
 
 @contextmanager

@@ -8,10 +8,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Final
+
+from agents.telemetry import process_parts
 
 AGAIN: Final = 0.05
 """Seconds until a signal is sent again that a finalizer swallowed: by then the finalizer has ended or is caught once more."""
@@ -53,16 +56,32 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def pause(seconds: float) -> None:
+    """Sleep so long; in a part of a process, raise Stop when all its parts are asked to end."""
+    part = process_parts.PRESENT.get()
+    if part is None:
+        time.sleep(seconds)
+    elif part.parts.ending.wait(seconds):
+        raise Stop(signal.SIGTERM)
+
+
+def ending() -> threading.Event:
+    """What is set when the parts of this process are asked to end; of a process of one part, which a signal ends, never."""
+    part = process_parts.PRESENT.get()
+    return threading.Event() if part is None else part.parts.ending
+
+
 class until_stopped:  # noqa: N801  # it reads as the function that it stands for
     """Like `stoppable`, for commands that run until they are stopped: Stop ends the block without an error.
 
     A signal may come while a Condition is between its locks; then leaving it fails in addition to Stop, and Stop is the cause. It
-    may also come before the block begins; so this is not a generator, which must not end before it has yielded.
+    may also come before the block begins; so this is not a generator, which must not end before it has yielded. A part of a
+    process gets no signals; `pause` ends its block in the same way.
     """
 
     def __init__(self) -> None:
         """Changes nothing yet."""
-        self._signals = stoppable()
+        self._signals: AbstractContextManager[None] = stoppable() if process_parts.PRESENT.get() is None else nullcontext()
 
     def __enter__(self) -> None:
         """Raise Stop on a signal from now on."""

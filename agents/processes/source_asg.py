@@ -20,7 +20,7 @@ from agents.logic.nodes.aws.node_templates import (
 from agents.processes.output import note
 from agents.processes.process_lease import Turns, holder_lease
 from agents.processes.process_telemetry import fitting_log, telemetry_for
-from agents.processes.signals import until_stopped
+from agents.processes.signals import pause, until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
@@ -62,7 +62,7 @@ def run(settings: Settings) -> None:
             if turns.at_work():
                 wait = ours.refresh_seconds if _poll(source, settings, aws) else ours.busy_seconds
                 metrics.dropped(source.dropped)
-            time.sleep(max(0.0, begun + wait - time.monotonic()))
+            pause(max(0.0, begun + wait - time.monotonic()))
 
 
 def connect_aws(ours: AwsSettings) -> AwsClient:

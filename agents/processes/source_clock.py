@@ -11,7 +11,7 @@ from functools import partial
 
 from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
-from agents.processes.signals import until_stopped
+from agents.processes.signals import pause, until_stopped
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.stage_topics import ticked_topics
@@ -32,8 +32,8 @@ def run(settings: Settings, *, in_step: bool) -> None:
     with until_stopped(), running_source("clock", settings, partial(ClockMetrics, ticked=ticked_topics())) as (log, topics, _):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with log_factory.log(settings) as aside:
-            time.sleep(max(0, ours.anchor_ms - wall_ms()) / 1000)
-            sleep = SimulationPace(aside, topics).sleep if in_step else time.sleep
+            pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
+            sleep = SimulationPace(aside, topics).sleep if in_step else pause
             how = ClockTiming(ours.period_ms, time_base(settings))
             Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, warn=note).run(lambda: False)
 

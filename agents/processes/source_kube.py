@@ -4,7 +4,6 @@ Of several instances the holder of the Lease works; one that loses it ends, and 
 """
 
 import gc
-import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -15,7 +14,7 @@ from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import fitting_log, telemetry_for
-from agents.processes.signals import until_stopped
+from agents.processes.signals import ending, until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
@@ -57,7 +56,7 @@ def run(settings: Settings) -> None:
 
         lease = readiness.lease = holder_lease("source-kube", settings)
         with nullcontext() if lease is None else lease.renewed(NAME):
-            threads.run(threading.Event(), after=after, held=lambda: lease is None or lease.held)
+            threads.run(ending(), after=after, held=lambda: lease is None or lease.held)
 
 
 def _priorities(settings: Settings) -> PrioritiesMap | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from agents.logic.replicas.wanted_loads import WantedLoads
 from agents.processes.output import note
 from agents.processes.process_telemetry import fitting_log, telemetry_for
-from agents.processes.signals import until_stopped
+from agents.processes.signals import pause, until_stopped
 from agents.processes.source_clock import event_time
 from agents.processes.source_usage import prometheus
 from agents.settings import log_factory
@@ -62,7 +62,7 @@ def run(settings: Settings) -> None:
                 begun = time.monotonic()
                 _scrape(source, settings, status)
                 metrics.dropped(source.dropped)
-                time.sleep(max(0.0, begun + ours.interval_seconds - time.monotonic()))
+                pause(max(0.0, begun + ours.interval_seconds - time.monotonic()))
         finally:
             source.close()
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from agents.processes.output import note
 from agents.processes.process_lease import Turns, holder_lease
 from agents.processes.process_telemetry import fitting_log, require_fitting, telemetry_for
-from agents.processes.signals import until_stopped
+from agents.processes.signals import pause, until_stopped
 from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
@@ -68,7 +68,7 @@ def usage(settings: Settings) -> None:
                 log_metrics.dropped(source.dropped)
                 metrics.rows(source.counts, source.pending)
                 wait = ours.interval_seconds
-            time.sleep(max(0.0, begun + wait - time.monotonic()))
+            pause(max(0.0, begun + wait - time.monotonic()))
 
 
 def prometheus(ours: PrometheusSettings, limits: AnswerLimits | None = None) -> Prometheus:

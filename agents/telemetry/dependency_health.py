@@ -94,11 +94,15 @@ class DependencyMonitor:
         self._looks: list[tuple[DependencyStatus, Look]] = []
         self._servers: list[DependencyStatus] = []
         """Those that clients talk to: while one of them is away, what clients say is about that."""
+        self._names: set[str] = set()
         self._wake, self._ended = threading.Event(), threading.Event()
         self._left_out = 0
 
     def watch(self, what: str, look: Look, *, server: bool = True) -> None:
         """Check this, too, as soon as possible. `what` names it in lines and reasons; `server`: our clients talk to it."""
+        if what in self._names:  # parts of one process share what they depend on
+            return
+        self._names.add(what)
         status = DependencyStatus(what, not_yet=f"{what} was not looked at yet")
         self._looks.append((status, look))
         if server:

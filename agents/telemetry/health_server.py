@@ -5,13 +5,13 @@ makes a request to Kafka, and has the admission policy of all that we serve.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, Metric
 from prometheus_client.exposition import choose_encoder
 
 from schemas.units import Seconds
@@ -34,12 +34,21 @@ def all_well() -> Sequence[str]:
     return ()
 
 
+class Collected(Protocol):
+    """Gives all metrics of a page, as a registry does."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family once."""
+
+
 class HealthServer:
     """Serves until closed. Each request calls `ready` or `alive`."""
 
-    def __init__(self, registry: CollectorRegistry, *, ready: Reasons = all_well, alive: Reasons = all_well) -> None:
-        """Opens no port before `listen`."""
-        self._registry, self._ready, self._alive = registry, ready, alive
+    def __init__(
+        self, registry: CollectorRegistry, *, ready: Reasons = all_well, alive: Reasons = all_well, page: Collected | None = None
+    ) -> None:
+        """Opens no port before `listen`. `page` is served instead of the registry, which is among what it collects."""
+        self._page, self._ready, self._alive = page or registry, ready, alive
         self._server: HttpsServer | None = None
         faults = Gauge("ullage_own_faults", "Faults of our own since the start", registry=registry)
         faults.set_function(lambda: float(own_faults.TOTALS.total()))
@@ -80,7 +89,7 @@ class HealthServer:
         path = request.path
         if path == "/metrics":
             encode, kind = choose_encoder(request.headers.get("Accept", ""))
-            return web.Response(body=encode(self._registry), headers={"Content-Type": kind})
+            return web.Response(body=encode(self._page), headers={"Content-Type": kind})
         if path not in PATHS:
             return web.Response(status=HTTPStatus.NOT_FOUND, text=f"there is {', '.join(PATHS)}\n")
         reasons = list((self._alive if path in ALIVE else self._ready)())

@@ -17,6 +17,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from agents.telemetry import process_parts
 from agents.telemetry.client_log_filter import ClientLogFilter
 from agents.terminal_escaping import visible, visible_line
 from streams.url_redaction import without_password
@@ -34,11 +35,17 @@ class Line(StrEnum):
 
 
 def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None = None) -> FilteringBoundLogger:
-    """Route all logging of this process to `stream` (default stderr) and return a logger. `component` is on every line."""
+    """Route all logging of this process to `stream` (default stderr) and return a logger.
+
+    `component` is on every line. A process of several parts routes once, and each part's lines name the part.
+    """
+    if process_parts.PRESENT.get() is not None:
+        return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
     out = stream if stream is not None else sys.stderr
 
     def name(_logger: object, _method: str, line: EventDict) -> EventDict:
-        line["component"] = component
+        part = process_parts.PRESENT.get()
+        line["component"] = component if part is None else part.name
         return line
 
     first: list[Processor] = [

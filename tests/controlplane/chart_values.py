@@ -58,7 +58,7 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "kafka.security.mechanism": "AWS_MSK_IAM",
         "kafka.security.region": "eu-west-1",
     },
-    "keda": {"kafka.brokers": "kafka:9092", "worker.keda.enabled": True, "networkPolicy.enabled": False},
+    "keda": {"layout": "large", "kafka.brokers": "kafka:9092", "worker.keda.enabled": True, "networkPolicy.enabled": False},
     "prometheus": {
         "kafka.brokers": "kafka:9092",
         "usage.reads": "prometheus",
@@ -70,6 +70,7 @@ VALUES: Mapping[str, Mapping[str, object]] = {
     "openshift, tried out": {"mode": "apply", "kafka.kind": "single"},
     "irsa": {
         "mode": "apply",
+        "layout": "large",
         "kafka.brokers": "kafka:9092",
         "nodeScaling.enabled": True,
         "nodeScaling.groups": ["1:9:workers"],
@@ -77,6 +78,13 @@ VALUES: Mapping[str, Mapping[str, object]] = {
             account: {"eks.amazonaws.com/role-arn": f"arn:aws:iam::111122223333:role/{account}"}
             for account in ("ullage-source-asg", "ullage-consumer-asg")
         },
+    },
+    "irsa, small": {
+        "mode": "apply",
+        "kafka.brokers": "kafka:9092",
+        "nodeScaling.enabled": True,
+        "nodeScaling.groups": ["1:9:workers"],
+        "accountAnnotations": {"ullage-worker": {"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/ullage"}},
     },
     "cert-manager": {"mode": "apply", "kafka.brokers": "kafka:9092", "webhook.certManager.enabled": True},
     "cert-manager, issuer": {

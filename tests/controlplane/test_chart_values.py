@@ -7,32 +7,41 @@ import yaml
 
 from tests.controlplane.chart_values import API_VERSIONS, VALUES, pods, rendered
 
+LARGE = {"layout": "large"}
+
 
 def test_what_is_said_of_all_pods_reaches_each_and_a_component_wins(helm: Path) -> None:
-    said = pods(rendered(helm, "ullage", VALUES["istio"]))
+    said = pods(rendered(helm, "ullage", {**VALUES["istio"], **LARGE}))
     assert len(said) > 8
     for name, pod in said.items():
         wanted = "false" if name == "ullage-webhook" else "true"
         assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == wanted, name
         assert pod["metadata"]["annotations"]["traffic.sidecar.istio.io/excludeOutboundPorts"] == "9092", name
-    placed = pods(rendered(helm, "ullage", VALUES["node pool"]))
+    placed = pods(rendered(helm, "ullage", {**VALUES["node pool"], **LARGE}))
     assert placed["ullage-worker"]["spec"]["nodeSelector"] == {"pool": "memory"}
     assert [each["key"] for each in placed["ullage-worker"]["spec"]["tolerations"]] == ["CriticalAddonsOnly", "memory"]
     assert placed["ullage-clock"]["spec"]["nodeSelector"] == {"pool": "system"}
-    code = pods(rendered(helm, "ullage", VALUES["policies as code"]))
+    code = pods(rendered(helm, "ullage", {**VALUES["policies as code"], **LARGE}))
     for name, pod in code.items():
         for container in [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]:
             assert "/etc/ullage/policies" in {mount["mountPath"] for mount in container["volumeMounts"]}, name
-    proxied = pods(rendered(helm, "ullage", VALUES["proxy"]))
+    proxied = pods(rendered(helm, "ullage", {**VALUES["proxy"], **LARGE}))
     for name, pod in proxied.items():
         assert {"HTTPS_PROXY", "NO_PROXY"} <= {each["name"] for each in pod["spec"]["containers"][0]["env"]}, name
+
+
+def test_what_a_part_is_told_reaches_the_process_that_it_shares(helm: Path) -> None:
+    (process,) = (d for d in rendered(helm, "ullage", VALUES["authority"]) if d["kind"] == "Deployment")
+    spec = process["spec"]["template"]["spec"]
+    assert "company" in {volume["name"] for volume in spec["volumes"]}
+    assert "/etc/company" in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
 
 
 STANDARD = {*(f"app.kubernetes.io/{name}" for name in ("name", "instance", "version", "part-of", "managed-by")), "helm.sh/chart"}
 
 
 def test_every_object_and_every_pod_carries_the_standard_labels(helm: Path) -> None:
-    documents = rendered(helm, "ullage", {**VALUES["everything"], "kafka.kind": "single", "kafka.brokers": ""})
+    documents = rendered(helm, "ullage", {**VALUES["everything"], **LARGE, "kafka.kind": "single", "kafka.brokers": ""})
     for document in documents:
         assert document["metadata"]["labels"].keys() >= STANDARD, (document["kind"], document["metadata"]["name"])
     for name, pod in pods(documents).items():
@@ -41,8 +50,9 @@ def test_every_object_and_every_pod_carries_the_standard_labels(helm: Path) -> N
     assert {"agents", "source-kube", "consumer-evictor"} <= accounts
 
 
-def test_every_object_carries_the_common_labels_and_every_selector_finds_its_pods(helm: Path) -> None:
-    documents = rendered(helm, "ullage", VALUES["names"])
+@pytest.mark.parametrize("layout", ["small", "large"])
+def test_every_object_carries_the_common_labels_and_every_selector_finds_its_pods(layout: str, helm: Path) -> None:
+    documents = rendered(helm, "ullage", {**VALUES["everything"], **VALUES["names"], "layout": layout})
     for document in documents:
         labels = document["metadata"]["labels"]
         assert {"team": "platform", "cost-center": "42"}.items() <= labels.items(), document["kind"]

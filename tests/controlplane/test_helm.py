@@ -33,13 +33,14 @@ def test_helm_finds_nothing_to_complain_about(helm: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("layout", ["small", "large"])
 @pytest.mark.parametrize("name", VALUES)
-def test_the_api_server_takes_all_of_it_strictly(name: str, helm: Path, world: World, made: list[str]) -> None:
+def test_the_api_server_takes_all_of_it_strictly(name: str, layout: str, helm: Path, world: World, made: list[str]) -> None:
     if runtime := VALUES[name].get("runtimeClassName"):
         kept = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": runtime}, "handler": "runsc"}
         world.ask.post("/apis/node.k8s.io/v1/runtimeclasses", kept)
         made.append(f"/apis/node.k8s.io/v1/runtimeclasses/{runtime}")
-    documents = rendered(helm, world.namespace, VALUES[name], API_VERSIONS.get(name, ()))
+    documents = rendered(helm, world.namespace, {"layout": layout, **VALUES[name]}, API_VERSIONS.get(name, ()))
     documents = [d for d in documents if not d["apiVersion"].startswith(CUSTOM)]
     assert len(documents) > 12
     for document in documents:
@@ -48,11 +49,42 @@ def test_the_api_server_takes_all_of_it_strictly(name: str, helm: Path, world: W
 
 @pytest.mark.parametrize(("mode", "writers"), [("watch", set()), ("shadow", {"consumer-status"}), ("plan", {"consumer-status"})])
 def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(mode: str, writers: set[str], helm: Path) -> None:
-    documents = rendered(helm, "ullage", {**VALUES["watch"], "mode": mode})
+    documents = rendered(helm, "ullage", {**VALUES["watch"], "mode": mode, "layout": "large"})
     components = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in documents if d["kind"] == "Deployment"}
     assert components == {"clock", "worker", "source-kube", "source-usage"} | writers
-    verbs = {verb for d in documents if d["kind"] == "ClusterRole" for rule in d["rules"] for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
+    small = rendered(helm, "ullage", {**VALUES["watch"], "mode": mode})
+    (process,) = (d["spec"]["template"]["spec"]["containers"][0]["args"] for d in small if d["kind"] == "Deployment")
+    assert set(process[1 : process.index("--config")]) == components
+    for rendering in (documents, small):
+        verbs = {verb for d in rendering if d["kind"] == "ClusterRole" for rule in d["rules"] for verb in rule["verbs"]}
+        assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
+
+
+@pytest.mark.parametrize("name", ["watch", "apply", "everything"])
+def test_the_small_layout_runs_the_same_parts_with_the_same_rights_and_settings(name: str, helm: Path) -> None:
+    small, large = (rendered(helm, "ullage", {**VALUES[name], "layout": layout}) for layout in ("small", "large"))
+    processes = [d["spec"]["template"]["spec"] for d in small if d["kind"] == "Deployment"]
+    assert len(processes) == (1 if name == "watch" else 2)
+    commands = [process["containers"][0]["args"] for process in processes]
+    for words in commands:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    parts = {part for words in commands for part in words[1 : words.index("--config")]}
+    alone = [d["spec"]["template"]["spec"]["containers"][0]["args"] for d in large if d["kind"] == "Deployment"]
+    assert parts == {"-".join(words[: words.index("--config")]).replace("source-clock", "clock") for words in alone}
+    assert {process["serviceAccountName"] for process in processes} == bound(small)
+    assert roles(small) == roles(large)
+    assert {d["metadata"]["name"] for d in small if d["kind"] == "ServiceAccount"} == bound(small) | {"ullage-agents"}
+    ports = {port["name"] for process in processes for port in process["containers"][0]["ports"]}
+    assert {port["targetPort"] for d in small if d["kind"] == "Service" for port in d["spec"]["ports"]} <= ports
+
+
+def bound(documents: list[dict[str, Any]]) -> set[str]:
+    """Every account that a role is given to."""
+    return {each["name"] for d in documents if d["kind"].endswith("Binding") for each in d["subjects"]}
+
+
+def roles(documents: list[dict[str, Any]]) -> list[object]:
+    return [(d["metadata"]["name"], d["rules"]) for d in documents if d["kind"] in {"ClusterRole", "Role"}]
 
 
 TOPICS, RULES = ["topics", "apply"], ["settings", "apply"]
@@ -102,7 +134,7 @@ def test_a_source_that_asks_prometheus_may_reach_it(asks: Mapping[str, object], 
 
 
 def test_what_is_asked_for_is_there_and_the_rules_are_those_that_are_tested(helm: Path) -> None:
-    documents = rendered(helm, "ullage", VALUES["everything"])
+    documents = rendered(helm, "ullage", {**VALUES["everything"], "layout": "large"})
     components = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in documents if d["kind"] == "Deployment"}
     assert {"source-asg", "consumer-asg", "consumer-autoscalers", "metrics-api"} <= components
     accounts = {d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"}
@@ -169,7 +201,13 @@ def test_the_network_policy_lets_out_what_the_settings_ask_for(values: Mapping[s
 
 
 def test_keda_asks_for_the_workers_group_and_signs_in_as_they_do(helm: Path) -> None:
-    values = {**VALUES["scram"], "worker.keda.enabled": True, "worker.keda.maxReplicas": 50, "settings.worker.name": "blue"}
+    values = {
+        **VALUES["scram"],
+        "layout": "large",
+        "worker.keda.enabled": True,
+        "worker.keda.maxReplicas": 50,
+        "settings.worker.name": "blue",
+    }
     documents = {d["kind"]: d for d in rendered(helm, "ullage", values)}
     assert documents["ScaledObject"]["spec"]["maxReplicaCount"] == 4
     (trigger,) = documents["ScaledObject"]["spec"]["triggers"]
@@ -241,6 +279,7 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
         ({"clusterName": ""}, "clusterName is needed, the name of this cluster in the log (--set clusterName=prod)"),
         ({"extraVolumeMounts": [{"name": "x"}]}, "/extraVolumeMounts/0"),
         ({"accountAnnotations": {"default": {"a": "b"}}}, "accountAnnotations: 'default' is no account of this chart"),
+        ({"accountAnnotations": {"ullage-source-asg": {"a": "b"}}}, "there is no 'ullage-source-asg' in the small layout"),
         ({"podLabels": {"app.kubernetes.io/name": "x"}}, "cannot say app.kubernetes.io/name"),
         (
             {"webhook.certificateSecret": "x", "webhook.certManager.enabled": True},
@@ -280,8 +319,10 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
         ({"kafka.security": None}, "security"),
         ({"kafka.single.storage": "lots"}, "/kafka/single/storage"),
         ({"usage.prometheusUrl": "prometheus:9090"}, "/usage/prometheusUrl"),
+        ({"layout": "huge"}, "/layout"),
         ({"worker.replicas": 9}, "worker.replicas is 9, and kafka.partitions, 4, is the upper bound"),
-        ({"worker.keda.enabled": True, "worker.keda.maxReplicas": 1}, "which is below worker.replicas, 2"),
+        ({"worker.keda.enabled": True}, "worker.keda.enabled needs layout large"),
+        ({"worker.keda.enabled": True, "worker.keda.maxReplicas": 1, "layout": "large"}, "which is below worker.replicas, 2"),
         ({"clock.keda.enabled": True}, "keda"),
         ({"image.repository": ""}, "/image/repository"),
         ({"imagePullSecrets": ["x"]}, "/imagePullSecrets/0"),
@@ -311,7 +352,7 @@ def test_values_that_make_no_sense_are_named(values: Mapping[str, object], said:
 def test_a_component_works_with_the_token_of_the_account_that_the_chart_made(
     helm: Path, plane: Plane, world: World, made: list[str], tmp_path: Path
 ) -> None:
-    for document in rendered(helm, world.namespace, VALUES["watch"]):
+    for document in rendered(helm, world.namespace, {**VALUES["watch"], "layout": "large"}):
         if document["kind"] in {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}:
             world.ask.post(path_of(document), document)
             if "namespace" not in document["metadata"]:

@@ -161,30 +161,7 @@ def site(
     tmp_path, world = tmp_path_factory.mktemp("processes"), home
     topics = Topics("sight", 1)
     health = dict(zip(PROCESSES, free_ports(len(PROCESSES)), strict=True))
-    hook, metrics = free_ports(2)
-    told = {
-        "CLUSTER__NAME": "real",
-        "CLUSTER__KUBECONFIG": str(plane.kubeconfig),
-        "CLUSTER__NAMESPACES": world.namespace,
-        "USAGE__INTERVAL_SECONDS": "1",
-        "VERTICAL__INTERVAL": "1",
-        "AWS__ENDPOINT": aws_server.url,
-        "AWS__REGION": "eu-west-1",
-        "AWS__DISCOVERY": "asg:tag=none",
-        "AWS__REFRESH_SECONDS": "1",
-        "WEBHOOK__HOST": "127.0.0.1",
-        "WEBHOOK__PORT": str(hook),
-        "WEBHOOK__SELF_REGISTER": "false",
-        "WEBHOOK__URL": f"https://127.0.0.1:{hook}/",
-        "WEBHOOK__NAMESPACE": world.namespace,
-        "EVICTOR__WEBHOOK_SECONDS": "10",
-        "WEBHOOK__CERTIFICATE_FOLDER": str(tmp_path),
-        "METRICS_API__HOST": "127.0.0.1",
-        "METRICS_API__PORT": str(metrics),
-        "METRICS_API__SELF_REGISTER": "false",
-        "METRICS_API__NAMESPACE": world.namespace,
-        "METRICS_API__CERTIFICATE_FOLDER": str(tmp_path),
-    }
+    told = settings_of_all(plane, world, aws_server, tmp_path)
     commands = Commands(kafka.bootstrap, topics, tmp_path, told)
     commands.start("topics", "topics", "apply")
     assert commands.running.pop("topics").wait(60) == 0, commands.said("topics")
@@ -197,6 +174,34 @@ def site(
         yield made
     finally:
         commands.close()
+
+
+def settings_of_all(plane: Plane, world: World, aws: AwsDouble, folder: Path) -> dict[str, str]:
+    """The environment of every process, with ports of its own for what it serves."""
+    hook, metrics = free_ports(2)
+    return {
+        "CLUSTER__NAME": "real",
+        "CLUSTER__KUBECONFIG": str(plane.kubeconfig),
+        "CLUSTER__NAMESPACES": world.namespace,
+        "USAGE__INTERVAL_SECONDS": "1",
+        "VERTICAL__INTERVAL": "1",
+        "AWS__ENDPOINT": aws.url,
+        "AWS__REGION": "eu-west-1",
+        "AWS__DISCOVERY": "asg:tag=none",
+        "AWS__REFRESH_SECONDS": "1",
+        "WEBHOOK__HOST": "127.0.0.1",
+        "WEBHOOK__PORT": str(hook),
+        "WEBHOOK__SELF_REGISTER": "false",
+        "WEBHOOK__URL": f"https://127.0.0.1:{hook}/",
+        "WEBHOOK__NAMESPACE": world.namespace,
+        "EVICTOR__WEBHOOK_SECONDS": "10",
+        "WEBHOOK__CERTIFICATE_FOLDER": str(folder),
+        "METRICS_API__HOST": "127.0.0.1",
+        "METRICS_API__PORT": str(metrics),
+        "METRICS_API__SELF_REGISTER": "false",
+        "METRICS_API__NAMESPACE": world.namespace,
+        "METRICS_API__CERTIFICATE_FOLDER": str(folder),
+    }
 
 
 @pytest.mark.timeout(300)

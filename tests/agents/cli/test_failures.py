@@ -68,6 +68,7 @@ FAILURES: Sequence[tuple[str, Sequence[str], int, str]] = (
     ("two ways to a cluster", ("source", "kube", "--set", "cluster.in_cluster=true", *NO_LOG), 2, "this is no pod"),
     ("no such consumer", ("consumer", "evicter", *NO_LOG), 2, "evicter"),
     ("groups that nobody named", ("source", "asg", *NO_LOG), 2, "no node group is chosen"),
+    ("a part of a process that cannot begin", ("run", "source-asg", *NO_LOG), 2, "no node group is chosen"),
     ("node groups in no region", ("source", "asg", "--group", "0:3:web", *NO_LOG), 2, "no AWS region is set: set aws.region"),
     ("node groups removed in no region", ("consumer", "asg", *NO_LOG), 2, "no AWS region is set: set aws.region"),
     ("a group that makes no sense", ("source", "asg", "--set", "aws.groups=a", *NO_LOG), 2, "aws.groups"),

@@ -1,7 +1,7 @@
 {{/* Values that are right by themselves and make no sense together: what could only fail in a pod fails here, with what to do. */}}
 {{- define "ullage.checks" -}}
 {{- include "ullage.kafkaChecks" . -}}
-{{- $workers := .Values.worker.replicas | default 1 | int -}}
+{{- $workers := include "ullage.workers" . | int -}}
 {{- $most := min (.Values.worker.keda.maxReplicas | default .Values.kafka.partitions | int) (int .Values.kafka.partitions) -}}
 {{- if gt $workers (int .Values.kafka.partitions) -}}
 {{- fail (printf "worker.replicas is %d, and kafka.partitions, %d, is the upper bound of useful workers" $workers (int .Values.kafka.partitions)) -}}
@@ -11,6 +11,9 @@
 {{- end -}}
 {{- if and .Values.worker.keda.enabled (or (include "ullage.strimziSecrets" .) (eq .Values.kafka.security.mechanism "AWS_MSK_IAM")) -}}
 {{- fail "worker.keda.enabled: the chart cannot say how KEDA is to sign in at this Kafka; make a ScaledObject of your own" -}}
+{{- end -}}
+{{- if and .Values.worker.keda.enabled (ne .Values.layout "large") -}}
+{{- fail "worker.keda.enabled needs layout large: in the small layout a worker is one process with all else" -}}
 {{- end -}}
 {{- if and .Values.replicaScaling.enabled (not .Values.usage.prometheusUrl) (not (dig "prometheus" "url" "" .Values.settings)) -}}
 {{- fail "replicaScaling needs usage.prometheusUrl: the loads of EHPAs come from there" -}}
@@ -28,6 +31,9 @@
 {{- fail "webhook.certificateSecret is a Secret of yours, and webhook.certManager.enabled makes one: leave one of the two out" -}}
 {{- end -}}
 {{- range $name, $_ := .Values.accountAnnotations -}}
+{{- if and (ne $.Values.layout "large") (hasPrefix "ullage-" $name) (not (has $name (list "ullage-agents" "ullage-worker" "ullage-webhook"))) -}}
+{{- fail (printf "accountAnnotations: there is no '%s' in the small layout, whose accounts are ullage-worker, ullage-webhook and ullage-agents" $name) -}}
+{{- end -}}
 {{- if not (hasPrefix "ullage-" $name) -}}{{- fail (printf "accountAnnotations: '%s' is no account of this chart; its accounts begin with ullage-" $name) -}}{{- end -}}
 {{- end -}}
 {{- range $name, $_ := merge (dict) .Values.commonLabels .Values.podLabels -}}

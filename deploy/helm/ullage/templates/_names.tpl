@@ -47,8 +47,48 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- end -}}
 {{- end }}
 
-{{/* The components that run in this mode: name, account, command, values, and what is peculiar to it. */}}
+{{/* The components that run in this mode, by layout. large: a Deployment for each part. small: one for the worker and all that watches
+and acts, and one for what answers the API server, which must be there while the first restarts. */}}
 {{- define "ullage.components" -}}
+{{- $parts := include "ullage.parts" . | fromJsonArray -}}
+{{- if eq .Values.layout "large" -}}
+{{- $parts | toJson -}}
+{{- else -}}
+{{- $work := dict "name" "worker" "account" "ullage-worker" "values" .Values.worker "args" (list "run") "api" true "shared" true -}}
+{{- $serve := dict "name" "webhook" "account" "ullage-webhook" "values" .Values.webhookServer "args" (list "run") "api" true "many" true -}}
+{{- range $part := $parts -}}
+{{- $one := ternary $serve $work (hasKey $part "port") -}}
+{{- $_ := set $one "args" (append $one.args (join "-" $part.args)) -}}
+{{- $_ := set $one "values" (include "ullage.together" (list $one.values ($part.values | default dict)) | fromJson) -}}
+{{- if hasKey $part "port" -}}{{- $_ := set $one "ports" (append ($one.ports | default list) (dict "name" $part.portName "port" $part.port)) -}}{{- end -}}
+{{- end -}}
+{{- $args := list -}}
+{{- range $work.args -}}{{- $args = append $args (trimPrefix "source-clock" . | default "clock") -}}{{- end -}}
+{{- $_ := set $work "args" $args -}}
+{{- ternary (list $work $serve) (list $work) (hasKey $serve "ports") | toJson -}}
+{{- end -}}
+{{- end }}
+
+{{/* The values of a process, and beside them what a part of it adds: what it is told and mounts, and not where it runs or what it may use. */}}
+{{- define "ullage.together" -}}
+{{- $all := deepCopy (index . 0) -}}
+{{- $part := index . 1 -}}
+{{- range $name := list "extraArgs" "extraEnv" "envFrom" "extraVolumes" "extraVolumeMounts" "initContainers" "extraContainers" -}}
+{{- with get $part $name -}}{{- $_ := set $all $name (concat (get $all $name | default list) . | uniq) -}}{{- end -}}
+{{- end -}}
+{{- range $name := list "podLabels" "podAnnotations" -}}
+{{- with get $part $name -}}{{- $_ := set $all $name (merge (get $all $name | default dict) .) -}}{{- end -}}
+{{- end -}}
+{{- $all | toJson -}}
+{{- end }}
+
+{{/* How many workers there are, unless that is said: two where each part is a process, and one where one process is all of it. */}}
+{{- define "ullage.workers" -}}
+{{- if hasKey .Values.worker "replicas" }}{{ .Values.worker.replicas }}{{ else }}{{ ternary 2 1 (eq .Values.layout "large") }}{{ end -}}
+{{- end }}
+
+{{/* The parts that run in this mode: name, account, command, values, and what is peculiar to it. */}}
+{{- define "ullage.parts" -}}
 {{- $v := .Values -}}
 {{- $acts := eq $v.mode "apply" -}}
 {{- $writes := ne $v.mode "watch" -}}
@@ -63,7 +103,7 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- if $acts -}}
 {{- $list = append $list (dict "name" "consumer-resizer" "account" "ullage-consumer-resizer" "args" (list "consumer" "resizer") "values" $v.resizer "api" true) -}}
 {{- $list = append $list (dict "name" "consumer-evictor" "account" "ullage-consumer-evictor" "args" (list "consumer" "evictor") "values" $v.evictor "api" true) -}}
-{{- $list = append $list (dict "name" "webhook" "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000) -}}
+{{- $list = append $list (dict "name" "webhook" "account" "ullage-webhook" "args" (list "consumer" "webhook") "values" $v.webhookServer "api" true "many" true "port" 8000 "portName" "https") -}}
 {{- end -}}
 {{- if $v.nodeScaling.enabled -}}
 {{- $list = append $list (dict "name" "source-asg" "account" "ullage-source-asg" "args" (list "source" "asg") "values" $v.sourceAsg "api" true "aws" true) -}}
@@ -76,7 +116,7 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- end -}}
 {{- if and $v.replicaScaling.enabled $acts -}}
 {{- $list = append $list (dict "name" "consumer-autoscalers" "account" "ullage-consumer-autoscalers" "args" (list "consumer" "autoscalers") "values" $v.autoscalersConsumer "api" true) -}}
-{{- $list = append $list (dict "name" "metrics-api" "account" "ullage-metrics-api" "args" (list "consumer" "metrics-api") "values" $v.metricsApi "api" true "many" true "port" 6443) -}}
+{{- $list = append $list (dict "name" "metrics-api" "account" "ullage-metrics-api" "args" (list "consumer" "metrics-api") "values" $v.metricsApi "api" true "many" true "port" 6443 "portName" "metrics-api") -}}
 {{- end -}}
 {{- $list | toJson -}}
 {{- end }}

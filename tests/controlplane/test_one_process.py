@@ -1,0 +1,76 @@
+"""A whole installation in one process, against a real API server and Kafka: as green as its parts, with all their metrics."""
+
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agents.cli.run import PartName
+from streams.broker import Broker
+from streams.topics import Topics
+from tests.controlplane.plane import Plane, free_ports
+from tests.controlplane.test_readiness import Site, aws_server, home, kafka, settings_of_all
+from tests.controlplane.world import World
+from tests.support.aws_double import AwsDouble
+from tests.support.commands import Commands
+
+__all__ = ["aws_server", "home", "kafka"]
+
+PARTS = tuple(part for part in get_args(PartName) if part != "source-load")
+"""All of them, but for the one that wants a Prometheus."""
+
+
+@pytest.fixture
+def site(plane: Plane, home: World, kafka: Broker, aws_server: AwsDouble, tmp_path: Path) -> Iterator[Site]:
+    (port,) = free_ports(1)
+    told = {**settings_of_all(plane, home, aws_server, tmp_path), "METRICS__PORT": str(port), "CLUSTER__NODES": "false"}
+    commands = Commands(kafka.bootstrap, Topics("together", 1), tmp_path, told)
+    commands.start("topics", "topics", "apply")
+    assert commands.running.pop("topics").wait(60) == 0, commands.said("topics")
+    commands.start("all", "run", *PARTS)
+    try:
+        yield Site(commands, {"all": port})
+    finally:
+        commands.close()
+
+
+def reason(site: Site, text: str) -> bool:
+    return any(text in said for said in site.reasons("all"))
+
+
+@pytest.mark.timeout(300)
+def test_it_is_ready_only_while_all_its_parts_are_and_shows_the_metrics_of_each(
+    plane: Plane, kafka: Broker, aws_server: AwsDouble, site: Site
+) -> None:
+    site.all_ready(90.0)
+    with urllib.request.urlopen(f"http://127.0.0.1:{site.ports['all']}/metrics", timeout=5) as answer:
+        families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+    series = [(sample.name, *sorted(sample.labels.items())) for family in families.values() for sample in family.samples]
+    assert len(set(series)) == len(series)
+    parts = {"ullage_clock_ticks", "ullage_turn_lag_seconds", "ullage_usage_rows", "ullage_outcomes", "ullage_webhook_reviews"}
+    assert parts <= families.keys()
+    sources = {sample.labels["source"] for sample in families["ullage_source_records"].samples}
+    assert {"kube", "usage"} <= sources
+
+    plane.metrics.refuse(503)
+    site.commands.wait(lambda: reason(site, "the metrics API is away"), 30.0)
+    plane.metrics.refuse(None)
+    aws_server.down = True
+    site.commands.wait(lambda: reason(site, "AWS is away"), 30.0)
+    aws_server.down = False
+    with plane.down(kill=True):
+        site.commands.wait(lambda: reason(site, "the API server is away"), 45.0)
+    site.all_ready(60.0)
+    kafka.kill()
+    site.commands.wait(lambda: reason(site, "Kafka '"), 45.0)
+    assert site.alive("all")
+    kafka.start()
+    site.all_ready(90.0)
+
+    ended = site.commands.running["all"]
+    ended.send_signal(signal.SIGTERM)
+    assert ended.wait(40) == 0, site.commands.said("all")
