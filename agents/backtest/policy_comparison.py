@@ -152,6 +152,13 @@ def difference(baseline: PolicyScore, policy: PolicyScore) -> PolicyDifference:
     return PolicyDifference(baseline.name, policy.name, **relative, **absolute, kills_before=float(pair("kills")[0].sum()))
 
 
+def relative(baseline: PolicyScore, policy: PolicyScore, field: str) -> Interval:
+    """By how much a figure's sum differs over the workloads that both have, as a share of the baseline's."""
+    shared = [name for name in baseline.workloads if name in policy.workloads]
+    one, two = (np.array([getattr(side.workloads[name], field) for name in shared]) for side in (baseline, policy))
+    return _relative(one, two)
+
+
 def _mean(amount: float, total: ResourceTotal) -> float:
     return amount / total.seconds if total.seconds else 0.0
 

@@ -56,8 +56,8 @@ PERIOD = 900.0
 """Seconds after which requests are worked out again."""
 WARM_UP = 48.0
 """Weight of samples until the experts are believed: four hours; until then the 90th percentile and its first margin hold."""
-UP, DOWN = 1.05, 0.90
-"""A request changes when the new one is beyond these parts of it."""
+UP, DOWN = 1.07, 0.87
+"""A request changes when the new one is beyond these parts of it: a change of a pod costs, if only calls of the API."""
 SEASON = 0.35
 """Weight of the newest day in the profile of a day."""
 LEVEL, FLOOR = 0.6, 0.005
@@ -228,7 +228,7 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     cost[rows, present] *= F4(KEEP)
     best = np.where(state["cpu_weight"] > WARM_UP, cost.argmin(axis=1), 0).astype(np.int16)
     state["cpu_expert"] = best
-    wanted, applied = requests[rows, best], state["cpu_applied"]
+    wanted, applied = np.maximum(requests[rows, best], use * F4(RAISE)), state["cpu_applied"]  # never lowered below use
     moves = np.isnan(applied) | (wanted > applied * F4(UP)) | (wanted < applied * F4(DOWN))
     state["cpu_applied"] = np.where(moves, wanted, applied)
     state["cpu_proposed"], state["cpu_used_margin"] = bases[rows, best], state["cpu_margin"][rows, best]

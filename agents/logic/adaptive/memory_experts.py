@@ -60,8 +60,9 @@ WARM, WARMER, WARM_HALF_LIFE, GROWTH = 1.05, 0.2, 1800.0, 0.8
 """Until then it is WARM times the highest use, more by WARMER at first, or by the growth of GROWTH hours."""
 MOST_GROWTH = 0.5
 """Growth counts for at most this share of the highest use."""
-DOWN = 0.95
-"""A request falls on the hour, if the new one is below this part of it."""
+UP, DOWN = 1.03, 0.95
+"""A request rises to at least so many times itself, so that slow growth does not change it with every sample; it falls on the
+hour, if the new one is below this part of it."""
 LEAST_SCALE = 16 * 2.0**20
 OLD, FAR = 43_200.0, 0.1
 """Seconds after which upstream's updater changes a request within its bounds, and the share that it must be off."""
@@ -314,7 +315,8 @@ def _apply(state: PolicyState, at: Floats, on_the_hour: NDArray[np.bool_]) -> No
     """Raise the request where more is wanted; lower it on the hour."""
     wanted, applied = wants(state, at), state["memory_applied"]
     lower = on_the_hour & (wanted < applied * F4(DOWN))
-    state["memory_applied"] = np.where(np.isnan(applied) | (wanted > applied) | lower, wanted, applied)
+    raised = np.where(wanted > applied, np.maximum(wanted, applied * F4(UP)), applied)
+    state["memory_applied"] = np.where(np.isnan(applied) | lower, wanted, raised)
 
 
 def wants(state: PolicyState, at: Floats) -> Singles:

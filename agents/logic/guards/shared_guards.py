@@ -90,8 +90,8 @@ def cooling_down(*, subject: str, now: int, planned: int | None, cool_down: Seco
     return None
 
 
-def over_rate(*, planned: int, rate: int, interval: Seconds) -> str | None:
-    """Objects once `rate` plans have been made in this round."""
+def over_rate(*, planned: int, rate: int, interval: Seconds, plans: str = "plans") -> str | None:
+    """Objects once `rate` plans have been made in this round; `plans` names their kind."""
     if planned < rate:
         return None
-    return f"{planned} plans were made this time; the rate is {rate} each {interval:g} s"
+    return f"{planned} {plans} were made this time; the rate is {rate} each {interval:g} s"

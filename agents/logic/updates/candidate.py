@@ -98,6 +98,13 @@ class Candidate:
         return self.rescue and self.action is Action.RESIZE and (self.situation.broken or not restarts(self.situation))
 
     @property
+    def raises(self) -> bool:
+        """Whether the pod is only given more, as it runs, and no container of it stops: that takes nothing from anybody."""
+        situation = self.situation
+        own = situation.upstream or situation.unboosts or situation.recommended.reverted is not None
+        return self.action is Action.RESIZE and not own and situation.advice.only_raises and not restarts(situation)
+
+    @property
     def order(self) -> tuple[bool, bool, bool, float, str, str, str]:
         """Sorts the most urgent first, as upstream does; then by name, so that the order is one.
 
@@ -159,6 +166,13 @@ def without(situation: PodSituation, reduced: PodAdvice, left: frozenset[str]) -
         return found
     whole = candidate(situation)
     return whole and replace(whole, left=left)
+
+
+def raised(whole: Candidate) -> Candidate | None:
+    """A pod that is to be given more of one thing and less of another, as a candidate for what it is to be given more of."""
+    more = whole.situation.advice.raised if whole.action is Action.RESIZE else None
+    found = more and candidate(replace(whole.situation, advice=more))
+    return found if found and found.raises else None
 
 
 def held_by_caps(situation: PodSituation, uncapped: PodAdvice, caps: Caps) -> Candidate | None:

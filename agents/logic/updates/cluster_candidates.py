@@ -9,13 +9,13 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.updates import api_refusals, eviction_tolerance
-from agents.logic.updates.candidate import Candidate, changes
+from agents.logic.updates.candidate import Candidate, changes, raised
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.missing_pods import Shortfall
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
-from agents.logic.updates.update_guards import first_objection, serves_nobody
+from agents.logic.updates.update_guards import SPARING_RAISES, first_objection, serves_nobody
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.outcomes import Action
@@ -54,24 +54,23 @@ class ClusterCandidates:
         situation, before = self.situation, ""
         held: Candidate | None = None
         objection: Objection | None = None
-        for each in self.pods:
-            workload = each.situation.workload
+        for candidate in self.pods:
+            each, workload = candidate, candidate.situation.workload
             if workload != before:  # pods of one workload mostly come one after the other
                 situation, before, held = self._situation_of(each, situation), workload, None
             by_node = objection is not None and objection.guard == "node"  # pods that are alike free room on different nodes
             if held is None or by_node or not each.alike(held):
-                objection = first_objection(each, situation)
-                held = each
+                held, (each, objection) = candidate, _judged(candidate, situation)
             yield each, situation, objection
             if objection is None:
                 held = None
-                if not each.harmless and not serves_nobody(each, situation):
+                if not each.harmless and not each.raises and not serves_nobody(each, situation):
                     _begin(each, situation)
                 if situation.quotas:
                     namespace = each.situation.workload.split("/")[1]
                     self.quotas[namespace] = api_refusals.quotas_after(each, situation.quotas)
                     situation = replace(situation, quotas=self.quotas[namespace])
-                situation = replace(situation, planned=situation.planned + 1)
+                situation = replace(situation, planned=situation.planned.one_more(each.action))
                 if each.action is Action.EVICT and situation.free is not None:
                     situation.free.evicted(each.situation.pod.fact, changes(each.situation)[0])
                 if each.action is Action.EVICT:
@@ -94,6 +93,16 @@ class ClusterCandidates:
             evicting=self.evicting,
             ranges=self.ranges[workload],
         )
+
+
+def _judged(candidate: Candidate, situation: ClusterSituation) -> tuple[Candidate, Objection | None]:
+    """A pod and the first objection. What it needs at once does not wait for what it can spare: then that alone is planned."""
+    objection = first_objection(candidate, situation)
+    if objection is not None and objection.guard in SPARING_RAISES:
+        more = raised(candidate)
+        if more is not None and first_objection(more, situation) is None:
+            return more, None
+    return candidate, objection
 
 
 def _begin(planned: Candidate, situation: ClusterSituation) -> None:

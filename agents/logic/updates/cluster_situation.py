@@ -12,6 +12,7 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.node_rooms import SuccessorRoom
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
+from agents.logic.updates.turns_taken import PlansMade
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.admission_pauses import AdmissionPause
@@ -26,7 +27,7 @@ class ClusterSituation:
     """What the guards may know besides the pod. Times are turn numbers.
 
     `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
-    `planned`: how many plans were made for the cluster in this turn; `rules`: those of the log that the settings come from;
+    `planned`: the plans that were made for the cluster in this interval; `rules`: those of the log that the settings come from;
     `evicted`: the last eviction of the workload, and `short` since when successors of evicted pods are missing, None while none
     are; `unpatched`: until when the webhook leaves new pods of the workload as they are; `groups`: its pods by direct controller;
     `webhook_away`: why no webhook is running, None if one is or nothing watches for it; `disruption_budgets`: those that select
@@ -42,7 +43,7 @@ class ClusterSituation:
     cluster: Headcount
     workload: Headcount
     namespace: Headcount
-    planned: int
+    planned: PlansMade
     settings: UpdateSettings
     rules: CitedRules | None = None
     evicted: WorkloadEviction | None = None

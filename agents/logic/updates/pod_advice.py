@@ -127,6 +127,33 @@ class PodAdvice:
         )
         return [(name, now, target) for name, now, target in pairs if target is not None]
 
+    @cached_property
+    def only_raises(self) -> bool:
+        """Whether an update would raise a request and lower none."""
+        pairs = [pair for resource in ("cpu", "memory") for pair in self._pairs(resource)]
+        return any(_raises(pair) for pair in pairs) and not any(now is not None and target < now for _, now, target in pairs)
+
+    @cached_property
+    def raised(self) -> "PodAdvice | None":
+        """The same without what it would take away; None if it gives nothing more."""
+        more = {(name, what) for what in ("cpu", "memory") for name, *pair in self._pairs(what) if _raises((name, *pair))}
+        if not more:
+            return None
+
+        def only(name: str, amounts: Amounts) -> Amounts:
+            return Amounts(amounts.cpu if (name, "cpu") in more else None, amounts.memory if (name, "memory") in more else None)
+
+        found = replace(
+            self.recommended,
+            containers=tuple(
+                replace(each, **{bound: only(each.container, getattr(each, bound)) for bound in ("lower", "target", "upper")})
+                for each in self.recommended.containers
+            ),
+        )
+        advice = tuple(map(resource_lists.of_recommendation, found.containers))
+        effects = CapEffects(self.caps, self.fault)
+        return PodAdvice(self._shape, found, advice, lambda seen: only(seen.name, self._follows(seen)), effects)
+
     @property
     def targets(self) -> Mapping[str, Amounts]:
         """What is recommended, by container."""
@@ -313,6 +340,11 @@ def _without(recommended: NewestRecommendation, left: frozenset[str]) -> NewestR
             replace(each, lower=of(each.lower), target=of(each.target), upper=of(each.upper)) for each in recommended.containers
         ),
     )
+
+
+def _raises(pair: tuple[str, float | None, float]) -> bool:
+    _, now, target = pair
+    return now is None or target > now
 
 
 def _share(pairs: Sequence[tuple[str, float | None, float]]) -> float:

@@ -1,6 +1,8 @@
-"""How far the updater has come in the turns of its partition."""
+"""How far the updater has come in the turns of its partition, and how much it planned in an interval."""
 
 from dataclasses import dataclass
+
+from schemas.outcomes import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,3 +11,24 @@ class TurnsTaken:
 
     first: int
     turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlansMade:
+    """How many evictions and resizes were planned for a cluster in the interval that began with the turn `since`.
+
+    Counts, as what is known of a pod is forgotten with it: an evicted pod may be gone before its interval is over.
+    """
+
+    since: int
+    evictions: int = 0
+    resizes: int = 0
+
+    def of(self, action: Action) -> int:
+        """The plans of one kind."""
+        return self.resizes if action is Action.RESIZE else self.evictions
+
+    def one_more(self, action: Action) -> "PlansMade":
+        """The same after another plan."""
+        resized = action is Action.RESIZE
+        return PlansMade(self.since, self.evictions + (not resized), self.resizes + resized)

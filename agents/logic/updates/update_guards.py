@@ -30,6 +30,8 @@ from schemas.policies.vertical import UpdateMode
 Guard = Callable[[Candidate, ClusterSituation], str | None]
 
 
+SPARING_RAISES = frozenset({"cool-down", "tolerance", "workload-budget", "budget", "namespace-budget"})
+"""Guards that bound disruption, and so let a pod be given more as it runs."""
 _HOLDING = frozenset(
     {"opt-out", "hpa", "limit-range", "requirements", "service-class", "acceptance", "unchanged", "replicas", "node"}
     | {"disruption-budget"}
@@ -216,6 +218,8 @@ def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 
 
 def _cool_down(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    if candidate.raises:
+        return None  # what is used more than expected is given at once
     if candidate.situation.recommended.reverted is not None:
         return None  # the revert was requested because of what was planned a short time ago
     history = candidate.situation.history
@@ -256,7 +260,7 @@ def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless:
+    if candidate.harmless or candidate.raises:
         return None
     group = _group(candidate, cluster)
     if group is None or group.disruptable or serves_nobody(candidate, cluster):
@@ -323,26 +327,29 @@ def _spared(candidate: Candidate, headcount: Headcount) -> int:
 
 
 def _workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless:
+    if candidate.harmless or candidate.raises:
         return None
     share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
     return budget.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload))
 
 
 def _namespace_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless:
+    if candidate.harmless or candidate.raises:
         return None
     return budget.over_budget("namespace", cluster.namespace, cluster.budget, spared=_spared(candidate, cluster.namespace))
 
 
 def _cluster_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless:
+    if candidate.harmless or candidate.raises:
         return None
     return budget.over_budget("cluster", cluster.cluster, cluster.budget, spared=_spared(candidate, cluster.cluster))
 
 
-def _rate(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return shared_guards.over_rate(planned=cluster.planned, rate=cluster.settings.rate, interval=cluster.settings.interval)
+def _rate(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    settings, planned = cluster.settings, cluster.planned.of(candidate.action)
+    resizes = candidate.action is Action.RESIZE
+    rate, plans = (settings.resize_rate, "resizes") if resizes else (settings.rate, "evictions")
+    return shared_guards.over_rate(planned=planned, rate=rate, interval=settings.interval, plans=plans)
 
 
 GUARDS: tuple[tuple[str, Guard], ...] = (

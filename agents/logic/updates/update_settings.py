@@ -74,7 +74,9 @@ class UpdateSettings:
     successor_within: Seconds = Seconds(300.0)
     """No pod of a workload is evicted while successors of evicted ones have been missing for longer. Not upstream's."""
     rate: int = 100
-    """Plans in one interval for each cluster, at most. Upstream has no limit by default."""
+    """Evictions planned in one interval for each cluster, at most. Upstream has no limit by default."""
+    resize_rate: int = 2_000
+    """Resizes in place planned in one interval for each cluster, at most. Not upstream's."""
     pod_warm_up: Seconds = Seconds(0.0)
     """A pod is left alone for this long after its start, unless an OOM kill or a revert is the reason. Not upstream's."""
     warm_up: Seconds = Seconds(300.0)
@@ -84,7 +86,7 @@ class UpdateSettings:
     recommendation_within: Seconds = Seconds(2 * 3600.0)
     """No plan on a recommendation older than this; twice the recommender's heartbeat. Not upstream's."""
     cool_down: Seconds = Seconds(900.0)
-    """No second plan for a pod in this time. Not upstream's."""
+    """No second plan for a pod in this time, unless it only raises requests in place. Not upstream's."""
     expires: Seconds = Seconds(300.0)
     """A plan is void after this time. Not upstream's."""
 
@@ -174,6 +176,7 @@ def _upstream(settings: UpdateSettings) -> UpdateSettings:
         honor_nodes=False,
         unchanged_pause=Seconds(0.0),
         rate=1_000_000,
+        resize_rate=1_000_000,
         pod_warm_up=Seconds(0.0),
         warm_up=Seconds(0.0),
         cool_down=Seconds(0.0),

@@ -24,10 +24,10 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.missing_pods import MissingPods
 from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.turns_taken import TurnsTaken
+from agents.logic.updates.turns_taken import PlansMade, TurnsTaken
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PlansMade, PodHistory, UpdaterState
+from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
 from agents.logic.updates.workload_evictions import PodsBefore
 from schemas import times
@@ -200,15 +200,15 @@ class Updater(PartedState):
     def _is_loud(self, workload: str, now: int, concerns: Collection[str] | None) -> bool:
         return not self._search.quiet.holds(workload, now) if concerns is None else workload in concerns
 
-    def _planned(self, cluster: str, since: int | None) -> int:
-        """How many plans were made for a cluster in the interval that began with a turn."""
+    def _planned(self, cluster: str, since: int | None) -> PlansMade:
+        """The plans that were made for a cluster in the interval that began with a turn."""
         made = self.clusters.made.get(cluster)
-        return made.count if made is not None and made.since == since else 0
+        return made if made is not None and made.since == since else PlansMade(since or 0)
 
     def _interval_start(self, turn: int) -> int:
         return turn - turn % int(self.settings.interval * 1000)
 
-    def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount, *, planned: int) -> ClusterSituation:
+    def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount, *, planned: PlansMade) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
         facts = self.clusters.facts.get(cluster)
         return ClusterSituation(
@@ -332,4 +332,4 @@ class Updater(PartedState):
         history = replace(situation.history, plan=opened, acted=situation.now, tried=situation.unboosts)
         self.clusters.histories.upsert(situation.pod.fact.pod.uid, history)
         cluster, since = cluster_of(situation.workload), self._interval_start(situation.now)
-        self.clusters.made.upsert(cluster, PlansMade(since, self._planned(cluster, since) + 1))
+        self.clusters.made.upsert(cluster, self._planned(cluster, since).one_more(planned.action))

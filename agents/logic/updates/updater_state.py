@@ -17,6 +17,7 @@ from agents.logic.updates import workload_evictions
 from agents.logic.updates.boost_ends import BoostEnds
 from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload
+from agents.logic.updates.turns_taken import PlansMade
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_constraints import UpdateConstraints
 from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
@@ -123,17 +124,6 @@ class RefusedPods:
     guards: Mapping[str, int] = field(default_factory=dict)
     gone: Mapping[str, int] = field(default_factory=dict)
     said: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PlansMade:
-    """How many plans were made for a cluster in the interval that began with the turn `since`, the last one that had some.
-
-    A count, as what is known of a pod is forgotten with it: an evicted pod may be gone before its interval is over.
-    """
-
-    since: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,16 @@ def test_a_request_is_never_below_the_use_that_was_seen_last(use: list[tuple[flo
         assert state["memory_applied"][0] >= np.float32(memory)
 
 
+def test_a_request_is_not_lowered_below_use_where_much_risk_is_allowed() -> None:
+    stage = opened(policy="adaptive", risk_cpu=0.2)
+    stage.step(turn(START - MINUTE, pod_changes=[pod("a", START - MINUTE)]))
+    for place, (cores, memory) in enumerate(swinging(400)):
+        number = START + place * 5 * MINUTE
+        stage.step(turn(number, pod_metrics=[scrape(number, [(API.key, "a", "app", cores, memory)], window=300.0)]))
+        state, _ = stage.feed.remembered(adaptive_policy.POLICY, np.array([0]))
+        assert state["cpu_applied"][0] >= np.float32(cores)
+
+
 def test_the_risks_have_bounds_in_annotations() -> None:
     assert vpa_annotations.fault({"ullage/*.risk_cpu": "0.05", "ullage/app.policy": "adaptive"}) is None
     assert "lies from 0.001 to 0.2" in str(vpa_annotations.fault({"ullage/*.risk_cpu": "0.5"}))

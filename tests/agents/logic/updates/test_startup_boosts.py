@@ -12,7 +12,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted
 from schemas.names import Amounts
-from schemas.outcomes import Action, Result
+from schemas.outcomes import Result
 from schemas.policies.vertical import BoostKind, ContainerMode, ContainerPolicy, ControlledValues, StartupBoost, UpdateMode
 from tests.agents.logic.updates.test_updater import LATER, at_once, finished, look, open_stage, recommend
 from tests.support.cluster_events import GIB, MINUTE, START, pod, vpa, when
@@ -215,7 +215,7 @@ def test_what_a_guard_holds_back_at_the_end_of_a_boost_waits_for_the_interval_an
 def test_ends_of_boosts_count_for_the_rate_of_their_interval() -> None:
     ready = {"a": FIRST, "b": FIRST, "c": MIDDLE}
     pods = [boosted(name, when(end - 301 * SECOND)) for name, end in ready.items()]
-    stage = open_stage(*pods, mode=UpdateMode.OFF, rate=1, eviction_tolerance=1.0, budget=1.0)
+    stage = open_stage(*pods, mode=UpdateMode.OFF, resize_rate=1, eviction_tolerance=1.0, budget=1.0)
     look(stage, START + MINUTE, policies=[vpa(boost=FACTOR, update_mode=UpdateMode.RECREATE)])
     assert at_once(stage) == []
     assert [each.pod.name for each in look(stage, FIRST)] == ["a"]
@@ -225,18 +225,20 @@ def test_ends_of_boosts_count_for_the_rate_of_their_interval() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_an_eviction_counts_for_the_rate_of_its_interval_though_its_pod_is_gone(restarted: bool) -> None:
-    pods = [pod("a", START), pod("b", START), boosted("c", when(MIDDLE - 301 * SECOND))]
-    stage = open_stage(*pods, mode=UpdateMode.OFF, rate=1, eviction_tolerance=1.0, budget=1.0)
+def test_a_resize_counts_for_the_rate_of_its_interval_though_its_pod_is_gone_and_an_eviction_does_not(restarted: bool) -> None:
+    rates = {"rate": 1, "resize_rate": 1, "eviction_tolerance": 1.0, "budget": 1.0}
+    ends = {"c": FIRST, "d": MIDDLE}
+    pods = [pod("a", START), pod("b", START), *(boosted(name, when(end - 301 * SECOND)) for name, end in ends.items())]
+    stage = open_stage(*pods, mode=UpdateMode.OFF, **rates)
     look(stage, START + MINUTE, policies=[vpa(boost=FACTOR, update_mode=UpdateMode.RECREATE)])
-    [evicted] = [each for each in at_once(stage) if isinstance(each, EvictionPlanned)]
-    gone = PodDeleted(when(FIRST), evicted.workload, evicted.pod)
-    look(stage, FIRST, outcomes=[finished(evicted, Result.DONE, Action.EVICT)], pod_changes_by_cluster=[gone])
+    assert len([each for each in at_once(stage) if isinstance(each, EvictionPlanned)]) == 1
+    [resized] = look(stage, FIRST)
+    gone = PodDeleted(when(MIDDLE), resized.workload, resized.pod)
     if restarted:
-        stage = _restarted(stage, rate=1, eviction_tolerance=1.0, budget=1.0)
-    assert look(stage, MIDDLE) == []
-    plans = [each for each in look(stage, LATER + MINUTE) if isinstance(each, EvictionPlanned | ResizePlanned)]
-    assert len(plans) == 1  # the next interval has a rate of its own
+        stage = _restarted(stage, **rates)
+    assert look(stage, MIDDLE, pod_changes_by_cluster=[gone]) == []
+    plans = [each for each in look(stage, LATER + MINUTE) if isinstance(each, ResizePlanned)]
+    assert [each.pod.name for each in plans] == ["d"]  # the next interval has a rate of its own
 
 
 def test_a_policy_that_shortens_a_boost_ends_it_in_the_next_interval() -> None:

@@ -248,6 +248,40 @@ def test_a_resize_that_failed_becomes_an_eviction_after_the_cool_down() -> None:
     assert [type(d) for d in later if d.pod == plan.pod] == [EvictionPlanned]
 
 
+MORE_OF_BOTH = {"low": 2.0, "target": 3.0, "high": 4.0, "memory": 2 * GIB}
+MORE_CPU_LESS_MEMORY = {"low": 2.0, "target": 3.0, "high": 4.0, "memory": GIB // 2}
+LESS = {"low": 0.01, "target": 0.1, "high": 0.15}
+ON_RAISES = pytest.mark.parametrize(
+    ("said", "given"),
+    [(MORE_OF_BOTH, Amounts(3.0, 2 * GIB)), (MORE_CPU_LESS_MEMORY, Amounts(3.0)), (LESS, None)],  # type: ignore[arg-type]  # units
+    ids=["more of both", "more of one, less of the other", "less"],
+)
+
+
+@ON_RAISES
+def test_what_a_pod_needs_more_of_waits_for_no_cool_down(said: Json, given: Amounts | None) -> None:
+    stage = open_stage()
+    [plan, *_] = at_once(stage)
+    resized = pod("a", START, containers=(ContainerSeen("app", Amounts(0.2, GIB), Amounts(0.4, 2 * GIB)),))  # type: ignore[arg-type]  # units
+    look(stage, LATER + 1000, outcomes=[finished(plan, Result.DONE)], pod_changes_by_cluster=[resized])
+    decided = [each for each in at_once(stage, LATER + MINUTE, **said) if each.pod == plan.pod]
+    assert [each.requests["app"] for each in decided if isinstance(each, ResizePlanned)] == ([] if given is None else [given])
+    assert [each.guard for each in decided if isinstance(each, UpdateRefused)] == (["cool-down"] if given is None else [])
+
+
+@ON_RAISES
+@pytest.mark.parametrize("restarts_on", [(), ("cpu",)], ids=["no restart", "a restart"])
+def test_what_pods_need_more_of_is_within_no_budget_unless_a_container_stops(
+    said: Json, given: Amounts | None, restarts_on: tuple[str, ...]
+) -> None:
+    app = ContainerSeen("app", Amounts(1.0, GIB), Amounts(2.0, 2 * GIB), restarts_on=restarts_on)  # type: ignore[arg-type]  # units
+    stage = open_stage(*(pod(name, START, containers=(app,)) for name in "abcde"), control=apply(budget=0.2))
+    plans = [each.requests["app"] for each in at_once(stage, **said) if isinstance(each, ResizePlanned)]
+    free = given is not None and not restarts_on
+    assert len(plans) == (5 if free else 1)  # one of five in an interval
+    assert not free or plans[1:] == [given] * 4
+
+
 def test_an_outcome_about_another_kind_of_subject_changes_no_pod() -> None:
     stage = open_stage()
     plan = at_once(stage)[0]
@@ -509,7 +543,7 @@ def test_after_a_successor_with_the_recommended_requests_the_next_pod_goes() -> 
 def test_guard_rate() -> None:
     other = [Workload("demo", "web", "Deployment", f"w{i}") for i in range(4)]
     pods = [pod(f"p{i}-{j}", START, workload=w) for i, w in enumerate(other) for j in range(2)]
-    stage = open_stage(*pods, rate=2)
+    stage = open_stage(*pods, resize_rate=2, rate=0)  # a rate of their own, apart from that of evictions
     decided = look(stage, recommendations_by_cluster=[recommend(LATER, w) for w in other])
     assert [type(d) for d in decided].count(ResizePlanned) == 2
     assert "rate" in {d.guard for d in decided if isinstance(d, UpdateRefused)}
