@@ -7,7 +7,7 @@ margin, because the sum needs no other; `in_full` shows all of them. `because` i
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agents.why import event_descriptions, node_texts
+from agents.why import adaptive_texts, event_descriptions, node_texts
 
 _FIRST = ("why", "containers", "bounds", "node", "last_oom", "oom_source")
 """The entries that come first, in this order; the others follow in the order of the record."""
@@ -30,7 +30,7 @@ def in_words(because: Mapping[str, object]) -> Iterator[str]:
                 yield from _container(str(container), _mapping(about), margin)
         elif name == "policy_grounds" and isinstance(value, Mapping):
             for container, grounds in value.items():
-                yield from _grounds(str(container), _mapping(grounds))
+                yield from adaptive_texts.grounds(str(container), _mapping(grounds))
         elif name in _OFFERS and isinstance(value, Mapping) and "place" not in value:
             yield f"{_OFFERS[name]}: {event_descriptions.text(node_texts.amounts(value))}"
         elif name in _SENTENCES:
@@ -50,34 +50,6 @@ def _container(name: str, about: Mapping[str, object], margin: float) -> Iterato
             yield f"{name} {what}: {_estimated(what, _mapping(about.get(what)), _number(about.get('margin')) or margin)}"
     else:
         yield f"{name}: {event_descriptions.text(about)}"
-
-
-def _grounds(name: str, about: Mapping[str, object]) -> Iterator[str]:
-    """What a policy as code says of itself; of `adaptive`, the sum behind the request and what was promised and delivered."""
-    if "cpu_expert" not in about or "memory_expert" not in about:
-        yield f"{name}: {event_descriptions.text(about)}"
-        return
-    cores = {key: _amount("cpu", about.get(f"cpu_{key}")) for key in ("proposed", "expert_request", "request")}
-    sizes = {key: _amount("memory", about.get(f"memory_{key}")) for key in ("base", "last_hour", "request")}
-    margin, short, promised = (
-        _number(about.get(key)) or 0.0 for key in ("cpu_margin", "cpu_short_delivered", "cpu_short_promised")
-    )
-    yield (
-        f"{name} cpu: expert '{about['cpu_expert']}' says {cores['proposed']}, times a margin of {margin:.3f}; "
-        f"now {cores['expert_request']}, in force {cores['request']}"
-    )
-    yield f"{name} cpu: more used than requested in {short:.2%} of the time, promised at most {promised:.2%}"
-    factors = [f"{_number(about.get(key)) or 0.0:g}" for key in ("memory_margin", "memory_guard")]
-    yield (
-        f"{name} memory: expert '{about['memory_expert']}' says {sizes['base']}, times {factors[0]}; at least "
-        f"{factors[1]} times the last hour's {sizes['last_hour']}; in force {sizes['request']}"
-    )
-    kills = [event_descriptions.text(about.get(key)) for key in ("memory_kills", "memory_kills_built_in")]
-    share, hours = (_number(about.get(key)) or 0.0 for key in ("memory_kills_promised", "memory_kill_price_hours"))
-    yield (
-        f"{name} memory: {kills[0]} OOM kills, {kills[1]} under the built-in estimator on the same samples, promised at most "
-        f"{share:.0%} of these; a kill is priced at {hours:.0f} hours of its memory"
-    )
 
 
 def _requested(what: str, about: Mapping[str, object]) -> str:

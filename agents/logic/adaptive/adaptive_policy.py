@@ -51,8 +51,8 @@ def recommend(usage: EvidenceColumns, state: PolicyState) -> RecommendedColumns:
 
 def explain(usage: EvidenceColumns, state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.generic]]:
     """The numbers of a decision."""
-    del usage
-    return {**cpu_experts.explain(state), **memory_experts.explain(state)}
+    least = {"cpu_least": np.maximum(usage.least_cpu, cpu_experts.LEAST_CPU), "memory_least": usage.least_memory}
+    return {**cpu_experts.explain(state), **memory_experts.explain(state), **least}
 
 
 POLICY = CodePolicy(ADAPTIVE, recommend, observe, explain, (*cpu_experts.STATE, *memory_experts.STATE), VERSION, strict=True)

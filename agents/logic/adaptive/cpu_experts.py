@@ -50,6 +50,8 @@ DEPTH, COUNT = 5.0, 2.5
 """What a core above the request costs, in requested cores, and what it costs that use is above it, in shares of the mean use."""
 LEAST_SCALE = 0.01
 """Cores that the mean use counts as at least."""
+LEAST_CPU = 0.001
+"""Cores that are requested at least."""
 KEEP = 0.97
 """The present expert's cost counts as so much of itself, so that like experts do not take turns."""
 PERIOD = 900.0
@@ -87,6 +89,9 @@ STATE = (
     StateColumn("cpu_due", -np.inf),
     StateColumn("cpu_short", kind=F4),
     StateColumn("cpu_seen", kind=F4),
+    StateColumn("cpu_prior", np.nan, kind=F4),
+    StateColumn("cpu_last", kind=F4),
+    StateColumn("cpu_raised_by", kind=F4),
     StateColumn("cpu_proposed", np.nan, kind=F4),
     StateColumn("cpu_used_margin", np.nan, kind=F4),
     StateColumn("cpu_risk", np.nan, kind=F4),
@@ -120,6 +125,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     state["cpu_highest"] = np.maximum(state["cpu_highest"], use)
     _average(state, use, weight)
     applied = state["cpu_applied"]
+    state["cpu_raised_by"] = np.where(use > applied, use, state["cpu_raised_by"])  # before `applied`, which is a view, changes
     state["cpu_applied"] = np.where(use > applied, use * F4(RAISE), applied)
     due = np.flatnonzero(at >= state["cpu_due"])
     if len(due):
@@ -218,7 +224,7 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     shift = samples.spread[places] * PERIOD
     state["cpu_due"] = (np.floor((at - shift) / PERIOD) + 1) * PERIOD + shift
     _settle(state, samples.risk_cpu[places])
-    least = np.maximum(known.least_cpu, 0.001).astype(F4)[:, None]
+    least = np.maximum(known.least_cpu, LEAST_CPU).astype(F4)[:, None]
     bases = proposals(state, use, known.cpu.percentile(0.9).astype(F4), known.cpu.percentile(0.98).astype(F4))
     requests = np.maximum(bases * np.exp(state["cpu_margin"]), least)
     state["cpu_request"] = requests
@@ -228,11 +234,11 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     cost[rows, present] *= F4(KEEP)
     best = np.where(state["cpu_weight"] > WARM_UP, cost.argmin(axis=1), 0).astype(np.int16)
     state["cpu_expert"] = best
-    wanted, applied = np.maximum(requests[rows, best], use * F4(RAISE)), state["cpu_applied"]  # never lowered below use
+    wanted, applied = np.maximum(requests[rows, best], use * F4(RAISE)), state["cpu_applied"].copy()  # never lowered below use
     moves = np.isnan(applied) | (wanted > applied * F4(UP)) | (wanted < applied * F4(DOWN))
     state["cpu_applied"] = np.where(moves, wanted, applied)
     state["cpu_proposed"], state["cpu_used_margin"] = bases[rows, best], state["cpu_margin"][rows, best]
-    state["cpu_risk"] = samples.risk_cpu[places]
+    state["cpu_risk"], state["cpu_prior"], state["cpu_last"], state["cpu_raised_by"] = samples.risk_cpu[places], applied, use, 0
 
 
 def proposals(state: PolicyState, use: Singles, p90: Singles, p98: Singles) -> Singles:
@@ -280,16 +286,47 @@ def _distance(profile: Singles, hour: Wholes, back: Sequence[Singles]) -> Single
 
 
 def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.generic]]:
-    """The expert that is followed, what it proposed and its margin, the request in force, and the share of time short of CPU."""
+    """The numbers of the request in force, in cores, the share of time short of CPU, and what the next experts would cost.
+
+    When the request was renewed last, `wanted` was the highest of `proposed * margin`, the least amount and RAISE times `last`,
+    the use then. It took the place of `prior` if it was beyond UP or DOWN times that; use above it since (`raised_by`) raised it
+    to RAISE times that use. `more` and `less` are the experts that ask for the next higher and the next lower amount; each
+    `cost` is a mean in cores that are requested, with those that time above the request counts for.
+    """
     rows, expert = np.arange(len(state)), state.whole("cpu_expert")
-    requests = state["cpu_request"].astype(np.float64)[rows, expert]
+    requests, costs = state["cpu_request"].astype(np.float64), _mean_costs(state)
+    own = requests[rows, expert]
+    more = np.where(requests > own[:, None] * (1 + _SAME), requests, np.inf)
+    less = np.where(requests < own[:, None] * (1 - _SAME), requests, -np.inf)
     seen = np.maximum(state["cpu_seen"].astype(np.float64), 1e-9)
-    return {
+    found: dict[str, Sequence[object] | NDArray[np.generic]] = {
         "cpu_expert": [EXPERTS[number] for number in expert.tolist()],
-        "cpu_proposed": state["cpu_proposed"].astype(np.float64),
         "cpu_margin": np.exp(state["cpu_used_margin"].astype(np.float64)),
-        "cpu_expert_request": requests,
+        "cpu_expert_request": own,
         "cpu_request": state["cpu_applied"].astype(np.float64),
         "cpu_short_promised": state["cpu_risk"].astype(np.float64),
         "cpu_short_delivered": state["cpu_short"].astype(np.float64) / seen,
+        "cpu_cost": costs[rows, expert],
     }
+    found |= {f"cpu_{name}": state[f"cpu_{name}"].astype(np.float64) for name in ("proposed", "last", "prior", "raised_by")}
+    found |= {f"cpu_{name}": np.full(len(state), value) for name, value in (("up", UP), ("down", DOWN), ("raise", RAISE))}
+    for name, next_, at in (("more", more, more.argmin(axis=1)), ("less", less, less.argmax(axis=1))):
+        there = np.isfinite(next_[rows, at])
+        found[f"cpu_{name}_expert"] = [
+            EXPERTS[i] if known else None for i, known in zip(at.tolist(), there.tolist(), strict=True)
+        ]
+        found[f"cpu_{name}_request"] = np.where(there, requests[rows, at], np.nan)
+        found[f"cpu_{name}_cost"] = np.where(there, costs[rows, at], np.nan)
+    return found
+
+
+_SAME = 1e-4
+"""Requests that differ by less of themselves are the same."""
+
+
+def _mean_costs(state: PolicyState) -> Floats:
+    """(n, experts) The mean cost of each in cores, of the samples that count, newer ones more."""
+    weight = MEMORY / np.log(2.0) * (1 - np.exp2(-state["cpu_weight"].astype(np.float64) / MEMORY))
+    unsettled = state["cpu_unsettled"].astype(np.float64)
+    settled = np.maximum(weight - unsettled, 1e-9)
+    return np.asarray(state["cpu_cost"].astype(np.float64) / settled[:, None])

@@ -102,6 +102,10 @@ STATE = (
     StateColumn("memory_expert", 0, kind=np.int16),
     StateColumn("memory_factor", 1.0, kind=F4),
     StateColumn("memory_applied", np.nan, kind=F4),
+    StateColumn("memory_prior", np.nan, kind=F4),
+    StateColumn("memory_cause", 0, kind=np.int16),
+    StateColumn("memory_of", np.nan, kind=F4),
+    StateColumn("memory_factor_of", 1.0, kind=F4),
     StateColumn("memory_least", kind=F4),
     StateColumn("memory_bump", kind=F4),
     StateColumn("memory_bump_ends"),
@@ -237,10 +241,15 @@ def price(state: PolicyState) -> Singles:
 
 def total_costs(state: PolicyState) -> Singles:
     """(n, experts) What each would have cost, in hours of the container's memory: requests, and kills at their price."""
+    requests, kills = costs_and_kills(state)
+    return requests + price(state)[:, None] * kills
+
+
+def costs_and_kills(state: PolicyState) -> tuple[Singles, Singles]:
+    """(n, experts) each: hours of the container's memory that would have been requested, and kills; with like containers'."""
     of = classes(state)
     requests = state["memory_cost"] + F4(PRIOR_HOURS) * REQUESTS_PRIOR[of]
-    kills = state["memory_expert_kills"] + F4(PRIOR_HOURS) * KILLS_PRIOR[of]
-    return requests + price(state)[:, None] * kills
+    return requests, state["memory_expert_kills"] + F4(PRIOR_HOURS) * KILLS_PRIOR[of]
 
 
 def _follow_builtin(state: PolicyState, at: Floats, builtin: RecommendedColumns) -> None:
@@ -278,7 +287,11 @@ def _killed(samples: SampleColumns, places: Indices, state: PolicyState) -> None
     state["memory_kills"] = state["memory_kills"] + samples.pods[places].astype(F4)
     state["memory_factor"] = np.minimum(state["memory_factor"] * np.exp(F4(GAIN)), F4(MOST_FACTOR))
     applied = state["memory_applied"]
-    state["memory_applied"] = np.where(np.isnan(applied), applied, np.maximum(applied, bump))
+    higher = np.flatnonzero(bump > applied)
+    if len(higher):
+        part = state.part(higher)
+        part["memory_prior"], part["memory_applied"] = applied[higher], bump[higher]
+        part["memory_cause"], part["memory_of"], part["memory_factor_of"] = CAUSES.index("OOM kill"), bump[higher], 1.0
 
 
 def _needed(state: PolicyState, use: Singles) -> None:
@@ -311,42 +324,72 @@ def _grow(state: PolicyState, warm: Indices, use: Singles, at: Floats) -> None:
     state["memory_last"] = use
 
 
+CAUSES = ("expert", "last hour", "least amount", "growth since its start", "OOM kill")
+"""What a request may come from, in this order."""
+
+
 def _apply(state: PolicyState, at: Floats, on_the_hour: NDArray[np.bool_]) -> None:
     """Raise the request where more is wanted; lower it on the hour."""
-    wanted, applied = wants(state, at), state["memory_applied"]
+    amounts, factors = wants(state, at)
+    parts, applied = amounts * factors, state["memory_applied"]
+    cause = parts.argmax(axis=1)
+    wanted = parts.max(axis=1)
     lower = on_the_hour & (wanted < applied * F4(DOWN))
-    raised = np.where(wanted > applied, np.maximum(wanted, applied * F4(UP)), applied)
-    state["memory_applied"] = np.where(np.isnan(applied) | lower, wanted, raised)
+    moved = np.flatnonzero(np.isnan(applied) | (wanted > applied) | lower)
+    if not len(moved):
+        return
+    part, before = state.part(moved), applied[moved]
+    part["memory_applied"] = np.where(wanted[moved] > before, np.maximum(wanted[moved], before * F4(UP)), wanted[moved])
+    part["memory_prior"], part["memory_cause"] = before, cause[moved]
+    part["memory_of"], part["memory_factor_of"] = amounts[moved, cause[moved]], factors[moved, cause[moved]]
 
 
-def wants(state: PolicyState, at: Floats) -> Singles:
-    """(n,) The request that the present expert, the warm-up and the last kill ask for."""
+def wants(state: PolicyState, at: Floats) -> tuple[Singles, Singles]:
+    """(n, causes) each: amounts in bytes and factors, whose highest product is the request that is wanted."""
     guard, base, margin = np.unravel_index(state.whole("memory_expert").astype(np.int64), _SHAPE)
-    rows = np.arange(len(state))
-    wanted = np.maximum(state["memory_bases"][rows, base] * MARGINS[margin], GUARDS[guard] * state["memory_guard"])
-    wanted = np.maximum(wanted, state["memory_least"])
+    count, last_hour = len(state), state["memory_guard"]
     age = at - state["memory_started"]
     highest = np.maximum(state["memory_bases"][:, 0], 1)
     floor = F4(WARM) + F4(WARMER) * np.exp2(-np.clip(age, 0, WARM_UP) / WARM_HALF_LIFE).astype(F4)
     growth = np.minimum(F4(GROWTH) * np.maximum(state["memory_growth"], 0), F4(MOST_GROWTH) * highest)
-    warm = np.maximum(floor * highest, state["memory_guard"] + growth)
-    wanted = np.where(age < WARM_UP, np.maximum(wanted, warm), wanted)
-    return np.where(at < state["memory_bump_ends"], np.maximum(wanted, state["memory_bump"]), wanted)
+    warm = np.where(age < WARM_UP, np.maximum(floor * highest, last_hour + growth), 0)
+    bump = np.where(at < state["memory_bump_ends"], state["memory_bump"], 0)
+    bases = state["memory_bases"][np.arange(count), base]
+    one = np.ones(count, F4)
+    amounts = np.stack([bases, last_hour, state["memory_least"], warm, bump], axis=1)
+    return amounts, np.stack([MARGINS[margin], GUARDS[guard], one, one, one], axis=1)
 
 
 def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.generic]]:
-    """The expert that is followed and the numbers of its request, the price of a kill, and kills: ours and the built-in's."""
+    """The numbers of the request in force, in bytes; the price of a kill, kills (ours and the built-in's), and the next margins.
+
+    When the request changed last, `of * factor` was wanted, for the cause that is named, in place of `prior`; a raise is to at
+    least UP times that. `more` and `less` are the next margins of the same expert: what each would request now, how much more it
+    would have requested so far (a share), and how many kills more it would have had, like containers' share counted in.
+    """
     rows, expert = np.arange(len(state)), state.whole("memory_expert").astype(np.int64)
     guard, base, margin = np.unravel_index(expert, _SHAPE)
-    return {
+    numbers = {"applied": "request", "prior": "prior", "of": "of", "factor_of": "factor", "guard": "last_hour", "kills": "kills"}
+    numbers |= {"builtin_kills": "kills_built_in", "risk": "kills_promised"}
+    found: dict[str, Sequence[object] | NDArray[np.generic]] = {
         "memory_expert": [BASES[number] for number in base.tolist()],
+        "memory_cause": [CAUSES[number] for number in state.whole("memory_cause").tolist()],
         "memory_base": state["memory_bases"].astype(np.float64)[rows, base],
         "memory_margin": MARGINS.astype(np.float64)[margin],
-        "memory_last_hour": state["memory_guard"].astype(np.float64),
         "memory_guard": GUARDS.astype(np.float64)[guard],
-        "memory_request": state["memory_applied"].astype(np.float64),
         "memory_kill_price_hours": price(state).astype(np.float64),
-        "memory_kills": state["memory_kills"].astype(np.float64),
-        "memory_kills_built_in": state["memory_builtin_kills"].astype(np.float64),
-        "memory_kills_promised": state["memory_risk"].astype(np.float64),
+        "memory_up": np.full(len(state), UP),
+        **{f"memory_{name}": state[f"memory_{column}"].astype(np.float64) for column, name in numbers.items()},
     }
+    costs, kills = (each.astype(np.float64) for each in costs_and_kills(state))
+    for name, step in (("more", 1), ("less", -1)):
+        there = (margin + step >= 0) & (margin + step < len(MARGINS))
+        next_ = np.clip(margin + step, 0, len(MARGINS) - 1)
+        other = expert + np.where(there, step, 0)
+        request = np.maximum(state["memory_bases"][rows, base] * MARGINS[next_], GUARDS[guard] * state["memory_guard"])
+        request = np.maximum(request, state["memory_least"]).astype(np.float64)
+        found[f"memory_{name}_margin"] = np.where(there, MARGINS.astype(np.float64)[next_], np.nan)
+        found[f"memory_{name}_request"] = np.where(there, request, np.nan)
+        found[f"memory_{name}_cost"] = np.where(there, costs[rows, other] / costs[rows, expert] - 1, np.nan)
+        found[f"memory_{name}_kills"] = np.where(there, kills[rows, other] - kills[rows, expert], np.nan)
+    return found

@@ -131,12 +131,14 @@ class PodAdvice:
     def only_raises(self) -> bool:
         """Whether an update would raise a request and lower none."""
         pairs = [pair for resource in ("cpu", "memory") for pair in self._pairs(resource)]
-        return any(_raises(pair) for pair in pairs) and not any(now is not None and target < now for _, now, target in pairs)
+        return any(_raises(now, target) for _, now, target in pairs) and not any(
+            now is not None and target < now for _, now, target in pairs
+        )
 
     @cached_property
     def raised(self) -> "PodAdvice | None":
         """The same without what it would take away; None if it gives nothing more."""
-        more = {(name, what) for what in ("cpu", "memory") for name, *pair in self._pairs(what) if _raises((name, *pair))}
+        more = {(name, what) for what in ("cpu", "memory") for name, now, target in self._pairs(what) if _raises(now, target)}
         if not more:
             return None
 
@@ -146,7 +148,12 @@ class PodAdvice:
         found = replace(
             self.recommended,
             containers=tuple(
-                replace(each, **{bound: only(each.container, getattr(each, bound)) for bound in ("lower", "target", "upper")})
+                replace(
+                    each,
+                    lower=only(each.container, each.lower),
+                    target=only(each.container, each.target),
+                    upper=only(each.container, each.upper),
+                )
                 for each in self.recommended.containers
             ),
         )
@@ -342,8 +349,7 @@ def _without(recommended: NewestRecommendation, left: frozenset[str]) -> NewestR
     )
 
 
-def _raises(pair: tuple[str, float | None, float]) -> bool:
-    _, now, target = pair
+def _raises(now: float | None, target: float) -> bool:
     return now is None or target > now
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.logic.adaptive import adaptive_policy, cpu_experts, memory_experts
+from agents.logic.adaptive import adaptive_policy, cpu_experts
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.why import because_texts
@@ -58,23 +58,56 @@ def test_it_decides_where_settings_or_an_annotation_ask_for_it(settings_: Any, a
     assert ("policy_grounds" in last.because) is decides
 
 
-def test_what_a_decision_shows_gives_its_amounts() -> None:
+def redone(grounds: dict[str, Any]) -> tuple[float, float]:
+    """Cores and bytes, worked out as a person would from what `why` shows."""
+    wanted = max(
+        grounds["cpu_proposed"] * grounds["cpu_margin"], grounds["cpu_least"], grounds["cpu_raise"] * grounds["cpu_last"]
+    )
+    prior = grounds["cpu_prior"]
+    moves = prior is None or wanted > prior * grounds["cpu_up"] or wanted < prior * grounds["cpu_down"]
+    cores = wanted if moves else prior
+    if grounds["cpu_raised_by"]:
+        cores = grounds["cpu_raised_by"] * grounds["cpu_raise"]
+    size, prior = grounds["memory_of"] * grounds["memory_factor"], grounds["memory_prior"]
+    if prior is not None and size > prior:
+        size = max(size, prior * grounds["memory_up"])
+    return cores, size
+
+
+@pytest.mark.parametrize("count", [2, 40, 80, 333, 451, 600])
+def test_a_decision_can_be_redone_by_hand_from_the_numbers_shown(count: int) -> None:
+    checked = 0
+    for last in decided(opened(policy="adaptive", bounds_step=0.0), swinging(count))[-60:]:
+        [container] = last.containers
+        grounds = last.because["policy_grounds"]["app"]
+        cores, size = redone(grounds)
+        assert (cores, size) == (
+            pytest.approx(grounds["cpu_request"], rel=2e-6),
+            pytest.approx(grounds["memory_request"], rel=2e-6),
+        )
+        assert container.target.cpu == int(grounds["cpu_request"] * 1000) / 1000
+        assert container.target.memory == int(max(grounds["memory_request"], grounds["memory_least"]))
+        checked += 1
+    assert checked
+
+
+def test_what_is_said_of_a_decision_has_its_promise_and_what_a_notch_would_cost() -> None:
     last = decided(opened(policy="adaptive"), swinging(600))[-1]
-    grounds, [container] = last.because["policy_grounds"]["app"], last.containers
-    asked = grounds["cpu_proposed"] * grounds["cpu_margin"]
-    in_force = grounds["cpu_request"]
-    # The request moves when the new one is beyond 0.9 to 1.05 of it, and is raised at once where use is above it.
-    assert asked * 0.95 <= in_force <= asked / 0.90 or in_force >= grounds["cpu_expert_request"] * 0.95
-    assert container.target.cpu == int(in_force * 1000) / 1000
-    base, margin = grounds["memory_base"], grounds["memory_margin"]
-    wanted = max(base * margin, grounds["memory_last_hour"] * grounds["memory_guard"], 250 * MIB)
-    assert wanted <= grounds["memory_request"] * 1.0001
-    assert wanted >= grounds["memory_request"] * memory_experts.DOWN * 0.9999
-    assert container.target.memory == int(grounds["memory_request"])
+    grounds = last.because["policy_grounds"]["app"]
     assert grounds["cpu_short_promised"] == pytest.approx(0.02)
+    assert grounds["cpu_less_request"] < grounds["cpu_expert_request"] < grounds["cpu_more_request"]
+    assert grounds["cpu_cost"] * cpu_experts.KEEP <= min(grounds["cpu_more_cost"], grounds["cpu_less_cost"]) * 1.1
+    sides = {side: grounds[f"memory_{side}_margin"] for side in ("more", "less")}
+    assert any(sides.values())  # the highest and the lowest margin have one neighbour
+    for side, sign in (("more", 1), ("less", -1)):
+        if sides[side] is not None:
+            assert (sides[side] - grounds["memory_margin"]) * sign > 0
+            assert grounds[f"memory_{side}_cost"] * sign >= 0.0 >= grounds[f"memory_{side}_kills"] * sign
     said = "\n".join(because_texts.in_words(last.because))
     assert f"expert '{grounds['cpu_expert']}'" in said
     assert "promised at most 2.00%" in said
+    assert f"the next higher is '{grounds['cpu_more_expert']}'" in said
+    assert "a margin of" in said.partition("one notch ")[2]
 
 
 def test_use_above_the_request_is_kept_within_the_promise() -> None:
