@@ -1,6 +1,6 @@
 """Runs the stages in a simulated world, in virtual time and in one process: no broker, no threads, no waiting.
 
-Each round advances the world to the next tick, appends the tick, takes all turns and lets the consumers act;
+Each round advances the world to the next tick, appends the tick to every input, takes all turns and lets the consumers act;
 then the caller may look. The world, its sources and the consumers are functions, the same ones that a live run starts as
 processes. Consumers carry a decision out in the round in which it was taken, and the stages read its outcome in the next round.
 """
@@ -13,9 +13,10 @@ from agents import rules_in_log
 from agents.engine.stage import Stage
 from agents.partition_task import TurnResult
 from agents.stage_runner import Runner
+from agents.stage_topics import ticked_topics
 from schemas import times
 from streams.log_context import LogContext
-from streams.sources.clock import TickWriter, numbered
+from streams.sources import clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,14 @@ class SimulatedRound:
 def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld, grid: TickGrid) -> Iterator[SimulatedRound]:
     """Rounds without end; the caller stops when it wants, and may look at world and log between two rounds."""
     rules_in_log.publish(context, stages, times.from_ms(grid.start_ms))
-    runner, clock = Runner(stages, context), TickWriter(context.log, context.topics, draw=numbered)
+    runner = Runner(stages, context)
     number = 0
     while True:
         number += 1
         tick = grid.at(number)
         at = times.from_ms(tick)
         world.advance(at)
-        clock.write(tick)
+        context.log.append(clock.ticks(context.topics, ticked_topics(), tick))
         taken = runner.run()
         for act in world.consumers:
             act()

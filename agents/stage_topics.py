@@ -68,13 +68,8 @@ def stage_names() -> tuple[str, ...]:
     return tuple(stage.name for stage in ALL)
 
 
-def decision_topics() -> frozenset[str]:
-    """All that stages write, copies by cluster and dead letters among it."""
-    return frozenset({"dead-letters", *(name for stage in ALL for name in stage.writes)})
-
-
-def input_topics() -> tuple[str, ...]:
-    """The topics that some stage reads, in the order of `TOPICS`."""
+def ticked_topics() -> tuple[str, ...]:
+    """The topics that some stage reads, in the order of `TOPICS`: each tick goes into every one of them."""
     read = {name for stage in ALL for name in stage.reads}
     return tuple(topic.name for topic in TOPICS if topic.name in read)
 

@@ -17,7 +17,6 @@ from faust.types import StreamT
 from agents import rules_in_log
 from agents.app import kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
-from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
 from agents.app.partition_recovery import Recovery
@@ -133,8 +132,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     )
     generation = Generation(0, asyncio.Lock())
     checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer, producer=producer)
-    clock = ClockFeed(hosts)
-    recovery = Recovery(hosts, consumer, generation=generation, observer=observer, clock=clock)
+    recovery = Recovery(hosts, consumer, generation=generation, observer=observer)
 
     async def before_stop() -> None:
         await checkpoints.finish()
@@ -152,7 +150,6 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     _add_agent(app, hosts)
     _add_tables(app, plan, lambda: recovery.recover(producer, log))
     app.task(lambda: checkpoints.run(plan.pacing))
-    app.task(clock.run)
     _on_revoked(app, recovery)
     return app
 

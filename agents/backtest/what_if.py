@@ -18,7 +18,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommended_amounts import AMOUNTS
-from agents.stage_topics import input_topics
+from agents.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -148,7 +148,7 @@ def what_if(
 ) -> Iterator[WhatIf]:
     """The comparison as it grows, after each tick up to `until`."""
     partitions = context.topics.partitions
-    runs = [EventRunner(stages, context.topics, input_topics()) for _ in range(2)]
+    runs = [EventRunner(stages, context.topics, ticked_topics()) for _ in range(2)]
     in_force, found = RulesInForce(stages, rules, partitions), WhatIf()
     for frame in Recording(context.log, context.topics, stages, with_rules=True).frames():
         at = from_ms(frame.number)

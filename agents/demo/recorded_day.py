@@ -19,6 +19,7 @@ from agents.pipeline import stages
 from agents.processes.output import note
 from agents.settings.all_settings import Settings
 from agents.stage_runner import Runner
+from agents.stage_topics import ticked_topics
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.traces import Playback, Trace, TracePlayer
@@ -43,7 +44,7 @@ def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generato
     context = LogContext.of(log, day.topics, day.cluster)
     runner, watcher = Runner(stages(settings), context), LogWatcher(log, day.topics)
     with Trace(file) as trace:
-        for _ in TracePlayer(trace, context, Playback(speed=day.speed)).play():
+        for _ in TracePlayer(trace, context, Playback(speed=day.speed), ticked=ticked_topics()).play():
             runner.run()
             watcher.poll_once()
             yield watcher.state

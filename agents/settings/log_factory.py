@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from agents.settings import event_times
 from agents.settings.all_settings import SecuritySettings, Settings
-from agents.stage_topics import decision_topics
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.log_port import Log
@@ -45,7 +44,7 @@ def _as_of(log: Log, topics: Topics, text: str) -> Log:
     if moment > tick.at + _AFTER_THE_LOG:
         newest = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
         raise BadInput(f"log.at is '{text}', and the log's newest tick is of {newest}: leave it out for what is newest")
-    return LogAsOf(log, topics, moment, decision_topics())
+    return LogAsOf(log, topics, moment)
 
 
 def _open(settings: Settings) -> Log:

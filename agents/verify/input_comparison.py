@@ -66,7 +66,7 @@ class InputComparison:
         """Everything was replayed; `start` is the turn after which that began."""
         if self._done or self.mark.turn <= start:
             return
-        self.wrong.append(f"a worker took turn {self.mark.turn}, which the clock does not give in partition {task.partition}")
+        self.wrong.append(f"a worker took turn {self.mark.turn}, which the ticks of partition {task.partition} do not give")
 
     def _compare(self, task: Task) -> None:
         marked = self.mark.inputs

@@ -5,7 +5,7 @@ import pytest
 from agents.engine.stage import Stage
 from agents.pipeline import stages
 from agents.settings.all_settings import Settings
-from agents.stage_topics import all_decision_topics, input_topics
+from agents.stage_topics import all_decision_topics, ticked_topics
 from schemas.facts.sources import SourceReported
 from streams.topics import TOPICS
 from tests.support.cluster_events import START, when
@@ -19,8 +19,8 @@ def test_every_topic_that_a_stage_reads_or_writes_exists() -> None:
 
 
 def test_a_clock_ticks_every_topic_that_a_stage_reads_and_no_other() -> None:
-    assert set(input_topics()) == {name for stage in stages(Settings()) for name in stage.reads}
-    assert len(set(input_topics())) == len(input_topics())
+    assert set(ticked_topics()) == {name for stage in stages(Settings()) for name in stage.reads}
+    assert len(set(ticked_topics())) == len(ticked_topics())
 
 
 def test_no_two_stages_write_one_topic_and_all_but_copies_count_as_decisions() -> None:

@@ -15,7 +15,7 @@ from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from agents.verify.verification_report import VerificationReport, report_lines
 from schemas.outcomes import ActionFinished
-from streams.codec.event_codec import is_of_a_clock
+from streams.codec.event_codec import tick_number
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -38,15 +38,14 @@ def bench() -> PipelineLog:
     for minute in range(1, MINUTES + 1):
         act = replace(next(each for each in examples.EVENTS if isinstance(each, ActionFinished)), id=f"act{minute}")
         done = bench.codec.encode(act, topic="outcomes", key=WEB.key, partition=HERE, source="/ullage/test")
-        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100)), bench.oom(minute, WEB, minute), done])
-        bench.tick(minute)
+        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100)), bench.oom(minute, WEB, minute), done, *bench.ticks(minute)])
         runner.run()
         for task in runner.tasks if minute <= MARKED else []:
             ledger = ledgers.setdefault(
                 (task.stage.name, task.partition), CheckpointLedger(f"f{task.stage.name}{task.partition}")
             )
             chunks = [(chunk, task.state.dump(chunk)) for chunk in task.state.chunks()]
-            plan = ledger.plan(turn=task.turn, positions=task.positions, dumps=chunks, tick=task.tick, inputs=task.inputs)
+            plan = ledger.plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
             ledger.accept(plan)
             topic = changelog_topic(WORKER, task.stage.name)
             bench.log.append([NewRecord(topic, task.partition, key, value) for key, value in [*plan.records, plan.mark]])
@@ -109,7 +108,7 @@ def read(bench: PipelineLog, wire: str, partition: int) -> list[Record]:
 
 def records_of(bench: PipelineLog, wire: str, partition: int) -> list[int]:
     """The offsets of the records of a partition that are no ticks."""
-    return [r.offset for r in read(bench, wire, partition) if not is_of_a_clock(r)]
+    return [r.offset for r in read(bench, wire, partition) if tick_number(r) is None]
 
 
 INPUTS, DECISIONS = ("pod-metrics", "oom-events", "outcomes"), ("recommendations", "pod-updates")

@@ -43,6 +43,7 @@ def log() -> MemoryLog:
         for second in (10, 20, 30):
             odd = b"\xff\x00" if second == 20 else b'{"n":%d}' % second
             log.append([said(METRICS, p, second - 1, odd, ("cause", f'["{POLICIES}:{p}:0"]'.encode()))])
+            log.append([event_codec.tick(wire, p, START_MS + second * 1000) for wire in (METRICS, POLICIES)])
         log.truncate(METRICS, p, 1)
     return log
 
