@@ -21,6 +21,7 @@ from schemas.names import Place
 from schemas.policies.rules import StageRulesChanged
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
+from streams.codec.plan_attestations import attested
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
@@ -38,7 +39,8 @@ class RecordedRulesChange:
 class TurnResult:
     """The result of one turn: decisions in order, dead letters, and how many records and samples of usage went in.
 
-    `rules` is the newest record about the stage's rules that went in, if any.
+    `rules` is the newest record about the stage's rules that went in, if any. `attestations` vouch for the plans among the
+    decisions, and follow from them.
     """
 
     turn: int
@@ -47,6 +49,12 @@ class TurnResult:
     records: int
     samples: int
     rules: RecordedRulesChange | None = None
+    attestations: Sequence[NewRecord] = ()
+
+    @property
+    def published(self) -> Sequence[NewRecord]:
+        """All that a driver appends, as one unit; the attestations first, so that no consumer waits for one."""
+        return [*self.attestations, *self.decisions, *self.dead]
 
 
 class SharedRecord(Record):
@@ -138,7 +146,8 @@ class Task:
         self.state = stage.open(partition) if state is None else state
         self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
         self.inputs = self._continued(inputs, turn)
-        self.source = str(TaskSource(stage.name, partition))
+        self._name = TaskSource(stage.name, partition)
+        self.source = str(self._name)
 
     @property
     def turn(self) -> int:
@@ -179,7 +188,8 @@ class Task:
         turn = Turn(cut.number, self._decode(cut, dead))
         decisions = [self._encode(each) for each in self.state.step(turn)]
         count = sum(len(records) for records in turn.inputs.values())
-        return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn))
+        vouched = attested(decisions, task=self._name, turn=cut.number, topics=self.topics, codec=self.codec)
+        return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn), vouched)
 
     def _encode(self, decided: Decided) -> NewRecord:
         event, partition = decided.event, self.topics.partition_of(decided.key)

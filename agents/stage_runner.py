@@ -78,7 +78,7 @@ class Runner:
         all_taken = []
         while self.read():
             taken = [taken for _, taken in self.turns()]
-            records = [record for t in taken for record in (*t.dead, *t.decisions)]
+            records = [record for t in taken for record in t.published]
             refused_records.append(self.context.log, self.context.topics, records)
             all_taken += taken
         return all_taken

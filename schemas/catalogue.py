@@ -19,6 +19,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
+from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
@@ -198,6 +199,7 @@ CATALOGUE = Catalogue(
         Kind("load-forecast", LoadForecast, ("load-forecasts",)),
         Kind("replicas-planned", ReplicasPlanned, _REPLICAS),
         Kind("replicas-refused", ReplicasRefused, _REPLICAS),
+        Kind("plans-attested", PlansAttested, ("plan-attestations",)),
         Kind("action-finished", ActionFinished, ("outcomes",)),
         Kind("status-written", StatusWritten, ("outcomes",)),
         Kind("object-written", ObjectWritten, ("outcomes",)),

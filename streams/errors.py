@@ -7,6 +7,7 @@ UllageError
 ├── GiveUp          it will not work; asking again is useless
 │   └── Outdated      the question rests on something that no longer exists: begin again
 ├── BadRecord       bytes in the log that cannot be read as the event they claim to be; goes to dead-letters
+│   └── ForgedPlan    a plan that no turn made
 ├── BadInput        a file, flag or setting that makes no sense; the sentence names the value and the place
 ├── LogUnavailable  the log cannot be reached or refuses; the sentence says what to do
 └── RecordsRefused  the log will never take some records, and took all others; beside the port of the log, whose records it holds
@@ -66,6 +67,10 @@ class BadRecord(UllageError):
         """`reason` is a sentence without the place; the place in the log is the record's own."""
         super().__init__(f"{reason} (at {path})")
         self.reason, self.path = reason, path
+
+
+class ForgedPlan(BadRecord):
+    """A plan that no turn made: somebody else put it into the log, and nobody carries it out."""
 
 
 class BadInput(UllageError):

@@ -30,6 +30,8 @@ class KeySpace(StrEnum):
     """A copy of each record goes to every partition: every reader of any partition needs it."""
     LATEST = "latest"
     """As the record that it copies. Only the newest of each key counts, so compaction need not wait."""
+    TASK = "task"
+    """A partition of a stage, as `stage/partition`."""
     SOURCE = "source"
     """As the record it is about."""
 
@@ -84,6 +86,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic("load-forecasts", KeySpace.OBJECT, "decisions what the load will be", "compact,delete", 400 * DAY_MS),
     Topic("replica-plans", KeySpace.WORKLOAD, "decisions how many replicas there should be", "delete", 400 * DAY_MS),
     Topic("replica-plans-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
+    Topic("plan-attestations", KeySpace.TASK, "which plans a turn made, so that no other is acted on", "delete", 28 * DAY_MS),
     Topic("outcomes", KeySpace.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
     Topic("dead-letters", KeySpace.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
 )

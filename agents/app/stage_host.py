@@ -115,7 +115,7 @@ class StageHost:
         if result is None:
             return False
         self._refuse_other_rules(owned, result)
-        records = [*result.decisions, *result.dead]
+        records = result.published
         owned.taken += result.records
         owned.eventful |= result.samples > 0 or bool(result.dead)
         if records:

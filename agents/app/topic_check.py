@@ -13,6 +13,7 @@ from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from agents.app import kafka_client_options, record_bounds
 from agents.app.worker_plan import WorkerPlan
+from streams.codec import plan_attestations
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput
 from streams.log import kafka_errors
@@ -39,7 +40,7 @@ async def check(plan: WorkerPlan) -> dict[str, int]:
 
 def _needs(plan: WorkerPlan) -> Needs:
     """The rights of a worker. A missing one would leave it waiting for records that never come."""
-    written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | {plan.topics.wire("dead-letters")}
+    written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | set(_besides(plan))
     rules = [plan.topics.wire(name) for topic in ("rules", "policies") for name in (topic, COPIES[topic])]
     topics = {name: {"Write"} for name in (*written, *rules)}
     for name in (*plan.inputs(), *rules):
@@ -51,7 +52,12 @@ def _needs(plan: WorkerPlan) -> Needs:
 def _needed(plan: WorkerPlan) -> list[str]:
     written = [plan.topics.wire(name) for stage in plan.stages for name in stage.writes]
     changelogs = [plan.changelog(stage) for stage in plan.stages]
-    return [*plan.inputs(), *dict.fromkeys([*written, plan.topics.wire("dead-letters")]), *changelogs]
+    return [*plan.inputs(), *dict.fromkeys([*written, *_besides(plan)]), *changelogs]
+
+
+def _besides(plan: WorkerPlan) -> list[str]:
+    """What a worker writes for all its stages."""
+    return [plan.topics.wire(name) for name in ("dead-letters", plan_attestations.TOPIC)]
 
 
 def _counts(described: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from agents.telemetry.node_metrics import NodeCounts
 from schemas.outcomes import Action, ActionFinished, ObjectWritten, OutcomeDetail, Result, StatusWritten
+from streams.codec import dead_letters
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
@@ -26,6 +27,7 @@ class ConsumerMetrics:
         self._outcomes_topic, self._dead_topic = topics.wire("outcomes"), topics.wire("dead-letters")
         self._outcomes = Counter("ullage_outcomes", "Decisions finished with", ("action", "result"), registry=registry)
         self._dead = Counter("ullage_consumer_dead_letters", "Decisions that could not be read", registry=registry)
+        self._forged = Counter("ullage_forged_plans", "Plans that no turn made, and that were not carried out", registry=registry)
         self._updates, self._nodes = UpdateCounts(registry), NodeCounts(registry, topics)
         self._failures = Counter("ullage_consumer_failures", "Appends the log did not take", registry=registry)
 
@@ -38,6 +40,7 @@ class ConsumerMetrics:
         for record in records:
             if record.topic == self._dead_topic:
                 self._dead.inc()
+                self._forged.inc(dead_letters.FORGED in record.headers)
             elif record.topic == self._outcomes_topic:
                 self._count(self._codec.decode(_as_record(record)))
 

@@ -12,6 +12,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
+from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
@@ -31,4 +32,5 @@ Decision = (
     | NodeUpdate
     | ReplicaDecision
     | ShadowDecision
+    | PlansAttested
 )

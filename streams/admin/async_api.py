@@ -27,6 +27,7 @@ _KEYS: Mapping[KeySpace, str] = {
     KeySpace.OBJECT: "the API object: cluster/namespace/name",
     KeySpace.BROADCAST: "what the record is about; a copy goes to every partition",
     KeySpace.LATEST: "as the record that it copies; the newest of each key counts",
+    KeySpace.TASK: "a partition of a stage, as `stage/partition`",
     KeySpace.SOURCE: "as the record it is about",
 }
 _ABOUT = (
@@ -63,7 +64,10 @@ def _names(topic: Topic) -> list[str]:
     """What a topic carries."""
     if topic.keyed is KeySpace.SOURCE:
         return [_LETTER]
-    return [*(kind.name for kind in CATALOGUE.carried_by(topic.name)), *([] if topic.keyed is KeySpace.LATEST else [_TICK])]
+    return [
+        *(kind.name for kind in CATALOGUE.carried_by(topic.name)),
+        *([] if topic.keyed in (KeySpace.LATEST, KeySpace.TASK) else [_TICK]),
+    ]
 
 
 def _channel(topic: Topic, topics: Topics) -> AsyncApiDocument:

@@ -11,11 +11,13 @@ import orjson
 
 from schemas import times
 from streams.codec.headers import cause_bytes
-from streams.errors import BadRecord
+from streams.errors import BadRecord, ForgedPlan
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
 
 TYPE = "ullage.dead-letter.v1"
+FORGED = ("ce_fault", b"forged-plan")
+"""The header of a dead letter about a plan that no turn made."""
 KEEP = 64 << 10
 """Bytes of a key or value that a dead letter quotes. Escaped and in the worst case this is well below a message's bound."""
 _SHORT, _HEADERS = 1 << 10, 32
@@ -44,6 +46,7 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
         ("ce_subject", str(record.place).encode()),
         ("ce_time", _time(record.timestamp_ms)),
         ("cause", cause_bytes((record.place,))),
+        *([FORGED] if isinstance(error, ForgedPlan) else []),
     )
     return NewRecord(
         topics.wire("dead-letters"),

@@ -45,6 +45,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.roles import Account
 from tests.controlplane.world import World
+from tests.support.attested_plans import with_attestations
 
 CLUSTER = "real"
 EHPAS, HPAS, SUBSTITUTES, TSPS = (
@@ -214,7 +215,8 @@ class Replicas:
                 places = range(self.topics.partition_of(key), self.topics.partition_of(key) + 1)
             case _:
                 places, topic, key = range(2), "policies", str(getattr(event, "key"))  # noqa: B009  # a policy has one
-        self.log.append(Codec(self.topics).encode(event, topic=topic, key=key, partition=p, source="/test") for p in places)
+        records = [Codec(self.topics).encode(event, topic=topic, key=key, partition=p, source="/test") for p in places]
+        self.log.append(with_attestations(records, self.topics))
 
     def tick(self) -> None:
         now = int(self.now().timestamp() * 1000)

@@ -24,6 +24,7 @@ from streams.topics import TOPICS, Topics
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
 from tests.controlplane.world import World
+from tests.support.attested_plans import of_a_turn, with_attestations
 
 CLUSTER, MIB = "real", 1 << 20
 BEFORE = Amounts(Cores(0.1), Bytes(64 * MIB))
@@ -54,7 +55,8 @@ class ActingScene:
         return consumer.poll_once()
 
     def publish(self, event: Event, topic: str) -> None:
-        self.log.append([self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
+        record = self.codec.encode(of_a_turn(event), topic=topic, key=CLUSTER, partition=0, source="/test")
+        self.log.append(with_attestations([record], self.topics))
 
     def resize(self, pod: Any, identifier: str = "r", *, requests: Mapping[str, Amounts], limits: Any = None) -> None:
         at = datetime.now(UTC)

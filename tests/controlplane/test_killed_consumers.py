@@ -33,6 +33,7 @@ from tests.controlplane.test_acting import AFTER, CLUSTER, ActingScene, name_of
 from tests.controlplane.test_roles import EVICTOR, MIB, NAMES, RESIZER, Component
 from tests.controlplane.test_taking_turns import Turns
 from tests.controlplane.world import World
+from tests.support.attested_plans import of_a_turn, with_attestations, word_of
 from tests.support.scaled_world import DeadlyLog, Killed, KillSwitch
 
 
@@ -72,7 +73,8 @@ class DeadlyScene(ActingScene):
         MemoryLog.append(self.log, [tick(self.topics.wire("control"), 0, number)])
 
     def publish(self, event: Event, topic: str) -> None:
-        MemoryLog.append(self.log, [self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
+        record = self.codec.encode(of_a_turn(event), topic=topic, key=CLUSTER, partition=0, source="/test")
+        MemoryLog.append(self.log, with_attestations([record], self.topics))
 
     def play(self, name: str, kill: tuple[int, bool] | None) -> tuple[Any, Any]:
         """One pod is to be resized and one to be evicted, by consumers that are killed once; the pods before and after."""
@@ -96,7 +98,7 @@ class DeadlyScene(ActingScene):
                 self.switch.disarm()
                 consumers = next(processes)
             time.sleep(0.1)
-            return wanted <= {outcome.decision for outcome in self.outcomes()}
+            return wanted <= {word_of(outcome.decision) for outcome in self.outcomes()}
 
         wait_for(ended, timeout=60.0, what="both have outcomes")
         gone = lambda: before[1]["metadata"]["uid"] not in {p["metadata"]["uid"] for p in self.world.pods(name)}  # noqa: E731
@@ -172,7 +174,7 @@ def test_processes_that_are_killed_again_and_again_do_everything_once(accounts: 
 
     def outcomes() -> dict[str, str]:
         turns.log.append([tick(NAMES.wire("control"), 0, int(datetime.now(UTC).timestamp() * 1000))])
-        return {e.decision: e.result.value for e in turns.logged("outcomes") if isinstance(e, ActionFinished)}
+        return {word_of(e.decision): e.result.value for e in turns.logged("outcomes") if isinstance(e, ActionFinished)}
 
     while len(outcomes()) < len(pods):
         kills += 1

@@ -29,6 +29,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
 from tests.support.asg_scene import Killed, Mortal
+from tests.support.attested_plans import of_a_turn, with_attestations
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
@@ -59,7 +60,8 @@ class GroupScene:
         self.log.append([tick(self.topics.wire("control"), 0, int(self.at.timestamp() * 1000))])
 
     def publish(self, event: Event, topic: str) -> None:
-        self.log.append([self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
+        record = self.codec.encode(of_a_turn(event), topic=topic, key=CLUSTER, partition=0, source="/test")
+        self.log.append(with_attestations([record], self.topics))
 
     def cloud(self) -> None:
         """New instances become nodes, and nodes whose instances ended are deleted."""

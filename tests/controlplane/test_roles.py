@@ -35,6 +35,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.roles import ROLES, Account
 from tests.controlplane.world import World
+from tests.support.attested_plans import of_a_turn, with_attestations
 
 NAMES = Topics(partitions=1)
 CLUSTER = "real"
@@ -183,7 +184,8 @@ class Component:
         assert "Traceback" not in said
 
     def publish(self, event: Event, topic: str, key: str) -> None:
-        self.log.append([self.codec.encode(event, topic=topic, key=key, partition=0, source="/test")])
+        record = self.codec.encode(of_a_turn(event), topic=topic, key=key, partition=0, source="/test")
+        self.log.append(with_attestations([record], NAMES))
 
     def logged(self, topic: str) -> list[Event]:
         records = self.log.poll({(NAMES.wire(topic), 0): 0}, limit=1_000_000)

@@ -21,6 +21,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_roles import CLUSTER, KUBE, MIB, NAMES, RESIZER, Component
 from tests.controlplane.world import World
+from tests.support.attested_plans import word_of
 
 
 class Turns(Component):
@@ -59,7 +60,7 @@ class Turns(Component):
         def found() -> bool:
             self.log.append([tick(NAMES.wire("control"), 0, int(datetime.now(UTC).timestamp() * 1000))])
             outcomes = [e for e in self.logged("outcomes") if isinstance(e, ActionFinished)]
-            return [(e.decision, e.result.value) for e in outcomes] == list(ended)
+            return [(word_of(e.decision), e.result.value) for e in outcomes] == list(ended)
 
         wait_for(found, timeout=30.0, what=f"the outcomes are {ended}")
 

@@ -24,6 +24,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
+from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -48,9 +49,12 @@ class Stage:
     def plan(self, pod: Pod) -> None:
         expect = {c.name: c.requests for c in pod.containers}
         at = self.cluster.now
-        planned = EvictionPlanned(pod.pod.name, at, at + timedelta(minutes=5), pod.workload, pod.pod, expect, {})
+        planned = EvictionPlanned(
+            f"updater/0/1/evict/{pod.pod.name}", at, at + timedelta(minutes=5), pod.workload, pod.pod, expect, {}
+        )
         home = self.context.topics.partition_of("demo")
-        self.log.append([self.context.codec.encode(planned, topic="pod-updates", key="demo", partition=home, source="/test")])
+        record = self.context.codec.encode(planned, topic="pod-updates", key="demo", partition=home, source="/test")
+        self.log.append(with_attestations([record], self.context.topics))
 
     def read(self, topic: str) -> list[object]:
         reading = Cursor(self.log, [(self.context.topics.wire(topic), p) for p in range(self.context.topics.partitions)])

@@ -26,6 +26,7 @@ from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.support.attested_plans import of_a_turn, with_attestations
 from tests.support.aws_double import ZONES, AwsDouble
 
 CLUSTER = "real"
@@ -123,7 +124,8 @@ class NodeScene:
         self.publish(ControlChanged(self.at, CLUSTER, mode, paused=paused), "control")
 
     def publish(self, event: Event, topic: str) -> None:
-        self.log.append([self.codec.encode(event, topic=topic, key=CLUSTER, partition=0, source="/test")])
+        record = self.codec.encode(of_a_turn(event), topic=topic, key=CLUSTER, partition=0, source="/test")
+        self.log.append(with_attestations([record], self.topics))
 
     def tick(self, seconds: float = 0.0) -> None:
         self.at += timedelta(seconds=seconds)

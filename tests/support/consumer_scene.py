@@ -20,6 +20,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
+from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -86,7 +87,8 @@ class ConsumerScene:
 
     def plan(self, decision: ResizePlanned | EvictionPlanned | UpdateRefused) -> None:
         partition = self.topics.partition_of("demo")
-        self.log.append([self.codec.encode(decision, topic="pod-updates", key="demo", partition=partition, source="/test")])
+        record = self.codec.encode(decision, topic="pod-updates", key="demo", partition=partition, source="/test")
+        self.log.append(with_attestations([record], self.topics))
 
     def records(self, topic: str) -> list[Record]:
         wire = self.topics.wire(topic)
@@ -112,9 +114,9 @@ def scene_at_two() -> ConsumerScene:
     return scene
 
 
-def resize_of(pod: Pod, identifier: str = "updater/0/1/resize/x") -> ResizePlanned:
+def resize_of(pod: Pod, key: str = "x") -> ResizePlanned:
     return ResizePlanned(
-        id=identifier,
+        id=f"updater/0/1/resize/{key}",
         at=START + timedelta(hours=2),
         expires=START + timedelta(hours=2, minutes=10),
         workload=pod.workload,
@@ -126,9 +128,9 @@ def resize_of(pod: Pod, identifier: str = "updater/0/1/resize/x") -> ResizePlann
     )
 
 
-def eviction_of(pod: Pod, identifier: str = "updater/0/1/evict/x") -> EvictionPlanned:
+def eviction_of(pod: Pod, key: str = "x") -> EvictionPlanned:
     return EvictionPlanned(
-        id=identifier,
+        id=f"updater/0/1/evict/{key}",
         at=START + timedelta(hours=2),
         expires=START + timedelta(hours=2, minutes=10),
         workload=pod.workload,

@@ -7,6 +7,7 @@ import numpy as np
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
+from schemas.decisions.plan_attestations import PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
     CitedRules,
@@ -477,6 +478,9 @@ EVENTS: tuple[Event, ...] = (
         admitted=AdmittedAmounts(
             "5f1c0f3b9a7e2d44", "ReplicaSet/cart-7f9c", (ChangedContainer("app", LARGE, LARGE, SMALL, LARGE),)
         ),
+    ),
+    PlansAttested(
+        "updater/0/1767323045500/attest/0/0", AT, ("9f86d081884c7d659a2feaa0c55ad015", "a3bf4f1b2b0b822cd15d6c15b0f00a08")
     ),
     StatusWritten(
         "prod/shop/cart/status/81235",

@@ -1,16 +1,16 @@
 """Carries decisions out, exactly once each: decisions of any stage, from any topic, about any subject.
 
-A decision is carried out only when everything in the log has been read, the control record allows it, it is not void by event
-time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`) is passed over.
-After each decision an outcome is appended before the next is begun. Handlers check the permit before each change; it has expired
-if the process was frozen meanwhile. A crash between act and outcome is harmless: a handler looks at the cluster first, finds it
-as decided, and reports that. An act is done when the world shows it: until then the executor looks again. The same holds for a
-decision that may no longer be carried out: if this process or an earlier one may have acted on it, the handler looks at the
-cluster before the outcome says that nothing was done. An act of several steps that fails is undone, if the handler can do that,
-before its outcome is written. What the cluster has accepted and not finished is followed for a bounded time, even beyond the
-plan's end and under a pause. Following delays nothing: new decisions come first, and one round looks at no more than `LOOKS` of
-those that are followed. If there are several decisions about one subject, a later one is not begun before the earlier one has its
-outcome, because it might undo it. The executor decides nothing; the handler knows what to do.
+A decision is carried out only if a turn attests to it, when everything in the log has been read, the control record allows it, it
+is not void by event time and no outcome names it yet. One that is too old to know whether it has an outcome (see `outcome_index`)
+is passed over. After each decision an outcome is appended before the next is begun. Handlers check the permit before each change;
+it has expired if the process was frozen meanwhile. A crash between act and outcome is harmless: a handler looks at the cluster
+first, finds it as decided, and reports that. An act is done when the world shows it: until then the executor looks again. The
+same holds for a decision that may no longer be carried out: if this process or an earlier one may have acted on it, the handler
+looks at the cluster before the outcome says that nothing was done. An act of several steps that fails is undone, if the handler
+can do that, before its outcome is written. What the cluster has accepted and not finished is followed for a bounded time, even
+beyond the plan's end and under a pause. Following delays nothing: new decisions come first, and one round looks at no more than
+`LOOKS` of those that are followed. If there are several decisions about one subject, a later one is not begun before the earlier
+one has its outcome, because it might undo it. The executor decides nothing; the handler knows what to do.
 """
 
 import threading
@@ -24,16 +24,19 @@ from typing import Any
 import structlog
 
 from schemas.decision_subjects import Subject
+from schemas.decisions.plan_attestations import PlansAttested
 from schemas.ids import OutcomeId
 from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from streams import own_faults, refused_records
+from streams.codec import plan_attestations
 from streams.codec.event_codec import tick_number
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
-from streams.consumers.executing.handler import Handler, HandlerResult, PendingDecision
+from streams.consumers.executing.handler import ExecutableDecision, Handler, HandlerResult, PendingDecision
 from streams.consumers.executing.outcome_index import REACH, OutcomeIndex
+from streams.consumers.executing.plan_evidence import PlanEvidence
 from streams.errors import BadRecord, EdgeError, LogUnavailable, TryAgain, UnderWay, Unreachable
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
@@ -98,11 +101,14 @@ class Executor:
         self._next_upkeep: datetime | None = None
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
         self._decisions = {place: handler.action for handler in handlers for place in context.partitions_with(handler.topic)}
-        """The partitions that decisions are read from, and the action whose name stands in their dead letters."""
+        attested = context.topics.wire(plan_attestations.TOPIC)
+        self._decisions |= {(attested, partition): action for (_, partition), action in self._decisions.items()}
+        """The partitions of decisions and attestations, and the action whose name stands in their dead letters."""
         self._actions = frozenset(handler.action for handler in handlers)
         self._outcomes = context.cluster_partition("outcomes")
         self._control, self._faults = ControlState(context), OwnFaults(self._name)
         self._started: tuple[Cursor, OutcomeIndex] | None = None
+        self._evidence = PlanEvidence()
         self._pending: dict[str, PendingDecision] = {}
         self._unpublished: list[NewRecord] = []
         self._outage: _Outage | None = None
@@ -122,6 +128,7 @@ class Executor:
         cursor, index = self._started
         for record in cursor.catch_up():
             self._apply(record, index)
+        self._collect(index, now)
         self._caught_up, self._read_to_end = self._may_act, True
         appended += self._flush()
         for identifier in [each for each in self._pending if each in index]:
@@ -135,6 +142,7 @@ class Executor:
                 del self._pending[identifier]
                 queue.remove(identifier)
         index.expire(now)
+        self._evidence.expire(now)
         self._keep_up(now)
         return appended
 
@@ -189,14 +197,25 @@ class Executor:
         handler = self._handlers.get(type(event))
         if isinstance(event, ActionFinished) and event.action in self._actions:
             index.apply(event)
-        elif handler is not None and isinstance(event, handler.decision) and handler.concerns(event):
-            self._collect(PendingDecision(event, handler, record.place, unsure=not self._caught_up), index)
+        elif isinstance(event, PlansAttested):
+            self._evidence.attest(event)
+        elif handler is not None and isinstance(event, handler.decision) and self._is_ours(event, handler, index):
+            self._evidence.add(record, PendingDecision(event, handler, record.place, unsure=not self._caught_up))
 
-    def _collect(self, pending: PendingDecision, index: OutcomeIndex) -> None:
-        """Remember a decision that is to be carried out. Clusters share partitions; each cluster has its own consumers."""
-        decision = pending.decision
-        if decision.subject.cluster == self._context.cluster and decision.id not in index and decision.at >= index.since:
-            self._pending.setdefault(decision.id, pending)
+    def _is_ours(self, decision: ExecutableDecision, handler: Handler[Any], index: OutcomeIndex) -> bool:
+        """Whether a decision is to be carried out here. Clusters share partitions; each cluster has its own consumers."""
+        if not handler.concerns(decision):
+            return False
+        return decision.subject.cluster == self._context.cluster and decision.id not in index and decision.at >= index.since
+
+    def _collect(self, index: OutcomeIndex, now: datetime) -> None:
+        """Remember the decisions that turns attest to, and set aside what nobody has decided."""
+        for pending in self._evidence.proven():
+            if pending.decision.id not in index:
+                self._pending.setdefault(pending.decision.id, pending)
+        for record, forged in self._evidence.forged(now):
+            if self._may_act:
+                self._set_aside(record, forged)
 
     def _set_aside(self, record: Record, error: BadRecord) -> None:
         """The stages that read outcomes set bad ones aside, but decisions may have no reader other than a consumer."""

@@ -45,7 +45,7 @@ def test_after_a_restart_nothing_finished_is_done_again(scene: ConsumerScene) ->
     evictor(scene.context, scene.client).poll_once()
     evictor(scene.context, scene.client).poll_once()
     assert scene.client.acts == [f"evict {first.pod.name}", f"evict {second.pod.name}"]
-    assert [o.decision for o in scene.outcomes()] == ["one", "two"]
+    assert [o.decision for o in scene.outcomes()] == ["updater/0/1/evict/one", "updater/0/1/evict/two"]
 
 
 def act_and_crash(scene: ConsumerScene, consumer: Executor) -> None:
@@ -126,7 +126,7 @@ def test_while_the_log_takes_no_outcome_nothing_else_is_begun(scene: ConsumerSce
     assert scene.client.acts == [f"evict {first.pod.name}"]
     scene.log.broken = False
     assert consumer.poll_once() == 2
-    assert [o.decision for o in scene.outcomes()] == ["one", "two"]
+    assert [o.decision for o in scene.outcomes()] == ["updater/0/1/evict/one", "updater/0/1/evict/two"]
 
 
 def test_a_decision_that_cannot_be_read_is_set_aside_and_the_next_is_done(scene: ConsumerScene) -> None:
@@ -165,7 +165,10 @@ def test_what_was_decided_out_of_reach_is_neither_answered_nor_answered_again(sc
     scene.plan(eviction_of(old, "old"))
     scene.plan(replace(eviction_of(late, "late"), at=START + timedelta(hours=4)))
     assert consumer.poll_once() == 1
-    assert [(o.decision, o.result) for o in scene.outcomes()] == [("done", Result.DONE), ("late", Result.EXPIRED)]
+    assert [(o.decision, o.result) for o in scene.outcomes()] == [
+        ("updater/0/1/evict/done", Result.DONE),
+        ("updater/0/1/evict/late", Result.EXPIRED),
+    ]
     assert scene.client.acts == [f"evict {done.pod.name}"]
 
 

@@ -23,6 +23,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
+from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 TOPICS_2 = Topics(partitions=2)
@@ -119,7 +120,7 @@ def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
     decisions = [decision(which, verb, pods[which], at) for which, verb in chosen.items()]
     for planned, (_, _, repeated) in zip(decisions, plans, strict=False):
         record = CODEC.encode(planned, topic="pod-updates", key="demo", partition=HOME, source="/test")
-        log.append([record] * (2 if repeated else 1))
+        log.append(with_attestations([record] * (2 if repeated else 1), TOPICS_2))
     log.fate = fate
     live_on(context, client, log, at)
     outcomes = [CODEC.decode(r) for r in log.poll({(TOPICS_2.wire("outcomes"), HOME): 0})]

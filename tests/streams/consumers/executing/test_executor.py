@@ -19,6 +19,7 @@ from streams.consumers.pods.evictor import Evictions, evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log_context import LogContext
 from streams.topics import TOPICS
+from tests.support.attested_plans import with_attestations
 from tests.support.consumer_scene import (
     SMALL,
     START,
@@ -250,7 +251,7 @@ def test_one_executor_runs_decisions_of_several_stages_from_several_topics_about
     for cluster in ("demo", "elsewhere"):
         decision = NodeDrained(f"scaler/0/1/drain/{cluster}", at, at + timedelta(hours=1), cluster, "node-1")
         record = codec.encode(decision, topic="cluster-changes", key="demo", partition=home, source="/test")  # type: ignore[arg-type]  # as above
-        scene.log.append([record])
+        scene.log.append(with_attestations([record], scene.topics))
     executor = Executor(
         context,
         Handler("pod-updates", EvictionPlanned, Action.EVICT, evictions.act, evictions.look),

@@ -21,6 +21,7 @@ from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import DEPLOYMENTS, NODES
 from streams.topics import TOPICS, Topics
+from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 TOPICS_2 = Topics(partitions=2)
@@ -77,7 +78,8 @@ def test_killed_between_act_and_outcome_again_and_again_nothing_is_done_twice(tm
         [CODEC.encode(ControlChanged(START, "demo", Mode.APPLY), topic="control", key="demo", partition=HOME, source="/t")]
     )
     log.append([tick(TOPICS_2.wire("control"), HOME, int(cluster.now.timestamp() * 1000))])
-    log.append(CODEC.encode(p, topic="pod-updates", key="demo", partition=HOME, source="/t") for p in plans)
+    records = [CODEC.encode(p, topic="pod-updates", key="demo", partition=HOME, source="/t") for p in plans]
+    log.append(with_attestations(records, TOPICS_2))
     with SimulatedServer(cluster) as server:
         kills = run_until_finished([str(tmp_path / "log"), server.url], cluster, log, len(plans))
     outcomes = finished(log)

@@ -7,6 +7,7 @@ import pytest
 from schemas.decisions.node_updates import RemovalReason
 from schemas.outcomes import OutcomeDetail
 from tests.support.asg_scene import NodeScene
+from tests.support.attested_plans import word_of
 from tests.support.aws_double import AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
@@ -28,7 +29,7 @@ def test_no_plan_changes_a_group_whose_size_is_no_number_of_nodes(scene: NodeSce
     for _ in range(5):
         scene.consumer.poll_once()
         scene.tick(1.5)
-    assert {outcome.decision: outcome.detail for outcome in scene.outcomes() if outcome.decision != "correct"} == {
+    assert {word: outcome.detail for outcome in scene.outcomes() if (word := word_of(outcome.decision)) != "correct"} == {
         "up": OutcomeDetail.INVALID,
         "down": OutcomeDetail.INVALID,
     }

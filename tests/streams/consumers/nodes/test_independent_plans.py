@@ -8,6 +8,7 @@ from schemas.outcomes import OutcomeDetail
 from streams.clients.kube.node_drain_client import DrainableNode
 from streams.errors import GiveUp
 from tests.support.asg_scene import CLUSTER, NodeScene
+from tests.support.attested_plans import word_of
 from tests.support.aws_double import AwsDouble, aws, aws_server
 
 __all__ = ["aws", "aws_server"]
@@ -25,7 +26,7 @@ def test_a_group_that_cannot_grow_holds_up_no_other_one(aws: AwsDouble) -> None:
     for _ in range(10):
         scene.consumer.poll_once()
         scene.tick(1.5)
-    assert {one.decision: one.result.value for one in scene.outcomes()} == {"up": "failed", "up-too": "done"}
+    assert {word_of(one.decision): one.result.value for one in scene.outcomes()} == {"up": "failed", "up-too": "done"}
     assert (scene.aws.desired("pool"), scene.aws.desired("second")) == (2, 2)
 
 
@@ -48,7 +49,7 @@ def test_a_node_that_cannot_be_tainted_holds_up_no_other_one(aws: AwsDouble) -> 
         scene.tick(1.5)
     assert sorted(scene.terminated()) == sorted([scene.instances[0], scene.instances[2]])
     assert not scene.marked("n2")
-    assert {one.decision: one.result.value for one in scene.outcomes()}["down-n2"] == "failed"
+    assert {word_of(one.decision): one.result.value for one in scene.outcomes()}["down-n2"] == "failed"
 
 
 def test_an_instance_that_is_a_node_after_all_is_not_ended_as_one_that_never_became_one(aws: AwsDouble) -> None:

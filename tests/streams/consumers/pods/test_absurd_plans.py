@@ -24,15 +24,15 @@ def scene() -> ConsumerScene:
 def carried_out(scene: ConsumerScene, requests: dict[str, Amounts], limits: dict[str, Amounts] | None = None) -> str:
     """The reason of the refusal of such a plan; the good plan behind it must be carried out."""
     pod = scene.pod()
-    scene.plan(replace(resize_of(pod, "updater/0/1/resize/absurd"), requests=requests, limits=limits or {}))
-    scene.plan(resize_of(pod, "updater/0/2/resize/good"))
+    scene.plan(replace(resize_of(pod, "absurd"), requests=requests, limits=limits or {}))
+    scene.plan(resize_of(pod, "good"))
     consumer = resizer(scene.context, scene.client)
     consumer.poll_once()
     scene.settle()
     consumer.poll_once()
     absurd, good = scene.outcomes()
     assert (absurd.decision, absurd.result) == ("updater/0/1/resize/absurd", Result.REFUSED)
-    assert (good.decision, good.result) == ("updater/0/2/resize/good", Result.DONE)
+    assert (good.decision, good.result) == ("updater/0/1/resize/good", Result.DONE)
     assert scene.client.acts == [f"resize {pod.pod.name}"]
     return absurd.reason
 

@@ -120,10 +120,10 @@ def test_many_deferred_resizes_hold_up_no_new_one_and_cost_a_bounded_number_of_l
     pods = [pod for pod in all_pods if any(c.requests != c.limits for c in pod.containers)]
     for number, pod in enumerate(pods[:-1]):
         amounts = {c.name: Amounts(cpu=Cores(0.3)) for c in pod.containers}
-        scene.plan(replace(resize_of(pod, f"updater/0/1/resize/{number}"), requests=amounts))
+        scene.plan(replace(resize_of(pod, str(number)), requests=amounts))
     consumer.poll_once()
     assert len(client.acts) == len(pods) - 1 > 3 * LOOKS
-    newest = replace(resize_of(pods[-1], "updater/0/1/resize/new"), requests={c.name: Amounts() for c in pods[-1].containers})
+    newest = replace(resize_of(pods[-1], "new"), requests={c.name: Amounts() for c in pods[-1].containers})
     scene.plan(newest)
     scene.tick(START + timedelta(hours=2, seconds=4))
     client.asked.clear()

@@ -26,6 +26,7 @@ from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
 from tests.support import ehpa_manifests
+from tests.support.attested_plans import with_attestations
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import DeadlyLog, Killed, KillSwitch, ScaledWorld
 
@@ -277,7 +278,8 @@ def test_a_plan_is_carried_out_once_wherever_the_scaler_is_killed(number: int, *
     site = Site()
     plan = _plan(MONDAY)
     partition = T.partition_of(plan.workload.key)
-    site.log.append([CODEC.encode(plan, topic="replica-plans", key=plan.workload.key, partition=partition, source="/test")])
+    record = CODEC.encode(plan, topic="replica-plans", key=plan.workload.key, partition=partition, source="/test")
+    site.log.append(with_attestations([record], T))
 
     def work() -> None:
         consumer = scaler(LogContext.of(site.log, T, "prod"), site.world)  # type: ignore[arg-type]  # a client in memory
