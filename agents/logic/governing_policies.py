@@ -204,4 +204,4 @@ def _alike(old: WorkloadPolicy, new: WorkloadPolicy) -> bool:
     """Whether nothing but the object's status changed: only its time and resource version differ."""
     if old.vpa is None or new.vpa is None:
         return False
-    return old.vpa == replace(new.vpa, at=old.vpa.at, resource_version=old.vpa.resource_version)
+    return old.vpa == replace(new.vpa, at=old.vpa.at, resource_version=old.vpa.resource_version, by=old.vpa.by)

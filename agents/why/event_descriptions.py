@@ -10,7 +10,7 @@ from agents.why import leak_texts, node_texts, scaling_texts
 from schemas import times
 from schemas.bounds import AMOUNT_LIMIT
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
+from schemas.decisions.plan_attestations import PLANS, PlansAttested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import (
     ContainerRecommendation,
@@ -19,7 +19,6 @@ from schemas.decisions.recommendations import (
     OomSource,
     RequestsRecommended,
 )
-from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -65,21 +64,13 @@ _WHAT: Mapping[type, str] = {
     RevertEnded: "revert ended",
     ActionFinished: "action finished",
     VpaConditionsDecided: "conditions of a VPA decided",
+    PlansAttested: "plans attested to",
     StatusWritten: "status of a VPA written",
     ObjectWritten: "object of an autoscaler written",
     **node_texts.WHAT,
     **scaling_texts.WHAT,
 }
-_CARRIED_OUT = (
-    ResizePlanned,
-    EvictionPlanned,
-    ScaleUpPlanned,
-    SizeCorrectionPlanned,
-    NodeRemovalPlanned,
-    SoftTaintPlanned,
-    ReplicasPlanned,
-    VpaConditionsDecided,
-)
+_CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 
 def what(event: Event) -> str:

@@ -15,9 +15,11 @@ class KnownBy(StrEnum):
     """The principal with which the client logs in to Kafka."""
     SYSTEM = "system"
     """The user and host of the operating system, where Kafka asks for no login."""
+    CLUSTER = "cluster"
+    """The field manager that last changed the spec of an object of the cluster, and when; its client chose the name."""
 
 
-_SAYS = {KnownBy.KAFKA: "Kafka principal", KnownBy.SYSTEM: "user of the host"}
+_SAYS = {KnownBy.KAFKA: "Kafka principal", KnownBy.SYSTEM: "user of the host", KnownBy.CLUSTER: "field manager"}
 
 
 @dataclass(frozen=True, slots=True)

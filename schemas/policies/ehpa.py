@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from schemas.policies.authors import Author
 from schemas.policies.scaling import CronTrigger, HpaBehavior, MetricSpec, PredictionOptions, ScaleStrategy, UtilizationMetric
 from schemas.policies.vpa import TargetRef
 
@@ -45,6 +46,8 @@ class EhpaChanged:
     generation: int = 0
     resource_version: str = ""
     queries: Mapping[str, str] = field(default_factory=dict)
+    by: Author | None = None
+    """Who changed its spec last; None where the object does not say."""
 
     @property
     def key(self) -> str:

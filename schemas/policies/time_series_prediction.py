@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from schemas.policies.authors import Author
 from schemas.policies.scaling import AlgorithmOptions
 from schemas.policies.vpa import TargetRef
 
@@ -50,6 +51,8 @@ class TimeSeriesPredictionChanged:
     uid: str = ""
     generation: int = 0
     resource_version: str = ""
+    by: Author | None = None
+    """Who changed its spec last; None where the object does not say."""
 
     @property
     def key(self) -> str:

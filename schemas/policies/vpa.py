@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from schemas.policies.authors import Author
 from schemas.policies.selectors import Requirement
 from schemas.policies.vertical import ContainerPolicy, StartupBoost, UpdateMode
 from schemas.units import Seconds
@@ -64,6 +65,8 @@ class VpaChanged:
     boost: StartupBoost | None = None
     recommenders: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
+    by: Author | None = None
+    """Who changed its spec last; None where the object does not say."""
 
     @property
     def key(self) -> str:

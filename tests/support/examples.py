@@ -254,6 +254,7 @@ EVENTS: tuple[Event, ...] = (
         uid="6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a002",
         generation=7,
         resource_version="81234",
+        by=Author("kubectl-edit at 2026-01-02T03:04:05+00:00", KnownBy.CLUSTER),
         update_mode=UpdateMode.IN_PLACE_OR_RECREATE,
         min_replicas=1,
         evict_after_oom=300.0,

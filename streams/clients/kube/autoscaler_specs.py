@@ -5,14 +5,14 @@ from datetime import datetime
 import msgspec
 
 from streams import typed_json
-from streams.clients.kube.pod_objects import AnnotatedMeta
+from streams.clients.kube.pod_objects import AnnotatedMeta, AuthoredMeta
 from streams.clients.kube.watched_objects import LabelSelector, QuantityInJson
 
 
 class AutoscalerObject(msgspec.Struct, frozen=True, gc=False):
     """An EHPA with its spec undecoded."""
 
-    metadata: AnnotatedMeta
+    metadata: AuthoredMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 

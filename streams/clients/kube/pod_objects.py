@@ -62,6 +62,21 @@ class AnnotatedMeta(ObjectMeta, frozen=True, gc=False, rename="camel"):
     generation: int = 0
 
 
+class ManagedFields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The fields of an object that one client manages, and when it changed them last."""
+
+    manager: str = ""
+    subresource: str = ""
+    time: Time | None = None
+    fields: dict[str, msgspec.Raw] | None = msgspec.field(default=None, name="fieldsV1")
+
+
+class AuthoredMeta(AnnotatedMeta, frozen=True, gc=False, rename="camel"):
+    """Metadata that also says who changed what."""
+
+    managed_fields: list[ManagedFields] | None = None
+
+
 class ResourceRequirements(msgspec.Struct, frozen=True, gc=False):
     """Requests and limits as quantities, by resource."""
 

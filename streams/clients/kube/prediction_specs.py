@@ -4,13 +4,13 @@ import msgspec
 
 from streams import typed_json
 from streams.clients.kube.autoscaler_specs import AlgorithmSpec
-from streams.clients.kube.pod_objects import AnnotatedMeta
+from streams.clients.kube.pod_objects import AuthoredMeta
 
 
 class PredictionObject(msgspec.Struct, frozen=True, gc=False):
     """A TimeSeriesPrediction with its spec undecoded."""
 
-    metadata: AnnotatedMeta
+    metadata: AuthoredMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, StatusCondition, Time
+from streams.clients.kube.pod_objects import AnnotatedMeta, AuthoredMeta, ObjectMeta, StatusCondition, Time
 
 QuantityInJson = str | int | float
 """A quantity in a custom resource. The API server leaves it as somebody wrote it."""
@@ -260,7 +260,7 @@ class ScaleObject(msgspec.Struct, frozen=True, gc=False):
 class VpaObject(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler with its spec undecoded."""
 
-    metadata: AnnotatedMeta
+    metadata: AuthoredMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 

@@ -30,7 +30,7 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube import autoscaler_specs as specs
 from streams.clients.kube.watched_objects import LabelExpression
-from streams.sources.kube.publish import object_bounds
+from streams.sources.kube.publish import object_authors, object_bounds
 
 _BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
 
@@ -50,6 +50,7 @@ def changed(found: specs.AutoscalerObject, cluster: str, at: datetime) -> EhpaCh
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
+        by=object_authors.author(meta),
     )
     try:
         return _whole(bare, specs.decode_ehpa(found.spec))

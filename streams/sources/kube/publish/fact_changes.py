@@ -103,7 +103,7 @@ def _alike(left: F, right: F) -> bool:
             | (EhpaChanged(), EhpaChanged())
             | (TimeSeriesPredictionChanged(), TimeSeriesPredictionChanged())
         ):
-            right = replace(right, resource_version=left.resource_version)
+            right = replace(right, resource_version=left.resource_version, by=left.by)
         case _:
             pass
     return replace(right, at=left.at) == left

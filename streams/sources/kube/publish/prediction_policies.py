@@ -13,7 +13,7 @@ from schemas.policies.ehpa import EHPA_KIND
 from schemas.policies.time_series_prediction import PredictionMetric, TimeSeriesPredictionChanged
 from schemas.policies.vpa import TargetRef
 from streams.clients.kube import prediction_specs as specs
-from streams.sources.kube.publish import ehpa_policies, object_bounds
+from streams.sources.kube.publish import ehpa_policies, object_authors, object_bounds
 
 SHORTEST_WINDOW = 600
 """Seconds, as upstream's admission has it."""
@@ -38,6 +38,7 @@ def changed(found: specs.PredictionObject, cluster: str, at: datetime) -> TimeSe
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
+        by=object_authors.author(meta),
     )
     try:
         return _whole(bare, specs.decode_prediction(found.spec))

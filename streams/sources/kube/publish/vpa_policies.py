@@ -17,7 +17,7 @@ from schemas.units import Seconds
 from streams.clients.kube import vpa_spec
 from streams.clients.kube.vpa_spec import EvictionRequirementSpec, TargetReference, UpdatePolicySpec, VpaSpec
 from streams.clients.kube.watched_objects import VpaObject
-from streams.sources.kube.publish import container_policies, object_bounds
+from streams.sources.kube.publish import container_policies, object_authors, object_bounds
 from streams.sources.kube.publish.container_policies import at_least, member
 
 
@@ -33,6 +33,7 @@ def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
+        by=object_authors.author(meta),
         annotations=vpa_annotations.readable(meta.annotations or {}),
     )
     try:
