@@ -113,6 +113,6 @@ def _shop(settings: ShopSettings, log: Log, topics: Topics, *, admit: AdmissionH
     )
     client = SimulatedClient(cluster)
     context = LogContext.of(log, topics, client.cluster)
-    source = SimulatedClusterPoller(client, context)
+    source = SimulatedClusterPoller(client, context, apart=settings.period)
     shop = Shop(cluster, client, source.scrape, after, lambda: source.dropped)
     return _joined(shop, SimulatedNodeFacts(cluster, context).publish, lambda: None)

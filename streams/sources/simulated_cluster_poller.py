@@ -12,7 +12,7 @@ it notices pods that were deleted meanwhile and repeats no kill.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -40,8 +40,10 @@ _Row = tuple[str, str, str, float, float]
 class SimulatedClusterPoller:
     """One cluster into one log. The context's cluster is the client's."""
 
-    def __init__(self, client: ClusterClient, context: LogContext, *, outbox: Outbox | None = None) -> None:
-        """`outbox` is another one in tests of its bound."""
+    def __init__(
+        self, client: ClusterClient, context: LogContext, *, outbox: Outbox | None = None, apart: timedelta = timedelta()
+    ) -> None:
+        """`outbox` is another one in tests of its bound. Two scrapes of usage are at least `apart`, however often we look."""
         self._client, self._context = client, context
         self._outbox = Outbox(context) if outbox is None else outbox
         self._source = f"/ullage/source/{context.cluster}"
@@ -51,6 +53,7 @@ class SimulatedClusterPoller:
         """By uid: the fact that this process published last. Empty after a restart, unlike the published state."""
         self._usage_at: dict[tuple[str, str], datetime] = {}
         self._reported: datetime | None = None
+        self._apart, self._scraped = apart, datetime.min.replace(tzinfo=UTC)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -118,6 +121,9 @@ class SimulatedClusterPoller:
 
     def _scrapes(self, pods: Sequence[Pod], usage: Sequence[PodUsage], at: datetime) -> list[NewRecord]:
         """Usage that was published before is not a new sample: metrics servers measure less often than we poll."""
+        if at - self._scraped < self._apart:
+            return []
+        self._scraped = at
         workloads = {(pod.pod.namespace, pod.pod.name): pod.workload.key for pod in pods}
         before, self._usage_at = self._usage_at, {(used.namespace, used.pod): used.at for used in usage}
         rows = [

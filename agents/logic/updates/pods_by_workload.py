@@ -1,4 +1,4 @@
-"""The pods of each workload, and the workloads whose pods each controller has. Both follow from the table of pods."""
+"""The pods of each workload, those killed for lack of memory, and the workloads of each controller; all follow from the pods."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -17,10 +17,14 @@ class PodRecord:
 
 
 class PodsByWorkload:
-    """Finds pods by workload. `of` has them by workload key and uid."""
+    """Finds pods by workload. `of` has them by workload key and uid.
+
+    `killed` has the uids of those of which a container's last run ended by an OOM kill, by workload key.
+    """
 
     def __init__(self, pods: Iterable[PodRecord] = ()) -> None:
         self.of: dict[str, dict[str, PodRecord]] = {}
+        self.killed: dict[str, set[str]] = {}
         self._controllers: dict[str, Counter[str]] = {}
         for pod in pods:
             self.add(pod)
@@ -29,6 +33,8 @@ class PodsByWorkload:
         """A pod that the index does not have yet."""
         workload = pod.fact.workload.key
         self.of.setdefault(workload, {})[pod.fact.pod.uid] = pod
+        if any(seen.last_run is not None and seen.last_run.killed_for_memory for seen in pod.fact.containers):
+            self.killed.setdefault(workload, set()).add(pod.fact.pod.uid)
         if pod.fact.controller:
             self._controllers.setdefault(controller_key(workload, pod.fact.controller), Counter())[workload] += 1
 
@@ -37,6 +43,10 @@ class PodsByWorkload:
         workload = pod.fact.workload.key
         pods = self.of[workload]
         del pods[pod.fact.pod.uid]
+        if (killed := self.killed.get(workload)) is not None:
+            killed.discard(pod.fact.pod.uid)
+            if not killed:
+                del self.killed[workload]
         if pod.fact.controller:
             key = controller_key(workload, pod.fact.controller)
             workloads = self._controllers[key]

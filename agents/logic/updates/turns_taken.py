@@ -1,4 +1,4 @@
-"""How far the updater has come in the turns of its partition, and how much it planned in an interval."""
+"""How far the updater has come in the turns of its partition, and in which of them something was seen or planned."""
 
 from dataclasses import dataclass
 
@@ -32,3 +32,10 @@ class PlansMade:
         """The same after another plan."""
         resized = action is Action.RESIZE
         return PlansMade(self.since, self.evictions + (not resized), self.resizes + resized)
+
+
+@dataclass(frozen=True, slots=True)
+class LastPodFact:
+    """The last turn that held a fact about a pod of a cluster."""
+
+    seen: int

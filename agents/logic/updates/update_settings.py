@@ -18,7 +18,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 1
+PROGRAM = 2
 """Counts changes of this capability's code that change what is decided."""
 
 

@@ -1,6 +1,7 @@
 """The updater: pods, recommendations, policies, control records and outcomes of whole clusters in; plans and refusals out.
 
-Each interval of event time it looks at every pod of a workload that has a policy and a recommendation. A pod has at most one open
+Each interval of event time it looks at every pod of a workload that has a policy and a recommendation. What cannot wait so long
+it does in between: it gives more to a pod that is killed for lack of memory, and ends startup boosts. A pod has at most one open
 plan. A refusal is decided for a workload and a guard, and not again in each interval. The updater itself touches no pod.
 """
 
@@ -80,7 +81,8 @@ class Updater(PartedState):
         due = self.clusters.boost_ends.due(taken.turn, turn.number, self.clusters.pods, self._boost_ends)
         interval = int(self.settings.interval * 1000)
         if turn.number // interval == taken.turn // interval:
-            return self._end_boosts(turn, due) if due else []
+            due |= self.clusters.killed()
+            return self._between(turn, due) if due else []
         return self._decide(turn)
 
     def _boost_ends(self, uid: str) -> Sequence[int]:
@@ -91,8 +93,12 @@ class Updater(PartedState):
         policy = self.policies.of(pod.fact.workload.key)
         return () if policy is None else startup_boosts.ends(pod.fact, self._history(uid), policy)
 
-    def _end_boosts(self, turn: Turn, due: Collection[str]) -> list[Decided]:
-        """Lower pods whose startup boost ends between two intervals. Pods that a guard holds back wait for the next interval."""
+    def _between(self, turn: Turn, due: Collection[str]) -> list[Decided]:
+        """Change pods between two intervals: those whose startup boost ends, and those that are killed for lack of memory.
+
+        A container that dies soon after each start is killed several times in an interval. Pods that a guard holds back wait for
+        the next one.
+        """
         start = self._interval_start(turn.number)
         self.missing.note(turn.number)
         return [each for cluster in self.candidates(due=due, since=start) for each in self._plan(turn, cluster, None)]
@@ -154,8 +160,8 @@ class Updater(PartedState):
     ) -> Iterator[ClusterCandidates]:
         """The pods to change now, of each cluster that has some; with `fresh` as if nothing had been planned for them yet.
 
-        With `due` only those of these pods whose startup boost has ended; plans made in the interval that began with the turn
-        `since` count for the rate.
+        With `due` only those of these pods whose startup boost has ended or that need more memory to live; plans made in the
+        interval that began with the turn `since` count for the rate.
         """
         concerns = None if due is None else {pod.fact.workload.key for uid in due if (pod := self.clusters.pods.get(uid))}
         self._search.quiet.follow(self.clusters.changed)
@@ -168,7 +174,8 @@ class Updater(PartedState):
             loud = (workload for workload in names if self._is_loud(workload, now, concerns))
             found = [each for workload in loud for each in self._candidates(workload, now, fresh=fresh)]
             if due is not None:
-                found = [each for each in found if each.situation.unboosts and each.situation.pod.fact.pod.uid in due]
+                urgent = (each for each in found if each.situation.unboosts or each.rescue)
+                found = [each for each in urgent if each.situation.pod.fact.pod.uid in due]
             if found:
                 counts = {workload: self._count(workload) for workload in names}
                 begun = OpenPlans() if fresh else self._count_plans(counts, now)

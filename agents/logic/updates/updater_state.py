@@ -17,7 +17,7 @@ from agents.logic.updates import workload_evictions
 from agents.logic.updates.boost_ends import BoostEnds
 from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload
-from agents.logic.updates.turns_taken import PlansMade
+from agents.logic.updates.turns_taken import LastPodFact, PlansMade
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_constraints import UpdateConstraints
 from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
@@ -126,13 +126,6 @@ class RefusedPods:
     said: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class LastPodFact:
-    """The last turn that held a fact about a pod of a cluster."""
-
-    seen: int
-
-
 NO_HISTORY = PodHistory()
 NONE_REFUSED = RefusedPods()
 
@@ -161,6 +154,8 @@ class UpdaterState:
         self.recounted = ChangedWorkloads()
         """Those whose pods, controllers or evictions changed since they were last counted."""
         self.boost_ends = BoostEnds()
+        self._touched: set[str] = set()
+        """Workloads of which this turn has a recommendation, a pod or an outcome."""
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
@@ -188,6 +183,7 @@ class UpdaterState:
 
     def ingest(self, turn: Turn) -> None:
         """Take in the records of a turn, input by input."""
+        self._touched.clear()
         for recorded in (*turn.of("rules"), *turn.of("policies")):
             self._policy_changed(self.policies.take(recorded))
             self.changed.all |= self.constraints.ingest_policy(recorded.event)
@@ -201,12 +197,22 @@ class UpdaterState:
         for part in turn.parts("recommendations-by-cluster"):
             if isinstance(part, DeferredRecords):
                 self.changed.keys.update(part.subjects)
+                self._touched.update(part.subjects)
                 self._deferred.update(zip(part.subjects, ((part, position) for position in range(len(part))), strict=True))
             else:
                 self._ingest_recommendation(part)
+                self._touched.update(event.workload.key for event in (part.event,) if isinstance(event, RequestsRecommended))
         for recorded in turn.of("outcomes"):
             if isinstance(recorded.event, ActionFinished):
                 self._ingest_outcome(recorded.event, turn.number)
+
+    def killed(self) -> set[str]:
+        """The pods that were killed for lack of memory and may be helped now: this turn has something new of their workloads.
+
+        It rests on the state and on this turn's records alone, so a restart changes nothing.
+        """
+        killed = self.index.killed
+        return {uid for workload in self._touched & killed.keys() for uid in killed[workload]} if killed else set()
 
     def forget_recommendations(self, before: int) -> None:
         """Forget recommendations of workloads without a pod that are older than this turn, because they are too old to act on."""
@@ -269,6 +275,7 @@ class UpdaterState:
 
     def _upsert_pod(self, event: PodChanged, place: Place, now: int) -> None:
         uid = event.pod.uid
+        self._touched.add(event.workload.key)
         if event.leaving:
             self._note_leaving(uid, event.workload, now)
         pod = PodRecord(replace(event, labels={}), place)
@@ -368,6 +375,7 @@ class UpdaterState:
         if event.subject.kind is not SubjectKind.POD:
             return
         self.unpatched.ingest(event)
+        self._touched.add(event.subject.workload)
         history = self.histories.get(event.subject.uid)
         plan = None if history is None else history.plan
         if history is None or plan is None or plan.id != event.decision:

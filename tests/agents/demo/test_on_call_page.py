@@ -126,7 +126,7 @@ def ours(log: RawLog) -> Texts:
 
 
 def ours_limit(log: RawLog) -> Texts:
-    kill, wanted = list(lowered(log))[1]
+    kill, wanted = next(lowered(log))
     yield f"killed at {size(kill['memory_limit'])}"
     yield f"limit of {size(wanted)}"
 
@@ -280,10 +280,12 @@ def cart_kills(log: RawLog) -> Texts:
 
 
 def cart_limits(log: RawLog) -> Texts:
-    owners = kills(log, "cart")[0]["memory_limit"]
-    given = {limit for fact in log.of("pod-changes", "pod-changed", "cart") for _, limit, _ in log.limits(fact["pod"]["name"])}
+    first = kills(log, "cart")[0]
+    owners = first["memory_limit"]
+    seen = {each for fact in log.of("pod-changes", "pod-changed", "cart") for each in log.limits(fact["pod"]["name"])}
+    given = [limit for at, limit, _ in sorted(seen, key=str) if at > first["at"]]
     yield size(owners)
-    yield size(max(given))
+    yield size(next(limit for limit in given if limit != owners))
 
 
 def first_eviction(log: RawLog) -> Texts:

@@ -140,6 +140,30 @@ def test_each_pod_is_judged_by_its_own_containers_last_runs_and_not_by_its_age()
     assert [each.pod.name for each in found if "quick OOM" in each.because["why"]] == ["a", "b", "c"]
 
 
+def test_a_killed_pod_is_given_more_between_two_intervals_and_the_others_wait_for_the_next() -> None:
+    second, stage = 1000, open_stage(*three(START + 5 * MINUTE))
+    assert look(stage, LATER) == []
+    outside = {**MORE, "low": 1.5, "target": 1.7}  # all three pods are to be changed
+    found = look(stage, LATER + second, recommendations_by_cluster=[recommend(LATER + second, **outside)])
+    assert [each.pod.name for each in found] == ["c"]
+    assert look(stage, LATER + 2 * second) == [], "nothing new of the workload has come"
+    assert look(stage, LATER + MINUTE), "the two others are planned for or refused"
+
+
+def test_a_pod_that_is_killed_between_two_intervals_is_given_what_is_recommended_already() -> None:
+    second, stage = 1000, open_stage()
+    assert at_once(stage, LATER, **MORE) == []
+    *_, killed = three(LATER)
+    assert [each.pod.name for each in look(stage, LATER + second, pod_changes_by_cluster=[killed])] == ["c"]
+
+
+def test_upstream_waits_for_its_interval_with_killed_pods_too() -> None:
+    second, stage = 1000, open_stage(*three(START + 5 * MINUTE), profile="upstream")
+    look(stage, LATER)
+    assert look(stage, LATER + second, recommendations_by_cluster=[recommend(LATER + second, **MORE)]) == []
+    assert [each.pod.name for each in look(stage, LATER + MINUTE)] == ["c"]
+
+
 def test_a_kill_after_a_long_run_is_a_reason_too_except_for_upstream() -> None:
     pods, day = three(LATER - MINUTE, ran=60 * MINUTE), LATER
     assert [each.because["why"] for each in at_once(open_stage(*pods), day, **MORE)] == [["OOM kill"]]
