@@ -17,7 +17,7 @@ FETCH = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar 
 SHOWN = awk '/^ *(Collecting|Requirement already)/ && ++n % 10 == 0 {print "  " n " of $(1) packages"} /^Installing/ {print "  unpacking them ..."} /^(ERROR|WARNING)/ {print} {fflush()}'
 COUNT = $(shell grep -c == $(1))
 
-.PHONY: help setup check test golden manifests test-slow test-kafka test-kafka-slow test-controlplane demo up bench torture images lock clean
+.PHONY: help setup check test golden manifests test-slow test-kafka test-kafka-slow test-controlplane demo figures sizing up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -68,6 +68,12 @@ test-controlplane: setup ## the tests on a real Kubernetes control plane (built 
 
 demo: $(DEMO) ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo
+
+sizing: setup ## writes the figures of docs/sizing.md from those of docs/lab/bench.md
+	$(BIN)/python -m tests.support.sizing_page
+
+figures: setup ## writes README's table and picture from the demo's day in memory
+	$(BIN)/python -m tests.support.front_figures
 
 up: $(DEMO) ## broker, clock, workers and consumers until Ctrl-C
 	$(BIN)/ullage demo --forever

@@ -19,7 +19,10 @@ def demo(  # noqa: PLR0913  # the flags of a command
     trace: Annotated[Path | None, Parameter(help="Play this usage trace (Parquet, CSV or a folder) instead of the shop.")] = None,
     forever: Annotated[bool, Parameter(help="Go on after the day, until Ctrl-C.")] = False,
     beside_upstream: Annotated[
-        bool, Parameter(negative="", help="Show the same day under the originals' rules, too; half a minute more.")
+        bool,
+        Parameter(
+            negative="", help="Show the same day under the originals' rules and by the policy adaptive, too; a minute more."
+        ),
     ] = False,
     plain: Annotated[bool, Parameter(help="Lines instead of the live view, as where no terminal is.")] = False,
     common: SettingsOptions | None = None,

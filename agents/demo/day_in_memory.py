@@ -13,6 +13,7 @@ from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
+from agents.logic.vertical.vertical_settings import ADAPTIVE
 from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
 from agents.settings import loading
@@ -68,7 +69,16 @@ def untouched(day: Day) -> DayState:
 
 def by_upstreams_rules(day: Day) -> DayState:
     """The same day with the decisions of the originals, as fast as it goes."""
-    hurried = replace(day, seconds=1.0, special={**day.special, **_UPSTREAM})
+    return _hurried(day, _UPSTREAM)
+
+
+def by_adaptive(day: Day) -> DayState:
+    """The same day by the policy `adaptive`, as fast as it goes."""
+    return _hurried(day, {"vertical.policy": ADAPTIVE})
+
+
+def _hurried(day: Day, special: Mapping[str, object]) -> DayState:
+    hurried = replace(day, seconds=1.0, special={**day.special, **special})
     settings = loading.load(flags=hurried.in_one_process()).settings
     *_, state = played(hurried, settings, new_log(hurried))
     return state

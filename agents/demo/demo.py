@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.demo import day_in_memory, recorded_day, saved_log, summary
+from agents.demo import day_in_memory, day_picture, recorded_day, saved_log, summary
 from agents.demo.day_screen import ScreenFrame
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
@@ -45,7 +45,7 @@ class DemoOptions:
     workers: int = 2
     trace: Path | None = None
     beside_upstream: bool = False
-    """Whether the same day under the originals' rules stands beside it; half a minute more."""
+    """Whether the same day under the originals' rules, and by `adaptive`, stands beside it; a minute more."""
 
 
 def run(wanted: DemoOptions) -> int:
@@ -134,14 +134,20 @@ def _end(wanted: DemoOptions, out: Console, folder: Path, log: Log, seen: tuple[
         out.print("the day is over; now the same day without Ullage, for comparison ...", style="dim")
         untouched, acted_on = day_in_memory.untouched(day), {summary.ULLAGE: state}
         if wanted.beside_upstream:
-            out.print("and under the rules of the VPA, the Cluster Autoscaler and EHPA ...", style="dim")
-            acted_on = {summary.UPSTREAM: day_in_memory.by_upstreams_rules(day), **acted_on}
+            out.print(
+                "and under the rules of the VPA, the Cluster Autoscaler and EHPA, then by the policy adaptive ...", style="dim"
+            )
+            upstream, adaptive = day_in_memory.by_upstreams_rules(day), day_in_memory.by_adaptive(day)
+            acted_on = {summary.UPSTREAM: upstream, **acted_on, summary.ADAPTIVE: adaptive}
         summary.compared(out, untouched, acted_on)
     else:
         out.print(recorded_day.compared(state))
     decision = summary.chosen(state)
     if decision is not None:
         summary.explained(out, decision, explanation_lines.lines(explanation.explain(LogContext.of(log, day.topics), decision)))
+    picture = day_picture.save(LogContext.of(log, day.topics), folder) if wanted.trace is None else None
+    if picture is not None:
+        out.print(f"\none container's day is drawn in {picture}: what it used, requested and was allowed", highlight=False)
     summary.next_steps(out, str(saved_log.save(log, day.topics, settings, folder)), decision, wanted.trace)
 
 

@@ -18,6 +18,7 @@ from schemas.outcomes import Action
 
 ULLAGE = "Ullage"
 UPSTREAM = "upstream's rules"
+ADAPTIVE = "Ullage, adaptive"
 _DEEPEST = 40
 _HOW_TO_READ = (
     "Read it from the top: what was decided, the numbers behind it (·), and below, each with its place in the log "

@@ -1,0 +1,182 @@
+"""One container's day as a picture: an SVG that is light or dark as its reader is, with the first lines of `why` below it."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from agents.demo import container_day
+from agents.demo.container_day import ContainerDay
+from agents.why import explanation, explanation_lines
+from streams.log_context import LogContext
+
+NAME = "day.svg"
+LINES = 5
+"""Of `ullage why`, below the picture."""
+_WIDTH, _HEIGHT = 880, 430
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 860, 58, 290
+_MIB = 2.0**20
+_HOURS = 24
+_MOST_LETTERS = 118
+_TEXT = 24
+_STYLE = """
+:root { --ink: #1f2328; --faint: #59636e; --grid: #d1d9e0; --paper: #ffffff; --use: #0969da; --request: #1a7f37;
+  --limit: #9a6700; --kill: #cf222e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #f0f6fc; --faint: #9198a1; --grid: #3d444d; --paper: #0d1117;
+  --use: #4493f8; --request: #3fb950; --limit: #d29922; --kill: #f85149; } }
+text { font: 12px system-ui, sans-serif; fill: var(--faint); } .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
+.why { font: 11.5px ui-monospace, monospace; fill: var(--ink); } .grid { stroke: var(--grid); }
+.use { fill: none; stroke: var(--use); } .request { fill: none; stroke: var(--request); stroke-width: 2.5; }
+.limit { fill: none; stroke: var(--limit); stroke-width: 1.5; stroke-dasharray: 6 4; }
+.kill { stroke: var(--kill); stroke-width: 3; } .resize { fill: var(--request); } .leader { fill: none; stroke: var(--faint); }
+"""
+
+
+def save(context: LogContext, folder: Path) -> Path | None:
+    """Draw the most telling container of the day into the folder; None when no container was both killed and resized."""
+    drawing = picture(context)
+    if drawing is None:
+        return None
+    path = folder / NAME
+    path.write_text(drawing, encoding="utf-8")
+    return path
+
+
+def picture(context: LogContext) -> str | None:
+    """The most telling container of a log as SVG; None when no container was both killed and resized."""
+    day = container_day.most_telling(context)
+    return None if day is None else drawn(day, why_lines(context, day))
+
+
+def why_lines(context: LogContext, day: ContainerDay) -> Sequence[str]:
+    """The lines of `why` about the first resize after a kill that say what, why, from which numbers, and what became of it."""
+    if day.explained is None:
+        return []
+    told = explanation.explain(context, day.explained.decision)
+    lines = [line.partition("  [")[0] for line in explanation_lines.lines(told)]
+    wanted = ("resize planned", "· why:", f"{day.container} memory:", "requests recommended:", "then:")
+    found = (next((line for line in lines if word in line), None) for word in wanted)
+    return [line for line in found if line is not None]
+
+
+def drawn(day: ContainerDay, why: Sequence[str]) -> str:
+    """The picture of a day that has a use and an explained resize, as SVG."""
+    title = (
+        f"A day of container {escape(day.container)} of pod {escape(day.pod)}: memory used, requested and allowed; "
+        f"{len(day.kills)} OOM kills, {len(day.resizes)} resizes in place"
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="title">',
+            f'<title id="title">{title}</title>',
+            f"<style>{_STYLE}</style>",
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" rx="8" fill="var(--paper)"/>',
+            f'<text class="title" x="{_LEFT}" y="26">One day of {escape(day.container)}, from the log of the demo: memory</text>',
+            *_Plot(day).parts(),
+            *(
+                f'<text class="why" xml:space="preserve" x="{_TEXT}" y="{_BOTTOM + 62 + 17 * number}">{_cut(line)}</text>'
+                for number, line in enumerate(why)
+            ),
+            "</svg>\n",
+        ]
+    )
+
+
+def _cut(line: str) -> str:
+    return escape(line if len(line) <= _MOST_LETTERS else line[: _MOST_LETTERS - 1] + "…")
+
+
+class _Plot:
+    """Places times and bytes on the paper."""
+
+    def __init__(self, day: ContainerDay) -> None:
+        self._day = day
+        self._begin = min(day.used[0][0], day.requests[0][0])
+        self._end = self._begin + timedelta(hours=_HOURS)
+        amounts = [amount for series in (day.used, day.requests, day.limits) for _, amount in series]
+        self._most = max(amounts) * 1.08
+
+    def parts(self) -> list[str]:
+        """Grid, series, marks, key, and the line from the explained resize to its reasons."""
+        day = self._day
+        use = " ".join(f"{self._x(at):.1f},{self._y(amount):.1f}" for at, amount in day.used if at <= self._end)
+        return [
+            *self._grid(),
+            f'<polyline class="use" points="{use}"/>',
+            f'<path class="limit" d="{self._steps(day.limits)}"/>' if day.limits else "",
+            f'<path class="request" d="{self._steps(day.requests)}"/>',
+            *(self._kill(at) for at in day.kills),
+            *(self._resize(done.at) for done in day.resizes),
+            *self._leader(),
+            *self._key(),
+        ]
+
+    def _x(self, at: datetime) -> float:
+        share = (at - self._begin) / (self._end - self._begin)
+        return _LEFT + (_RIGHT - _LEFT) * min(1.0, share)
+
+    def _y(self, amount: float) -> float:
+        return _BOTTOM - (_BOTTOM - _TOP) * amount / self._most
+
+    def _steps(self, series: Sequence[tuple[datetime, float]]) -> str:
+        """An amount stands until it changes; the last one until the container was last seen."""
+        (first, amount), *others = series
+        path = f"M{self._x(first):.1f} {self._y(amount):.1f}"
+        for at, changed in others:
+            path += f"H{self._x(at):.1f}V{self._y(changed):.1f}"
+        return f"{path}H{self._x(self._day.used[-1][0]):.1f}"
+
+    def _grid(self) -> list[str]:
+        step = next(s for s in (64, 128, 256, 512, 1024, 2048, 4096, 1 << 30) if self._most / _MIB / s <= 6)  # noqa: PLR2004
+        levels = range(0, int(self._most / _MIB) + 1, step)
+        hours = range(0, _HOURS + 1, 3)
+        return [
+            *(
+                f'<path class="grid" d="M{_LEFT} {self._y(mib * _MIB):.1f}H{_RIGHT}"/>'
+                f'<text x="{_LEFT - 8}" y="{self._y(mib * _MIB) + 4:.1f}" text-anchor="end">{mib}</text>'
+                for mib in levels
+            ),
+            f'<text x="{_LEFT - 8}" y="{_TOP - 10}" text-anchor="end">MiB</text>',
+            *(
+                f'<text x="{self._x(self._begin + timedelta(hours=hour)):.1f}" y="{_BOTTOM + 18}" text-anchor="middle">'
+                f"{hour:02}:00</text>"
+                for hour in hours
+            ),
+        ]
+
+    def _kill(self, at: datetime) -> str:
+        x, y = self._x(at), self._y(self._standing(self._day.limits or self._day.requests, at))
+        return f'<path class="kill" d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"/>'
+
+    def _resize(self, at: datetime) -> str:
+        x, y = self._x(at), self._y(self._standing(self._day.requests, at))
+        return f'<circle class="resize" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
+
+    @staticmethod
+    def _standing(series: Sequence[tuple[datetime, float]], at: datetime) -> float:
+        """The amount that stood at a time; before the first one, the first."""
+        return next((amount for since, amount in reversed(series) if since <= at), series[0][1])
+
+    def _leader(self) -> list[str]:
+        done = self._day.explained
+        if done is None:
+            return []
+        x, y = self._x(done.at), self._y(self._standing(self._day.requests, done.at))
+        turn = _BOTTOM + 30
+        return [
+            f'<path class="leader" d="M{x:.1f} {y + 5:.1f}V{turn}H{_TEXT + 4}V{turn + 18}"/>',
+            f'<text x="{_TEXT + 14}" y="{turn + 14}">$ ullage why {escape(done.decision)}</text>',
+        ]
+
+    def _key(self) -> list[str]:
+        words = (("use", "used"), ("request", "requested"), ("limit", "limit"))
+        lines = [
+            f'<path class="{name}" d="M{_LEFT + 110 * i} 43h22"/><text x="{_LEFT + 110 * i + 28}" y="47">{word}</text>'
+            for i, (name, word) in enumerate(words)
+        ]
+        kill, resize = _LEFT + 330, _LEFT + 450
+        return [
+            *lines,
+            f'<path class="kill" d="M{kill} 38l10 10m0 -10l-10 10"/><text x="{kill + 18}" y="47">OOM kill</text>',
+            f'<circle class="resize" cx="{resize}" cy="43" r="4.5"/><text x="{resize + 12}" y="47">resized in place</text>',
+        ]
