@@ -1,0 +1,30 @@
+"""Charges namespaces for the CPU that they use: `BILLING_URL=… python examples/charge_namespaces.py worker`."""
+
+import os
+from collections import Counter
+
+import aiohttp
+
+from agents.app import event_agents
+from agents.app.event_agents import Events
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Workload
+
+PRICE = 0.04  # for a core and hour
+app = event_agents.app("charge-namespaces")
+
+
+@app.agent(app.events("pod-metrics", MetricsScraped))
+async def charge(scrapes: Events[MetricsScraped]) -> None:
+    """Send the bill of each scrape."""
+    async with aiohttp.ClientSession() as session:
+        async for scrape in scrapes:
+            bill: Counter[str] = Counter()
+            for workload, cores in zip(scrape.workloads, scrape.cores, strict=True):
+                bill[Workload.parse(workload).namespace] += float(cores) * scrape.window / 3600 * PRICE
+            async with session.post(os.environ["BILLING_URL"], json=bill) as answer:
+                answer.raise_for_status()
+
+
+if __name__ == "__main__":
+    app.main()

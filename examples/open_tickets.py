@@ -1,0 +1,28 @@
+"""Opens a ticket for each workload that a guard holds back: `TICKETS_URL=… python examples/open_tickets.py worker`."""
+
+import os
+
+import aiohttp
+
+from agents.app import event_agents
+from agents.app.event_agents import Events
+from schemas.decisions.pod_updates import UpdateRefused
+
+app = event_agents.app("open-tickets")
+opened: set[tuple[str, str]] = set()
+
+
+@app.agent(app.events("pod-updates", UpdateRefused))
+async def open_ticket(refusals: Events[UpdateRefused]) -> None:
+    """Open a ticket at the first refusal of a workload by a guard."""
+    async with aiohttp.ClientSession() as session:
+        async for event in refusals:
+            if (event.workload.key, event.guard) not in opened:
+                ticket = {"title": f"{event.workload.key} is held back by {event.guard}", "body": event.reason}
+                async with session.post(os.environ["TICKETS_URL"], json=ticket) as answer:
+                    answer.raise_for_status()
+                opened.add((event.workload.key, event.guard))
+
+
+if __name__ == "__main__":
+    app.main()

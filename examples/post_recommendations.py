@@ -1,0 +1,26 @@
+"""Posts every new recommendation to a chat: `CHAT_URL=… python examples/post_recommendations.py worker`."""
+
+import os
+
+import aiohttp
+
+from agents.app import event_agents
+from agents.app.event_agents import Events
+from schemas.decisions.recommendations import RequestsRecommended
+
+app = event_agents.app("post-recommendations")
+
+
+@app.agent(app.events("recommendations", RequestsRecommended))
+async def post(events: Events[RequestsRecommended]) -> None:
+    """Post what containers of a workload should request."""
+    async with aiohttp.ClientSession() as session:
+        async for event in events:
+            targets = {container.container: container.target for container in event.containers}
+            text = f"{event.workload.key} should request {targets}"
+            async with session.post(os.environ["CHAT_URL"], json={"text": text}) as answer:
+                answer.raise_for_status()
+
+
+if __name__ == "__main__":
+    app.main()
