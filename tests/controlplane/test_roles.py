@@ -324,7 +324,7 @@ def test_the_resizer_resizes_under_its_role(component: Component) -> None:
     assert component.done() == ["done"]
     found = component.world.ask.get(component.world.path("pods", pod.name))
     assert found["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
-    message = "Pod was resized in place to requests app 250m 67108864; decision r"
+    message = "Pod was resized in place to requests app 250m 67108864; decision test/0/1/plan/r"
     assert component.told(pod.uid) == [("InPlaceResizedByVPA", "ullage-resizer", message)]
     component.stop(RESIZER, process)
 
@@ -347,7 +347,7 @@ def test_the_evictor_evicts_under_its_role_and_only_while_a_webhook_is_at_work(c
     wait_for(lambda: component.done() == ["refused", "done"], what="the second eviction ends")
     (after,) = component.world.running("web", 1)
     assert after["metadata"]["uid"] != pod.uid
-    message = "was evicted to apply recommended requests; decision f"
+    message = "was evicted to apply recommended requests; decision test/0/1/plan/f"
     assert component.told(pod.uid) == [("EvictedByVPA", "ullage-evictor", f"Pod {message}")]
     assert component.told(about["uid"]) == [("EvictedPod", "ullage-evictor", f"Pod {pod.name} {message}")]
     component.stop(EVICTOR, process)
