@@ -2,7 +2,8 @@
 
 Such a container cannot live with what it has, and a percentile over all pods of its workload grows too slowly for it: nine of
 ten pods that were killed earlier hold it back. So a container that is killed within minutes of its start is recommended at least
-twice what it requested; if that is killed too, three times, then four times, and so on until it lives. A kill under no more than
+twice what it requested, and after each further kill three times what that was killed under, until it lives: who needs twenty
+times its memory has it after three kills, and nobody is given more than three times too much. A kill under no more than
 was tried before says nothing new. A floor ends a day after its last kill: by then the use of those that live is known.
 """
 
@@ -20,6 +21,8 @@ from schemas import bounds, times
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.units import Bytes, Seconds
 
+FIRST_STEP, LATER_STEPS = 2, 3
+"""What a request is multiplied by after the first kill, and after those that follow."""
 LASTS = 86_400_000
 """Milliseconds after the last kill for which a floor holds."""
 
@@ -56,7 +59,7 @@ class MemoryFloors:
             self.table.upsert(key, replace(before, killed=now))
             return
         failures = 1 if before is None else before.failures + 1
-        needed = min(max(had, used) * (1 + failures), bounds.MOST_BYTES)
+        needed = min(max(had, used) * (FIRST_STEP if before is None else LATER_STEPS), bounds.MOST_BYTES)
         least = int(needed) if before is None else max(int(needed), before.memory)
         if least > 0:
             self.table.upsert(key, MemoryFloor(Bytes(least), Bytes(had), failures, now))

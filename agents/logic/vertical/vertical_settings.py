@@ -7,7 +7,7 @@ from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 NAME = "recommender"
-PROGRAM = 1
+PROGRAM = 2
 """Counts changes of this capability's code that change what is decided."""
 
 DAY = 86_400.0
@@ -34,7 +34,7 @@ class VerticalSettings:
     oom_minimum: Bytes = Bytes(100 * 1024 * 1024)
     """... and as at least this many bytes more."""
     oom_loop: Seconds = Seconds(600.0)
-    """A container OOM-killed within this time of its start gets at least twice its request, then three times, until it lives; 0
+    """A container OOM-killed within this time of its start gets at least twice its request, then three times that, and so on; 0
     gives it no more than the two settings above. Not upstream's."""
     leak_hours: int = 8
     """A container whose lowest memory use rose in so many hours in a row, by a fifth in all and not ever more slowly, is said to

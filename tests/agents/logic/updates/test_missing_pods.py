@@ -166,6 +166,7 @@ def test_a_successor_that_does_not_serve_is_missing_as_one_that_does_not_exist(s
     world.tell(come("new", world.now, **successor))
     more = world.minutes(60)
     assert (more, world.guards()["successor"][-len(says) :]) == ([], says)
+    assert "is not ready after" in world.guards()["successor"], "it has come"
 
 
 def test_where_pods_never_say_that_they_are_ready_a_running_successor_is_enough() -> None:
