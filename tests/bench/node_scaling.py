@@ -15,10 +15,11 @@ import numpy as np
 from agents.engine.turn import Recorded, Turn
 from agents.logic.nodes.autoscaler import decision_steps
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings, ScaleDownDelays
-from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth import node_estimator, pending_pods
 from agents.logic.nodes.growth.expanders import ExpanderContext
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
@@ -27,6 +28,7 @@ from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownContr
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownSettings
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
@@ -59,7 +61,7 @@ def _pods(count: int, cpu: int, memory: int, **more: object) -> list[Schedulable
     return [SchedulablePod(f"p{number}", nature, "Pending") for number in range(count)]
 
 
-def _world(nodes: list[NodeSeen], groups: list[GroupSeen], waiting: list[SchedulablePod]) -> NodeDecisionInputs:
+def _world(nodes: list[NodeRow], groups: list[GroupRow], waiting: list[SchedulablePod]) -> NodeDecisionInputs:
     return NodeDecisionInputs(nodes, groups, waiting, [], KnownControllers({}), DisruptionBudgets([]))
 
 
@@ -67,7 +69,7 @@ def scale_up(nodes: int) -> Callable[[], object]:
     """One decision for 50 pods for each of so many nodes, from nothing."""
     settings = NodeAutoscalerSettings(scale_up=ScaleUpSettings(limits=ClusterLimits(at_once=10_000), several=True))
     template = GroupTemplate(SchedulingNode("t", allocatable=SMALL, capacity=SMALL))
-    world = _world([], [GroupSeen("a", 0, 10_000, 0, template)], _pods(50 * nodes, 200, 200))
+    world = _world([], [GroupRow("a", 0, 10_000, 0, template)], _pods(50 * nodes, 200, 200))
     auto = NodeAutoscaler(settings, 0.0)
 
     def run() -> None:
@@ -84,7 +86,8 @@ def scale_down(nodes: int) -> Callable[[], object]:
     settings = NodeAutoscalerSettings(scale_down=down, delays=ScaleDownDelays(0.0, 0.0, 0.0), soft_taints=0)
     nature = PodNature(PodShape(requests=(("cpu", 100), ("memory", 100))), annotations={SAFE_TO_EVICT: "true"})
     seen = [
-        NodeSeen(
+        NodeRow(
+            number,
             SchedulingNode(f"n{number}", allocatable=SMALL, capacity=SMALL),
             "a",
             [SchedulablePod(f"p{number}-{each}", nature) for each in range(40)],
@@ -96,7 +99,7 @@ def scale_down(nodes: int) -> Callable[[], object]:
     auto = NodeAutoscaler(settings, 0.0)
 
     def run() -> None:
-        world = _world(seen, [GroupSeen("a", 0, nodes, nodes, template, options)], [])
+        world = _world(seen, [GroupRow("a", 0, nodes, nodes, template, options)], [])
         found = decision_steps.decide(auto, world, ExpanderContext(), 100.0).delete
         assert len(found.empty) + len(found.drain) == nodes * 6 // 10
 
@@ -117,12 +120,12 @@ def scale_down_of_sizes(nodes: int, sizes: int = 300) -> Callable[[], object]:
     for number in range(nodes):
         kinds = np.sort(random.integers(0, sizes, 16)).tolist()
         pods = [SchedulablePod(f"p{number}-{place}", natures[kind]) for place, kind in enumerate(kinds)]
-        seen.append(NodeSeen(SchedulingNode(f"n{number}", allocatable=SMALL, capacity=SMALL), "a", pods, created=-7200.0))
+        seen.append(NodeRow(number, SchedulingNode(f"n{number}", allocatable=SMALL, capacity=SMALL), "a", pods, created=-7200.0))
     template = GroupTemplate(SchedulingNode("t", allocatable=SMALL, capacity=SMALL))
     auto = NodeAutoscaler(settings, 0.0)
 
     def run() -> None:
-        world = _world(seen, [GroupSeen("a", 0, nodes, nodes, template, options)], [])
+        world = _world(seen, [GroupRow("a", 0, nodes, nodes, template, options)], [])
         found = decision_steps.decide(auto, world, ExpanderContext(), 100.0).delete
         assert len(found.empty) + len(found.drain) >= nodes * 0.4
 
@@ -138,7 +141,7 @@ def scale_up_of_shapes(pods: int = 50_000, shapes: int = 5_000) -> Callable[[], 
     waiting = [SchedulablePod(f"p{number}", natures[number % shapes], "Pending") for number in range(pods)]
     template = GroupTemplate(SchedulingNode("t", allocatable=SMALL, capacity=SMALL))
     auto = NodeAutoscaler(settings, 0.0)
-    world = _world([], [GroupSeen("a", 0, 10_000, 0, template)], waiting)
+    world = _world([], [GroupRow("a", 0, 10_000, 0, template)], waiting)
 
     def run() -> None:
         [grown] = decision_steps.decide(auto, world, ExpanderContext(), 100.0).grow

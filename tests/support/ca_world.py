@@ -12,11 +12,13 @@ from agents.logic.nodes.autoscaler import decision_steps
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
 from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings
-from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs, NodeDecisions, NodeSeen
+from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth.expanders import ExpanderContext
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import GroupTemplate
 from agents.logic.nodes.removal.drain_rules import DisruptionBudget, DisruptionBudgets, KnownControllers
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.placement_rules import selector
 from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode, Taint
@@ -216,9 +218,9 @@ class Scenario:
         on: dict[str, list[SchedulablePod]] = {}
         for pod, node in self.pods.values():
             on.setdefault(node, []).append(pod)
-        nodes = [self._seen(one, on.get(name, [])) for name, one in self.machines.items()]
+        nodes = [self._seen(row, one, on.get(name, [])) for row, (name, one) in enumerate(self.machines.items())]
         groups = [
-            GroupSeen(
+            GroupRow(
                 name,
                 one.given["min"],
                 one.given["max"],
@@ -249,12 +251,13 @@ class Scenario:
             nodes, groups, waiting, instances, KnownControllers(known), DisruptionBudgets(budgets), ca_vectors.NAMESPACES
         )
 
-    def _seen(self, one: Machine, pods: list[SchedulablePod]) -> NodeSeen:
+    def _seen(self, row: int, one: Machine, pods: list[SchedulablePod]) -> NodeRow:
         taints = [Taint(TO_BE_DELETED, "", "NoSchedule")] * (one.since is not None) + [
             Taint(DELETION_CANDIDATE, "", "PreferNoSchedule")
         ] * one.soft
         node = replace(one.node, taints=(*one.node.taints, *taints), unschedulable=one.cordoned or one.node.unschedulable)
-        return NodeSeen(
+        return NodeRow(
+            row,
             node,
             one.group,
             pods,

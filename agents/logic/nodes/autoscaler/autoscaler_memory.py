@@ -11,7 +11,9 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import ScaleUpRequest,
 from agents.logic.nodes.autoscaler.group_backoff import BackoffEntry
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler, NodeAutoscalerSettings
 from agents.logic.nodes.removal.drain_rules import DrainedNode
-from agents.logic.nodes.removal.unneeded_nodes import ScaleDownNode, UnneededNode
+from agents.logic.nodes.removal.unneeded_nodes import UnneededNode
+from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 
 NEVER = float("inf")
 
@@ -91,4 +93,4 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
 
 def _unneeded(name: str, since: float) -> UnneededNode:
     """A node with only its timer; the next look finds everything else."""
-    return UnneededNode(ScaleDownNode(-1, name, "", ()), since, DrainedNode(), risky=False)
+    return UnneededNode(NodeRow(-1, SchedulingNode(name), "", (), since), since, DrainedNode(), risky=False)

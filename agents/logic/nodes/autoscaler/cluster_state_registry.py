@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, ScaleUpFailure
+from agents.logic.nodes.scheduling.node_row import NodeRow
 
 SCALE_DOWN_FORGOTTEN = 300.0
 """Seconds after which a scale-down no longer explains a missing node."""
@@ -34,18 +35,6 @@ class StateSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenNode:
-    """A registered node. `group` is empty for one that is not ours; `gone` when its instance is."""
-
-    name: str
-    group: str
-    created: float
-    ready: bool
-    suspended: bool = False
-    gone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SeenInstance:
     """An instance that no node belongs to. `error`: it is being created, and that failed."""
 
@@ -60,7 +49,7 @@ class RegistrySnapshot:
     """The world at one moment: targets by group, nodes, and instances without node."""
 
     targets: Mapping[str, int]
-    nodes: Sequence[SeenNode]
+    nodes: Sequence[NodeRow]
     unregistered: Sequence[SeenInstance]
 
 
@@ -248,12 +237,12 @@ class ClusterStateRegistry:
             for one in (self.total, self.groups.setdefault(instance.group, NodeReadiness())):
                 (one.long_unregistered if late else one.unregistered).append(instance.name)
 
-    def _class_of(self, node: SeenNode, one: NodeReadiness, now: float) -> list[str]:
+    def _class_of(self, node: NodeRow, one: NodeReadiness, now: float) -> list[str]:
         if node.gone:
             return one.deleted
         if node.suspended:
             return one.suspended
-        if node.ready:
+        if node.ready and not node.node.unschedulable:  # as upstream has it, a cordoned node is not ready
             return one.ready
         return one.not_started if node.created + self.settings.max_startup > now else one.unready
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from agents.logic.nodes.autoscaler.cluster_state_registry import RegistrySnapshot, SeenNode
+from agents.logic.nodes.autoscaler.cluster_state_registry import RegistrySnapshot
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.growth import pending_pods
 from agents.logic.nodes.growth.expanders import ExpanderContext
@@ -30,12 +30,8 @@ class DecisionPicture:
 
 
 def snapshot(world: NodeDecisionInputs) -> RegistrySnapshot:
-    """The targets, nodes and instances; a cordoned node is not ready."""
-    nodes = [
-        SeenNode(one.node.name, one.group, one.created, one.ready and not one.node.unschedulable, one.suspended, one.gone)
-        for one in world.nodes
-    ]
-    return RegistrySnapshot({group.name: group.target for group in world.groups}, nodes, world.instances)
+    """The targets, nodes and instances."""
+    return RegistrySnapshot({group.name: group.target for group in world.groups}, world.nodes, world.instances)
 
 
 def columns(world: NodeDecisionInputs, settings: PendingSettings) -> ScheduledCluster:

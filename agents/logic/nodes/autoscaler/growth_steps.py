@@ -70,7 +70,7 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
         decided = replace(decided, not_triggered=decision_picture.without_planned(left, world))
     elif left:
         shapes = pending_pods.shapes(cluster, left)
-        found = scale_up.decide(cluster, auto.growable(world.groups, now), shapes, settings.scale_up, picture.around)
+        found = scale_up.decide(cluster, list(auto.judged(world, now).values()), shapes, settings.scale_up, picture.around)
         quiet = not found.increases and not found.refused
         decided = replace(
             decided,
@@ -111,7 +111,7 @@ def explanations(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDec
     """For pods that no group helps it is found out why."""
     if not before.not_triggered or not picture.explain:
         return before
-    groups = auto.growable(picture.world.groups, picture.now)
+    groups = list(auto.judged(picture.world, picture.now).values())
     return replace(before, helpless=helpless_pods.explained(picture.cluster, groups, before.not_triggered, picture.explain))
 
 
@@ -119,7 +119,7 @@ def minima(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
     """Groups below their minimum grow to it, if that is asked for."""
     if not auto.settings.enforce_minimum:
         return before
-    least = {group.name: group.least for group in picture.world.groups}
-    lacking = [group for group in auto.growable(picture.world.groups, picture.now) if group.name not in auto.state.given_up]
-    increases = scale_up.below_minimum(lacking, least, picture.cluster, auto.settings.scale_up)
+    groups = auto.judged(picture.world, picture.now)
+    lacking = [group for name, group in groups.items() if name not in auto.state.given_up]
+    increases = scale_up.below_minimum(lacking, picture.cluster, auto.settings.scale_up)
     return replace(before, grow=(*before.grow, *increases))

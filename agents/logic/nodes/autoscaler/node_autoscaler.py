@@ -5,15 +5,16 @@ It makes no requests. What was decided comes back by `grew`, `failed_to_grow`, `
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry, StateSettings
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
-from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs
+from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.pending_pods import PendingSettings
-from agents.logic.nodes.growth.scale_up import ScaleUpGroup, ScaleUpSettings
+from agents.logic.nodes.growth.scale_up import ScaleUpSettings
 from agents.logic.nodes.removal.drain_rules import DrainSettings
-from agents.logic.nodes.removal.unneeded_nodes import GroupSize, ScaleDown, ScaleDownSettings
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings
 
 LONG_AGO = 3600.0
 """Seconds before the start at which growth and shrinkage count as having happened last."""
@@ -92,48 +93,32 @@ class NodeAutoscaler:
 
     # What is known of a group
 
-    def size(self, group: GroupSeen) -> int:
+    def size(self, group: GroupRow) -> int:
         """The nodes that a group has or that are on their way: its target without what its cloud failed to deliver."""
         return group.target - self.state.given_up.get(group.name, 0)
 
-    def backed_off(self, group: GroupSeen, now: float) -> bool:
+    def backed_off(self, group: GroupRow, now: float) -> bool:
         """Whether a group is left alone for a while, or everything that its nodes can come from."""
         books = self.state.backoff
         exhausted = bool(group.sources) and all(books.of(source, now) is not None for source in group.sources)
         return exhausted or books.of(group.name, now) is not None
 
-    def delivers(self, group: GroupSeen) -> bool:
+    def delivers(self, group: GroupRow) -> bool:
         """Whether nothing is known that keeps a group's cloud from starting one more node."""
         return not group.stopped and group.name not in self.out and group.name not in self.state.given_up
 
-    def growable(self, groups: Sequence[GroupSeen], now: float) -> list[ScaleUpGroup]:
-        """The groups as growth sees them."""
-        return [
-            ScaleUpGroup(
-                group.name,
-                self.size(group),
-                group.most,
-                group.template,
-                healthy=self.state.group_healthy(group.name) and group.name not in self.out,
-                backed_off=self.backed_off(group, now),
-                gpu=group.gpu,
-                stopped=group.stopped,
-            )
-            for group in groups
-        ]
-
-    def shrinkable(self, world: NodeDecisionInputs, now: float) -> dict[str, GroupSize]:
-        """The groups as removal sees them, by name."""
+    def judged(self, world: NodeDecisionInputs, now: float) -> dict[str, GroupRow]:
+        """The groups by name, with what this decision knows of each."""
         deleting = Counter(node.group for node in world.nodes if node.deleting is not None)
         return {
-            group.name: GroupSize(
-                self.size(group),
-                group.least,
-                group.options,
-                deleting[group.name],
-                self.stumbles.get(group.name, now - LONG_AGO) + self.settings.delays.after_failure > now,
-                group.name in self.out,
-                bool(group.kept),
+            group.name: replace(
+                group,
+                target=self.size(group),
+                healthy=self.state.group_healthy(group.name) and group.name not in self.out,
+                backed_off=self.backed_off(group, now),
+                out=group.name in self.out,
+                stumbled=self.stumbles.get(group.name, now - LONG_AGO) + self.settings.delays.after_failure > now,
+                deleting=deleting[group.name],
             )
             for group in world.groups
         }

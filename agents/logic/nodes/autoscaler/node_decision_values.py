@@ -4,67 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
-from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.helpless_pods import HelplessPods
-from agents.logic.nodes.growth.node_estimator import GroupTemplate
 from agents.logic.nodes.growth.scale_up import GroupIncrease, ScaleUp
 from agents.logic.nodes.removal.consolidation import Consolidation
 from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.removal.node_replacements import Replacements
 from agents.logic.nodes.removal.unneeded_nodes import ScaleDownChoice
 from agents.logic.nodes.scheduling.node_columns import Row
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
-from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from agents.logic.nodes.scheduling.topology_counts import Namespaces
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSeen:
-    """A node with the pods on it. `deleting`: since when it is being deleted; `draining`: it is, and it is not empty.
-
-    `incomplete`: it is new and lacks a device that nodes of its group have, so that one of them is still on its way.
-    """
-
-    node: SchedulingNode
-    group: str
-    pods: Sequence[SchedulablePod]
-    created: float
-    ready: bool = True
-    suspended: bool = False
-    gone: bool = False
-    deleting: float | None = None
-    draining: bool = False
-    soft_tainted: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    gpu: str = ""
-    incomplete: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """A group as its provider has it. `sources` are what its nodes can come from: backed off all of them, so is the group.
-
-    `stopped`: why its cloud starts no node of it, whatever it is asked for. `kept`: why it ends none.
-    """
-
-    name: str
-    least: int
-    most: int
-    target: int
-    template: GroupTemplate | None
-    options: GroupOptions = field(default_factory=GroupOptions)
-    gpu: bool = False
-    sources: tuple[str, ...] = ()
-    stopped: str = ""
-    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDecisionInputs:
     """All that a decision may know of the cluster. `budgets` are used up by the decision."""
 
-    nodes: Sequence[NodeSeen]
-    groups: Sequence[GroupSeen]
+    nodes: Sequence[NodeRow]
+    groups: Sequence[GroupRow]
     waiting: Sequence[SchedulablePod]
     instances: Sequence[SeenInstance]
     workloads: KnownControllers

@@ -1,19 +1,19 @@
 """The steps of a decision that let nodes go: unneeded ones, outdated ones, and ones that a cheaper node could replace."""
 
-import dataclasses
 from dataclasses import dataclass, replace
 
 from agents.logic.nodes.autoscaler.decision_picture import DecisionPicture
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.growth import scale_up
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.removal import consolidation, node_replacements
 from agents.logic.nodes.removal.consolidation import Consolidation, ConsolidationRequest
 from agents.logic.nodes.removal.deletion_budgets import RunningDeletions
 from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.node_replacements import Replacements
-from agents.logic.nodes.removal.unneeded_nodes import GroupSize, ScaleDownNode, StayingNode, StayReason
-from schemas.well_known_labels import NODE_OPT_OUTS, opted_out
+from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason
+from agents.logic.nodes.scheduling.node_row import NodeRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class _Removal:
 
     auto: NodeAutoscaler
     picture: DecisionPicture
-    nodes: list[ScaleDownNode]
-    groups: dict[str, GroupSize]
+    nodes: list[NodeRow]
+    groups: dict[str, GroupRow]
     scene: DrainContext
 
 
@@ -50,23 +50,9 @@ def removals(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisio
 
 def _removal(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions) -> _Removal:
     world, placed = picture.world, before.placed or {}
-    groups = auto.shrinkable(world, picture.now)
-    nodes = [
-        ScaleDownNode(
-            row,
-            node.node.name,
-            node.group if node.group in groups else "",
-            (*node.pods, *placed.get(row, ())),
-            ready=node.ready,
-            disabled=bool(opted_out(node.annotations, NODE_OPT_OUTS)),
-            deleting=node.deleting,
-            gpu=node.gpu,
-            capacity=node.node.capacity,
-        )
-        for row, node in enumerate(world.nodes)
-    ]
+    nodes = [replace(node, pods=(*node.pods, *placed[node.row])) if node.row in placed else node for node in world.nodes]
     scene = DrainContext(picture.now, auto.settings.drain, world.workloads, world.budgets)
-    return _Removal(auto, picture, nodes, groups, scene)
+    return _Removal(auto, picture, nodes, auto.judged(world, picture.now), scene)
 
 
 def _replacements(work: _Removal) -> Replacements:
@@ -77,8 +63,6 @@ def _replacements(work: _Removal) -> Replacements:
     kept = {node.name: StayingNode(StayReason.GROUP_KEPT) for node in outdated if work.groups[node.group].kept}
     offers = {
         group.name: node_replacements.offer(
-            group.name,
-            group.template,
             work.groups[group.name],
             work.nodes,
             grows=group.target < group.most and not auto.backed_off(group, now) and auto.delivers(group),
@@ -99,8 +83,8 @@ def _replacements(work: _Removal) -> Replacements:
     replacements.kept.update(kept)
     auto.scale_down.keep(replacements.targets, work.nodes)
     for going in replacements.go if asked.room else ():
-        size = work.groups[going.node.group]
-        work.groups[going.node.group] = dataclasses.replace(size, deleting=size.deleting + 1)
+        group = work.groups[going.node.group]
+        work.groups[group.name] = replace(group, deleting=group.deleting + 1)
     return replacements
 
 
@@ -109,7 +93,7 @@ def _consolidation(work: _Removal, request: ConsolidationRequest, before: NodeDe
     auto, asked, now, cluster = work.auto, work.picture.replace, work.picture.now, work.picture.cluster
     groups = work.picture.world.groups
     closed_groups = {one.group for one in before.grow}
-    closed_groups |= scale_up.not_growing(cluster, auto.growable(groups, now), auto.settings.scale_up).keys()
+    closed_groups |= scale_up.not_growing(cluster, list(work.groups.values()), auto.settings.scale_up).keys()
     templates = {
         group.name: group.template
         for group in groups
@@ -119,7 +103,7 @@ def _consolidation(work: _Removal, request: ConsolidationRequest, before: NodeDe
         and not auto.state.upcoming(group.name, now)
     }
     others = {*asked.names, *asked.leaving, *asked.started, *asked.held}
-    held = {name for name, size in work.groups.items() if size.kept}
+    held = {name for name, group in work.groups.items() if group.kept}
     closed = {node.row for node in work.nodes if node.name in others or node.group in held} | outdated.targets
     return consolidation.find(
         auto.scale_down, cluster, work.nodes, templates, work.scene, groups=work.groups, asked=request, closed=closed

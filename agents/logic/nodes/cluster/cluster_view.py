@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
-from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen, NodeDecisionInputs, NodeSeen
+from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.aws import capacity_pools, group_options
 from agents.logic.nodes.cluster import fact_conversion, group_patterns, planned_replicas
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
@@ -17,9 +17,11 @@ from agents.logic.nodes.cluster.scaler_table_values import KnownGroup, KnownNode
 from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from agents.logic.nodes.growth import priority_config
 from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, Prices
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.priority_config import Priorities, PrioritiesError
 from agents.logic.nodes.removal.drain_rules import DisruptionBudgets, KnownControllers
 from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_kubelets
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
@@ -45,8 +47,8 @@ class ClusterView:
     """One cluster at one moment. Nodes and groups by name; `instance_of` gives the instance of each node that has one."""
 
     inputs: NodeDecisionInputs
-    seen: Mapping[str, NodeSeen]
-    sized: Mapping[str, GroupSeen]
+    seen: Mapping[str, NodeRow]
+    sized: Mapping[str, GroupRow]
     nodes: Mapping[str, KnownNode]
     groups: Mapping[str, KnownGroup]
     instance_of: Mapping[str, NodeInstanceSeen]
@@ -83,7 +85,7 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     learned = {one.group: state.patterns.get(prefix + one.group) if ours else None for one in facts}
     devices = {one.group: group_patterns.promised(one, learned[one.group]) for one in facts}
     look = _NodeLook(state, cluster, settings, now, devices)
-    seen = [look.seen(nodes[name], instance_of.get(name)) for name in sorted(nodes)]
+    seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
     patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
     waiting = state.ready_index().waiting(cluster)
     planned = PlannedPods()
@@ -175,7 +177,7 @@ class _NodeLook:
     now: float
     devices: Mapping[str, frozenset[str]]
 
-    def seen(self, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeSeen:
+    def seen(self, row: int, known: KnownNode, instance: NodeInstanceSeen | None) -> NodeRow:
         """A node as decisions see it."""
         fact, state, passing = known.fact, self.state, TransientTaints.of(self.settings)
         group = "" if instance is None else instance.group
@@ -186,7 +188,8 @@ class _NodeLook:
         created = times.to_seconds(fact.created)
         young = created + self.settings.max_startup > self.now
         incomplete = young and group_patterns.incomplete(fact, self.devices.get(group, frozenset()))
-        return NodeSeen(
+        return NodeRow(
+            row,
             made,
             group,
             state.index.on(f"{self.cluster}/{fact.node}"),
@@ -207,7 +210,7 @@ def _seconds(text: str) -> float:
     return float(text) if text.isascii() and text.isdigit() and len(text) < len("9999999999999") else 0.0
 
 
-def _typical(seen: list[NodeSeen], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:
+def _typical(seen: list[NodeRow], nodes: Mapping[str, KnownNode], settings: ScalerSettings) -> dict[str, KnownNode]:
     """For each group with a node in good order the newest one; the first one by name as upstream has it."""
     found: dict[str, KnownNode] = {}
     good = [one for one in seen if one.group and one.ready and one.deleting is None and not one.node.unschedulable]
@@ -264,13 +267,13 @@ def _patterns(state: ScalerState, cluster: str, learned: Mapping[str, LearnedPat
 
 def _groups(
     state: ScalerState, cluster: str, facts: list[NodeGroupSeen], patterns: GroupPatterns, settings: ScalerSettings
-) -> list[GroupSeen]:
+) -> list[GroupRow]:
     found = []
     for fact in facts:
         template = patterns.of(fact)
         plan = state.plans.get(f"{cluster}/group/{fact.group}")
         found.append(
-            GroupSeen(
+            GroupRow(
                 fact.group,
                 min(fact.least, fact.most),
                 fact.most,

@@ -2,22 +2,14 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from agents.logic.nodes.growth.group_row import GroupRow
 
 MOST_NODES = 100_000
 """More new nodes than this are not shared out in one decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrowableGroup:
-    """A group's name, its target, and its maximum."""
-
-    name: str
-    target: int
-    most: int
-
-
-def share(groups: Sequence[GrowableGroup], nodes: int) -> dict[str, int]:
+def share(groups: Sequence[GroupRow], nodes: int) -> dict[str, int]:
     """The new targets of the groups that grow by `nodes` together, as far as their maxima let them.
 
     One node at a time goes to the group with the lowest target, the earlier one among equals; groups at or above their maximum

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.logic.nodes.growth import scale_up
-from agents.logic.nodes.growth.scale_up import ScaleUpGroup
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from agents.logic.nodes.scheduling.scheduler_filters import FilterFailure
@@ -20,7 +20,7 @@ class HelplessPods:
 
 
 def explained(
-    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pods: Sequence[SchedulablePod], most: int
+    cluster: ScheduledCluster, groups: Sequence[GroupRow], pods: Sequence[SchedulablePod], most: int
 ) -> list[HelplessPods]:
     """The first natures of these pods, with what keeps them off a new node of each group."""
     alike: dict[PodNature, list[SchedulablePod]] = {}

@@ -5,13 +5,13 @@ would take, estimate, choose, cap, balance. Unlike upstream, the decision can go
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from agents.logic.nodes.growth import expanders, group_balancing, node_estimator, pending_pods, similar_node_groups
 from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption
-from agents.logic.nodes.growth.group_balancing import GrowableGroup
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, SimilarNodeGroups, TemplateKind
 from agents.logic.nodes.scheduling import placement, scheduler_filters
@@ -29,20 +29,6 @@ NOT_READY = "not ready for scale-up"
 BACKED_OFF = "in backoff after failed scale-up"
 AT_MAXIMUM = "max node group size reached"
 TOO_MANY = "too many different templates in one decision"
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleUpGroup:
-    """A group for a scale-up. `template` is None if it is unknown how its node would look; `stopped`: why it gets no node."""
-
-    name: str
-    target: int
-    most: int
-    template: GroupTemplate | None
-    healthy: bool = True
-    backed_off: bool = False
-    gpu: bool = False
-    stopped: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +83,7 @@ class ScaleUp:
 class _Round:
     """The rest of a decision after the groups that were chosen so far."""
 
-    def __init__(self, cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> None:
+    def __init__(self, cluster: ScheduledCluster, groups: Sequence[GroupRow], settings: ScaleUpSettings) -> None:
         self.cluster = cluster
         self.groups = {one.name: one for one in groups}
         self.targets = {one.name: one.target for one in groups}
@@ -116,7 +102,7 @@ class _Round:
         limited = self.settings.limits.resources
         return {name: sum(node.capacity.get(name, 0) for node in self.cluster.columns.nodes) for name in limited}
 
-    def affordable(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
+    def affordable(self, group: GroupRow, capacity: Mapping[str, int]) -> tuple[int | None, list[str]]:
         """How many nodes the limits on resources allow (None: any number), and which resources allow none."""
         least, short = None, []
         node = group.template.node if group.template is not None else None
@@ -129,7 +115,7 @@ class _Round:
                     short.append(name)
         return least, short
 
-    def skip(self, group: ScaleUpGroup, capacity: Mapping[str, int]) -> str:
+    def skip(self, group: GroupRow, capacity: Mapping[str, int]) -> str:
         """Why a group may not grow, empty if it may."""
         if group.stopped:
             return group.stopped
@@ -144,7 +130,7 @@ class _Round:
 
 
 def decide(
-    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], pending: Counts, settings: ScaleUpSettings, around: ExpanderContext
+    cluster: ScheduledCluster, groups: Sequence[GroupRow], pending: Counts, settings: ScaleUpSettings, around: ExpanderContext
 ) -> ScaleUp:
     """Decide for the pending pods, given by their shapes; the cluster is left as it was.
 
@@ -191,7 +177,7 @@ def _round(work: _Round, pending: Counts, left: Counts, found: ScaleUp, around: 
     return rest
 
 
-def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[ScaleUpGroup]:
+def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[GroupRow]:
     """The groups that may grow; the others are recorded with their reason."""
     able = []
     for group in work.groups.values():
@@ -208,13 +194,13 @@ def _able(work: _Round, capacity: Mapping[str, int], found: ScaleUp) -> list[Sca
     return able
 
 
-def _fits(work: _Round, able: list[ScaleUpGroup], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
+def _fits(work: _Round, able: list[GroupRow], shapes: list[ShapeId]) -> dict[str, set[ShapeId]]:
     """For each group the shapes that an empty new node of it takes.
 
     Filters that look at the node alone are asked for the new nodes of all groups at once; rules between pods group by group.
     """
     cluster = work.cluster
-    kinds: dict[object, list[ScaleUpGroup]] = {}
+    kinds: dict[object, list[GroupRow]] = {}
     for group in able:
         kinds.setdefault(work.kinds[group.name], []).append(group)
     templates = [alike[0].template for alike in kinds.values()]
@@ -248,7 +234,7 @@ def _between(cluster: ScheduledCluster, template: GroupTemplate | None, shapes: 
     return found
 
 
-def not_growing(cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], settings: ScaleUpSettings) -> dict[str, str]:
+def not_growing(cluster: ScheduledCluster, groups: Sequence[GroupRow], settings: ScaleUpSettings) -> dict[str, str]:
     """The groups that may not grow by a node now, each with the reason; the estimator's limits are not asked."""
     work = _Round(cluster, groups, settings)
     capacity = work.capacity
@@ -260,7 +246,7 @@ Shapes = list[tuple[ShapeId, Counts]]
 
 
 def _options(
-    work: _Round, able: list[ScaleUpGroup], shapes: Shapes, fits: dict[str, set[ShapeId]]
+    work: _Round, able: list[GroupRow], shapes: Shapes, fits: dict[str, set[ShapeId]]
 ) -> tuple[list[ExpanderOption], dict[str, list[int]]]:
     """What each group would add, and how many pods of each shape would run there."""
     options: list[ExpanderOption] = []
@@ -311,7 +297,7 @@ def _estimate(work: _Round, template: GroupTemplate, shapes: Shapes, fits: set[S
     return _Estimated(estimate.nodes, counts, sum(counts), cpu, memory)
 
 
-def _thresholds(work: _Round, group: ScaleUpGroup, similar: Sequence[str]) -> tuple[int, ...]:
+def _thresholds(work: _Round, group: GroupRow, similar: Sequence[str]) -> tuple[int, ...]:
     """The limits of an estimate: of one scale-up, of the groups, and of the cluster."""
     limits = work.settings.limits
     free = sum(max(work.groups[name].most - work.targets[name], 0) for name in (group.name, *similar))
@@ -336,7 +322,7 @@ def _capped(work: _Round, best: ExpanderOption, capacity: Mapping[str, int]) -> 
 def _grow(work: _Round, best: ExpanderOption, nodes: int, pods: list[int], found: ScaleUp) -> None:
     """Share the nodes out among the chosen group and those like it; all of the pods count for the chosen one."""
     names = [best.group, *best.similar]
-    targets = group_balancing.share([GrowableGroup(name, work.targets[name], work.groups[name].most) for name in names], nodes)
+    targets = group_balancing.share([replace(work.groups[name], target=work.targets[name]) for name in names], nodes)
     for name in names:
         if name in targets:
             mine = tuple(pods) if name == best.group else ()
@@ -359,9 +345,7 @@ def _assume(work: _Round, best: ExpanderOption, nodes: int, pending: Counts, tak
         placement.schedule(work.cluster, np.sort(pending[taken]).tolist(), among)
 
 
-def why_not(
-    cluster: ScheduledCluster, groups: Sequence[ScaleUpGroup], shape: ShapeId
-) -> dict[str, scheduler_filters.FilterFailure]:
+def why_not(cluster: ScheduledCluster, groups: Sequence[GroupRow], shape: ShapeId) -> dict[str, scheduler_filters.FilterFailure]:
     """For each group with a template whose new node would not take a pod: the filter that keeps it away, and its reasons."""
     found: dict[str, scheduler_filters.FilterFailure] = {}
     known: dict[object, scheduler_filters.FilterFailure | None] = {}
@@ -381,15 +365,13 @@ def why_not(
     return found
 
 
-def below_minimum(
-    groups: Sequence[ScaleUpGroup], minima: Mapping[str, int], cluster: ScheduledCluster, settings: ScaleUpSettings
-) -> list[GroupIncrease]:
+def below_minimum(groups: Sequence[GroupRow], cluster: ScheduledCluster, settings: ScaleUpSettings) -> list[GroupIncrease]:
     """Groups whose target is below their minimum, raised as far as the limits on resources let them."""
     work = _Round(cluster, groups, settings)
     capacity = work.capacity
     raised = []
     for group in groups:
-        lacking = minima.get(group.name, 0) - group.target
+        lacking = group.least - group.target
         affordable, _short = work.affordable(group, capacity)
         number = lacking if affordable is None else min(lacking, affordable)
         if number > 0 and group.template is not None:

@@ -13,11 +13,13 @@ from itertools import islice
 import numpy as np
 
 from agents.logic.nodes.growth import node_estimator
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import GroupTemplate
 from agents.logic.nodes.removal import unneeded_nodes
 from agents.logic.nodes.removal.drain_rules import DrainContext
-from agents.logic.nodes.removal.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, StayingNode, StayReason, UnneededNode
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, StayingNode, StayReason, UnneededNode
 from agents.logic.nodes.scheduling.node_columns import Row
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
 MOST_TRIES = 200
@@ -87,7 +89,7 @@ class _Search:
         self,
         down: ScaleDown,
         cluster: ScheduledCluster,
-        nodes: Sequence[ScaleDownNode],
+        nodes: Sequence[NodeRow],
         templates: Mapping[str, GroupTemplate],
         scene: DrainContext,
         asked: ConsolidationRequest,
@@ -103,10 +105,10 @@ class _Search:
         self.used: set[str] = set()
         self.reached: set[Row] = set()
 
-    def price(self, one: ScaleDownNode) -> float:
+    def price(self, one: NodeRow) -> float:
         return self.asked.prices[one.group]
 
-    def stays_here(self, one: ScaleDownNode) -> bool:
+    def stays_here(self, one: NodeRow) -> bool:
         """Whether a node's pods must move, may move, and fit on no node that is there."""
         if one.name not in self.fits:
             self.tries -= 1
@@ -116,7 +118,7 @@ class _Search:
         result = self.fits[one.name]
         return isinstance(result, StayingNode) and result.reason is StayReason.NO_PLACE
 
-    def look(self, seed: ScaleDownNode) -> None:
+    def look(self, seed: NodeRow) -> None:
         """Find the node that saves most, if one does."""
         if not self.stays_here(seed):
             result = self.fits[seed.name]
@@ -148,27 +150,27 @@ class _Search:
         self.spare.subtract(one.group for one in (seed, *others) if one.name in best[0].names)
         self.fits.clear()
 
-    def _in_vain(self, one: ScaleDownNode, stay: StayingNode) -> None:
+    def _in_vain(self, one: NodeRow, stay: StayingNode) -> None:
         self.outcome.kept[one.name] = stay
         self.outcome.tried.append(one.name)
 
-    def _neighbours(self, seed: ScaleDownNode) -> list[ScaleDownNode]:
+    def _neighbours(self, seed: NodeRow) -> list[NodeRow]:
         """Further nodes that a new one may replace together with the first."""
-        found: list[ScaleDownNode] = []
+        found: list[NodeRow] = []
         others = (one for one in self.nodes if one is not seed and self.open(one))
         for one in islice(others, 2 * MOST_NEIGHBOURS if self.asked.most > 1 else 0):
             if len(found) < MOST_NEIGHBOURS and self.tries > 0 and self.stays_here(one):
                 found.append(one)
         return found
 
-    def _move_together(self, template: GroupTemplate, nodes: Sequence[ScaleDownNode]) -> tuple[list[ScaleDownNode], set[Row]]:
+    def _move_together(self, template: GroupTemplate, nodes: Sequence[NodeRow]) -> tuple[list[NodeRow], set[Row]]:
         """The first of these nodes, and others, whose pods find room once there is a new node; none if those of the first do not.
 
         Also the rows that the pods move to. The cluster keeps the moves.
         """
         row = self.cluster.size
         node_estimator.add(self.cluster, template)
-        chosen: list[ScaleDownNode] = []
+        chosen: list[NodeRow] = []
         reached: set[Row] = set()
         for one in nodes:
             siblings = sum(each.group == one.group for each in chosen)
@@ -187,7 +189,7 @@ class _Search:
                 self._back(point)
         return chosen, reached
 
-    def open(self, one: ScaleDownNode) -> bool:
+    def open(self, one: NodeRow) -> bool:
         """Whether a node is not part of an earlier finding."""
         return one.name not in self.used and one.row not in self.reached
 
@@ -203,11 +205,11 @@ class _Search:
 def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     down: ScaleDown,
     cluster: ScheduledCluster,
-    nodes: Sequence[ScaleDownNode],
+    nodes: Sequence[NodeRow],
     templates: Mapping[str, GroupTemplate],
     scene: DrainContext,
     *,
-    groups: Mapping[str, GroupSize],
+    groups: Mapping[str, GroupRow],
     asked: ConsolidationRequest,
     closed: Collection[Row] = (),
 ) -> Consolidation:
@@ -217,7 +219,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     unused; one that is unneeded already goes without a successor.
     """
     used = np.nan_to_num(unneeded_nodes.usage(cluster), nan=1.0, posinf=1.0)
-    able: list[ScaleDownNode] = []
+    able: list[NodeRow] = []
     outcome: dict[str, StayingNode] = {}
     for one in nodes:
         reason = _unfit(one, groups, asked, down)
@@ -242,9 +244,7 @@ def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     return search.outcome
 
 
-def _unfit(
-    one: ScaleDownNode, groups: Mapping[str, GroupSize], asked: ConsolidationRequest, down: ScaleDown
-) -> StayReason | None:
+def _unfit(one: NodeRow, groups: Mapping[str, GroupRow], asked: ConsolidationRequest, down: ScaleDown) -> StayReason | None:
     """Why a node is not considered, by the node itself and its group."""
     size = groups.get(one.group)
     if size is None:

@@ -4,19 +4,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.logic.nodes.growth import node_estimator
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import GroupTemplate
 from agents.logic.nodes.removal.consolidation import ConsolidationRequest
 from agents.logic.nodes.removal.drain_rules import DrainContext
 from agents.logic.nodes.removal.unneeded_nodes import (
-    GroupSize,
     ScaleDown,
     ScaleDownChoice,
-    ScaleDownNode,
     StayingNode,
     StayReason,
     UnneededNode,
 )
 from agents.logic.nodes.scheduling.node_columns import Row
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import recreated
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 
@@ -76,20 +76,12 @@ class GroupOffer:
     coming: bool = False
 
 
-def offer(  # noqa: PLR0913  # what a group is, by keyword
-    group: str,
-    template: GroupTemplate | None,
-    size: GroupSize,
-    nodes: Sequence[ScaleDownNode],
-    *,
-    grows: bool = True,
-    coming: bool = False,
-) -> GroupOffer:
+def offer(group: GroupRow, nodes: Sequence[NodeRow], *, grows: bool = True, coming: bool = False) -> GroupOffer:
     """What a group offers: it keeps its minimum of ready nodes, not only of wanted ones."""
-    ready = [one for one in nodes if one.ready and one.deleting is None and one.group == group]
+    ready = [one for one in nodes if one.ready and one.deleting is None and one.group == group.name]
     idle = [one.row for one in ready if not any(recreated(pod) for pod in one.pods)]
-    spare = min(size.target - size.deleting, len(ready)) - size.least
-    return GroupOffer(template, spare, idle, grows=grows and template is not None, coming=coming)
+    spare = min(group.target - group.deleting, len(ready)) - group.least
+    return GroupOffer(group.template, spare, idle, grows=grows and group.template is not None, coming=coming)
 
 
 class _Search:
@@ -99,7 +91,7 @@ class _Search:
         self,
         down: ScaleDown,
         cluster: ScheduledCluster,
-        wanted: Sequence[ScaleDownNode],
+        wanted: Sequence[NodeRow],
         groups: Mapping[str, GroupOffer],
         scene: DrainContext,
         room: int,
@@ -112,7 +104,7 @@ class _Search:
         self.coming = len({one.group for one in wanted if groups[one.group].coming})  # groups with a replacement on its way
         self.found = Replacements()
 
-    def look(self, one: ScaleDownNode) -> None:
+    def look(self, one: NodeRow) -> None:
         """Decide about a node."""
         found = self.found
         if len(found.go) >= max(self.room, 1) or one.row in found.targets or one.group in found.start:
@@ -135,7 +127,7 @@ class _Search:
         else:
             found.kept[one.name] = stay
 
-    def _growth(self, one: ScaleDownNode, result: UnneededNode | StayingNode, *, fits: bool) -> StayingNode | None:
+    def _growth(self, one: NodeRow, result: UnneededNode | StayingNode, *, fits: bool) -> StayingNode | None:
         """Why a node's group does not grow for it; None if it does."""
         group = self.groups[one.group]
         idle = any(self.cluster.open[row] for row in group.idle if row not in self.wanted)
@@ -151,7 +143,7 @@ class _Search:
             return StayingNode(StayReason.NO_TURN)
         return None
 
-    def _would_fit(self, one: ScaleDownNode) -> bool:
+    def _would_fit(self, one: NodeRow) -> bool:
         """Whether a node's pods would find room if its group had one new node more."""
         cluster, template = self.cluster, self.groups[one.group].template
         if template is None:
@@ -166,7 +158,7 @@ class _Search:
 def find(  # noqa: PLR0913  # what is known, and the request, by keyword
     down: ScaleDown,
     cluster: ScheduledCluster,
-    wanted: Sequence[ScaleDownNode],
+    wanted: Sequence[NodeRow],
     groups: Mapping[str, GroupOffer],
     scene: DrainContext,
     *,

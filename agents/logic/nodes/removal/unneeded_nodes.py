@@ -12,6 +12,7 @@ from itertools import groupby, islice
 import numpy as np
 
 from agents.logic.nodes.aws.group_options import GroupOptions
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.removal import deletion_budgets, node_utilization
 from agents.logic.nodes.removal import drain_rules as draining
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
@@ -19,6 +20,7 @@ from agents.logic.nodes.removal.drain_rules import Blocking, DrainContext, Drain
 from agents.logic.nodes.scheduling import affinity_limits, placement
 from agents.logic.nodes.scheduling.label_columns import Counts
 from agents.logic.nodes.scheduling.node_columns import Row
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_mirror
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
 from schemas.pod_requests import CPU, MEMORY
@@ -72,38 +74,6 @@ class StayingNode:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleDownNode:
-    """A node as scale-down sees it; its row and its pods are those of the cluster. `deleting`: when a taint said it would go."""
-
-    row: Row
-    name: str
-    group: str
-    pods: Sequence[SchedulablePod]
-    ready: bool = True
-    disabled: bool = False
-    deleting: float | None = None
-    gpu: str = ""
-    capacity: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSize:
-    """A group's target and minimum, its own options, and how many of its nodes are being deleted.
-
-    `stumbled`: a node of it could not be removed a short while ago. `out`: too many of its nodes are not ready.
-    `kept`: its cloud ends none of them.
-    """
-
-    target: int
-    least: int
-    options: GroupOptions = field(default_factory=GroupOptions)
-    deleting: int = 0
-    stumbled: bool = False
-    out: bool = False
-    kept: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ScaleDownSettings:
     """Upstream's flags. `recheck`: seconds for which a failed simulation counts; `minima`: how much of a resource must stay.
 
@@ -123,7 +93,7 @@ class ScaleDownSettings:
 class UnneededNode:
     """A node that could go: since when, what it drains, and which pods would go to which row."""
 
-    node: ScaleDownNode
+    node: NodeRow
     since: float
     drained: DrainedNode
     risky: bool
@@ -160,7 +130,7 @@ class ScaleDown:
         """Restart all timers, because earlier observations can no longer be trusted."""
         self.unneeded.clear()
 
-    def keep(self, rows: Collection[Row], nodes: Iterable[ScaleDownNode]) -> None:
+    def keep(self, rows: Collection[Row], nodes: Iterable[NodeRow]) -> None:
         """Mark nodes as needed, because pods of replaced nodes will move to them."""
         for one in nodes:
             if one.row in rows and self.unneeded.pop(one.name, None) is not None:
@@ -169,7 +139,7 @@ class ScaleDown:
     # Looking
 
     def look(
-        self, cluster: ScheduledCluster, nodes: Sequence[ScaleDownNode], groups: Mapping[str, GroupSize], scene: DrainContext
+        self, cluster: ScheduledCluster, nodes: Sequence[NodeRow], groups: Mapping[str, GroupRow], scene: DrainContext
     ) -> None:
         """Find the nodes that are not needed. The cluster is left as it was, pending pods in it keep their places."""
         now = scene.now
@@ -186,7 +156,7 @@ class ScaleDown:
         cluster.revert(mark)
         self.unneeded = found
 
-    def _first(self, one: ScaleDownNode) -> tuple[bool, bool]:
+    def _first(self, one: NodeRow) -> tuple[bool, bool]:
         """Empty nodes first, then those that were unneeded before."""
         natures = set(map(draining.NATURE, one.pods))
         moving = any(not is_mirror(nature.annotations) and not is_daemon(nature) for nature in natures)
@@ -198,7 +168,7 @@ class ScaleDown:
         return deletion_budgets.unneeded(len(self.unneeded), settings.parallelism.total, settings.default.unneeded, interval)
 
     def _eligible(
-        self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+        self, cluster: ScheduledCluster, one: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
     ) -> bool:
         stay = self._unfit(cluster, one, groups, usage, now)
         if stay is not None:
@@ -206,14 +176,14 @@ class ScaleDown:
         return stay is None
 
     def _unfit(
-        self, cluster: ScheduledCluster, one: ScaleDownNode, groups: Mapping[str, GroupSize], usage: Counts, now: float
+        self, cluster: ScheduledCluster, one: NodeRow, groups: Mapping[str, GroupRow], usage: Counts, now: float
     ) -> StayingNode | None:
         """Why a node is not considered. Source: core/scaledown/eligibility."""
         group = groups.get(one.group)
         if group is not None and group.target <= group.least:
             return StayingNode(StayReason.MIN_SIZE)
         reasons = (
-            (StayReason.GROUP_KEPT, group is not None and group.kept),
+            (StayReason.GROUP_KEPT, group is not None and bool(group.kept)),
             (StayReason.GROUP_OUT, group is not None and group.out),
             (StayReason.RECENT, one.name in self.failed),
             (StayReason.DELETING, one.deleting is not None and one.deleting + TAINT_STALE > now),
@@ -227,7 +197,7 @@ class ScaleDown:
         return self._used(cluster, one, group.options, usage, now)
 
     def _used(
-        self, cluster: ScheduledCluster, one: ScaleDownNode, options: GroupOptions, usage: Counts, now: float
+        self, cluster: ScheduledCluster, one: NodeRow, options: GroupOptions, usage: Counts, now: float
     ) -> StayingNode | None:
         """Whether too much of a node is requested. If no pod is left out, the columns have the answer."""
         ignored = node_utilization.IgnoredPods(options.ignore_daemonsets, self.settings.ignore_mirrors)
@@ -244,7 +214,7 @@ class ScaleDown:
     # Simulating
 
     def _simulate(
-        self, cluster: ScheduledCluster, nodes: Iterable[ScaleDownNode], scene: DrainContext, enough: int
+        self, cluster: ScheduledCluster, nodes: Iterable[NodeRow], scene: DrainContext, enough: int
     ) -> dict[str, UnneededNode]:
         found: dict[str, UnneededNode] = {}
         order = np.flatnonzero(cluster.open[: cluster.size])[::-1]
@@ -273,7 +243,7 @@ class ScaleDown:
             found[one.name] = UnneededNode(one, since, drained, risky, tuple(moves))
         return found
 
-    def movable(self, cluster: ScheduledCluster, one: ScaleDownNode, scene: DrainContext) -> UnneededNode | StayingNode:
+    def movable(self, cluster: ScheduledCluster, one: NodeRow, scene: DrainContext) -> UnneededNode | StayingNode:
         """What has to move off a needed node, and where to; or why it cannot. The cluster keeps the moves."""
         drained = draining.of_node(one.pods, scene)
         if drained.blocker is not None:
@@ -287,12 +257,12 @@ class ScaleDown:
         scene.budgets.use(drained.move)
         return UnneededNode(one, scene.now, drained, risky, tuple(moves))
 
-    def _fail(self, one: ScaleDownNode, stay: StayingNode, now: float) -> None:
+    def _fail(self, one: NodeRow, stay: StayingNode, now: float) -> None:
         self.stays[one.name] = stay
         self.failed[one.name] = now + self.settings.recheck
 
     def _move(
-        self, cluster: ScheduledCluster, one: ScaleDownNode, drained: DrainedNode, order: Counts
+        self, cluster: ScheduledCluster, one: NodeRow, drained: DrainedNode, order: Counts
     ) -> list[tuple[Row, list[SchedulablePod]]] | None:
         """Place the pods that must move on other nodes; None if one of them finds no place.
 
@@ -328,7 +298,7 @@ class ScaleDown:
     # Choosing
 
     def choose(
-        self, groups: Mapping[str, GroupSize], running: RunningDeletions, cluster: ScheduledCluster, now: float
+        self, groups: Mapping[str, GroupRow], running: RunningDeletions, cluster: ScheduledCluster, now: float
     ) -> ScaleDownChoice:
         """The nodes that go now, empty ones first, then those that can be drained without using up a disruption budget."""
         found = ScaleDownChoice()
@@ -356,7 +326,7 @@ class ScaleDown:
         return {name: capacity[name] - least for name, least in self.settings.minima.items()}
 
     def _held(
-        self, one: UnneededNode, groups: Mapping[str, GroupSize], left: dict[str, int], spare: dict[str, int], now: float
+        self, one: UnneededNode, groups: Mapping[str, GroupRow], left: dict[str, int], spare: dict[str, int], now: float
     ) -> StayingNode | None:
         """Why an unneeded node does not go yet; one that goes uses up its group's room. Source: RemovableAt in unneeded."""
         node = one.node
@@ -370,7 +340,7 @@ class ScaleDown:
             return StayingNode(StayReason.STUMBLED)
         if left.get(node.group, 0) <= 0:
             return StayingNode(StayReason.MIN_SIZE)
-        size = node.capacity
+        size = node.node.capacity
         if any(size.get(name, 0) > amount for name, amount in spare.items()):
             return StayingNode(StayReason.MINIMAL_RESOURCES)
         left[node.group] -= 1

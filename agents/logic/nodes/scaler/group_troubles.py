@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.autoscaler.node_decision_values import GroupSeen
 from agents.logic.nodes.aws import group_options
 from agents.logic.nodes.cluster.cluster_view import ClusterView
+from agents.logic.nodes.growth.group_row import GroupRow
 from schemas import times
 from schemas.facts.node_groups import NodeGroupSeen
 from schemas.well_known_labels import OPTION_TAG
@@ -37,7 +37,7 @@ def of_groups(auto: NodeAutoscaler, view: ClusterView, now: float) -> dict[str, 
     return {name: trouble for name, trouble in troubles if trouble is not None}
 
 
-def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupSeen, now: float) -> Iterator[GroupTrouble]:
+def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupRow, now: float) -> Iterator[GroupTrouble]:
     """What is the matter with a group, the most important first."""
     registry, name = auto.state, group.name
     numbers = {"desired": group.target, "least": group.least, "most": group.most, **_counts(registry, name)}

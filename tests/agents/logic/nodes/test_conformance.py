@@ -6,9 +6,10 @@ import pytest
 from agents.logic.nodes.aws.group_options import GroupOptions
 from agents.logic.nodes.growth import expanders, node_estimator, pending_pods, scale_up, similar_node_groups
 from agents.logic.nodes.growth.expanders import Expander, ExpanderContext, ExpanderOption, Prices
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.pending_pods import PendingSettings
-from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUp, ScaleUpGroup, ScaleUpSettings
+from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUp, ScaleUpSettings
 from agents.logic.nodes.removal import deletion_budgets
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism, RunningDeletions
 from agents.logic.nodes.removal.drain_rules import (
@@ -19,7 +20,8 @@ from agents.logic.nodes.removal.drain_rules import (
     DrainSettings,
     KnownControllers,
 )
-from agents.logic.nodes.removal.unneeded_nodes import GroupSize, ScaleDown, ScaleDownNode, ScaleDownSettings, StayReason
+from agents.logic.nodes.removal.unneeded_nodes import ScaleDown, ScaleDownSettings, StayReason
+from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, PodOwner, SchedulablePod
 from agents.logic.nodes.scheduling.pod_shapes import ZONE, AffinityTerm, Audience, HostPort, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
@@ -144,7 +146,7 @@ def test_chance_is_the_seeds_and_reaches_every_option() -> None:
 
 
 def decided(
-    groups: list[ScaleUpGroup], pods: list[PodShape], settings: ScaleUpSettings, nodes: list[SchedulingNode] | None = None
+    groups: list[GroupRow], pods: list[PodShape], settings: ScaleUpSettings, nodes: list[SchedulingNode] | None = None
 ) -> ScaleUp:
     cluster = ScheduledCluster()
     cluster.add_all(nodes or [])
@@ -157,7 +159,7 @@ def grown(found: ScaleUp) -> dict[str, int]:
 
 
 def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() -> None:
-    group = ScaleUpGroup("g", 1, 10, GroupTemplate(a_node("t", 2000, 2**30)))
+    group = GroupRow("g", 0, 10, 1, GroupTemplate(a_node("t", 2000, 2**30)))
     found = decided(
         [group],
         [a_shape(2000, 1)] * 2,
@@ -169,22 +171,22 @@ def test_c33_a_limit_on_cores_caps_the_growth_and_all_pods_count_as_triggered() 
 
 
 def test_c34_a_limit_on_memory_caps_the_growth() -> None:
-    group = ScaleUpGroup("g", 1, 10, GroupTemplate(a_node("t", 1000, 100 * MIB)))
+    group = GroupRow("g", 0, 10, 1, GroupTemplate(a_node("t", 1000, 100 * MIB)))
     limits = ClusterLimits(resources={"memory": 1300 * MIB})
     nodes = [a_node("a", 1000, 100 * MIB), a_node("b", 1000, 1000 * MIB)]
     assert grown(decided([group], [a_shape(1, 100 * MIB)] * 3, ScaleUpSettings(limits=limits), nodes)) == {"g": 3}
 
 
 def test_c35_the_most_nodes_of_the_cluster_cap_the_growth() -> None:
-    group = ScaleUpGroup("g", 2, 10, GroupTemplate(a_node("t", 1000, 2**30)))
+    group = GroupRow("g", 0, 10, 2, GroupTemplate(a_node("t", 1000, 2**30)))
     nodes = [a_node("a", 100, 2**30), a_node("b", 100, 2**30)]
     assert grown(decided([group], [a_shape(900, 1)] * 3, ScaleUpSettings(limits=ClusterLimits(nodes=3)), nodes)) == {"g": 3}
 
 
 def test_c36_a_group_of_which_one_node_passes_a_limit_is_skipped_with_upstreams_words() -> None:
     groups = [
-        ScaleUpGroup("small", 0, 10, GroupTemplate(a_node("s", 2000, 2**30))),
-        ScaleUpGroup("large", 0, 10, GroupTemplate(a_node("l", 9000, 2**30))),
+        GroupRow("small", 0, 10, 0, GroupTemplate(a_node("s", 2000, 2**30))),
+        GroupRow("large", 0, 10, 0, GroupTemplate(a_node("l", 9000, 2**30))),
     ]
     found = decided(groups, [a_shape(1000, 1)], ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 8000})))
     assert grown(found) == {"small": 1}
@@ -193,8 +195,8 @@ def test_c36_a_group_of_which_one_node_passes_a_limit_is_skipped_with_upstreams_
 
 def test_c38_pods_are_triggered_remain_or_await() -> None:
     groups = [
-        ScaleUpGroup("one", 0, 10, GroupTemplate(a_node("o", 1000, 2**30, gpu=1))),
-        ScaleUpGroup("two", 0, 10, GroupTemplate(a_node("t", 4000, 2**30))),
+        GroupRow("one", 0, 10, 0, GroupTemplate(a_node("o", 1000, 2**30, gpu=1))),
+        GroupRow("two", 0, 10, 0, GroupTemplate(a_node("t", 4000, 2**30))),
     ]
     fits_two, fits_none = a_shape(3900, 2**29), a_shape(9000, 1)
     fits_one = PodShape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
@@ -205,8 +207,8 @@ def test_c38_pods_are_triggered_remain_or_await() -> None:
 
 def test_beyond_upstream_several_groups_grow_in_one_decision() -> None:
     groups = [
-        ScaleUpGroup("one", 0, 10, GroupTemplate(a_node("o", 1000, 2**30, gpu=1))),
-        ScaleUpGroup("two", 0, 10, GroupTemplate(a_node("t", 4000, 2**30))),
+        GroupRow("one", 0, 10, 0, GroupTemplate(a_node("o", 1000, 2**30, gpu=1))),
+        GroupRow("two", 0, 10, 0, GroupTemplate(a_node("t", 4000, 2**30))),
     ]
     fits_one = PodShape(requests=(("cpu", 10), ("gpu", 1), ("memory", 1)))
     found = decided(groups, [a_shape(3900, 2**29), fits_one, a_shape(9000, 1)], ScaleUpSettings(several=True))
@@ -217,13 +219,13 @@ def test_beyond_upstream_several_groups_grow_in_one_decision() -> None:
 def test_c39_nodes_with_more_gpus_need_fewer_of_them() -> None:
     pod = PodShape(requests=((GPU, 1),))
     for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
-        group = ScaleUpGroup("g", 0, 10, GroupTemplate(a_node("t", 1000, 2**30, **{GPU: gpus})))
+        group = GroupRow("g", 0, 10, 0, GroupTemplate(a_node("t", 1000, 2**30, **{GPU: gpus})))
         assert grown(decided([group], [pod] * 3, ScaleUpSettings())) == {"g": nodes}
 
 
 def test_c40_similar_groups_share_the_growth() -> None:
     sizes = (("ng1", 1, 1), ("ng2", 1, 2), ("ng3", 1, 5), ("ng4", 3, 5))
-    groups = [ScaleUpGroup(name, target, most, GroupTemplate(a_node(name, 1000, 2**30))) for name, target, most in sizes]
+    groups = [GroupRow(name, 0, most, target, GroupTemplate(a_node(name, 1000, 2**30))) for name, target, most in sizes]
     found = decided(groups, [a_shape(900, 1)] * 2, ScaleUpSettings(likeness=similar_node_groups.SimilarityRules()))
     assert grown(found) == {"ng2": 2, "ng3": 2}
     assert found.skipped == {"ng1": "max node group size reached"}
@@ -232,19 +234,19 @@ def test_c40_similar_groups_share_the_growth() -> None:
 def test_c42_a_minimum_is_enforced_as_far_as_the_limits_let_it() -> None:
     cluster = ScheduledCluster()
     cluster.add_all([a_node("a", 16000, 2**30), a_node("b", 16000, 2**30)])
-    group = ScaleUpGroup("g", 1, 10, GroupTemplate(a_node("t", 16000, 2**30)))
+    group = GroupRow("g", 3, 10, 1, GroupTemplate(a_node("t", 16000, 2**30)))
     settings = ScaleUpSettings(limits=ClusterLimits(resources={"cpu": 48_000}))
-    raised = scale_up.below_minimum([group], {"g": 3}, cluster, settings)
+    raised = scale_up.below_minimum([group], cluster, settings)
     assert [(one.group, one.after) for one in raised] == [("g", 2)]
 
 
 def test_c43_a_group_says_why_it_may_not_grow() -> None:
     template = GroupTemplate(a_node("t", 1000, 2**30))
     groups = [
-        ScaleUpGroup("full", 3, 3, template),
-        ScaleUpGroup("failed", 0, 3, template, backed_off=True),
-        ScaleUpGroup("sick", 0, 3, template, healthy=False),
-        ScaleUpGroup("unknown", 0, 3, None),
+        GroupRow("full", 0, 3, 3, template),
+        GroupRow("failed", 0, 3, 0, template, backed_off=True),
+        GroupRow("sick", 0, 3, 0, template, healthy=False),
+        GroupRow("unknown", 0, 3, 0, None),
     ]
     found = decided(groups, [a_shape(1, 1)], ScaleUpSettings())
     assert found.skipped == {
@@ -342,8 +344,8 @@ def looked(down: ScaleDown, used: list[int], now: float, *, ready: bool = True) 
         pods = [SchedulablePod(f"p{row}", PodNature(a_shape(cpu, 1), REPLICATED, SAFE))] if cpu else []
         for pod in pods:
             cluster.place(cluster.shape(pod.shape), row)
-        nodes.append(ScaleDownNode(row, f"n{row}", "g", pods, ready=ready))
-    down.look(cluster, nodes, {"g": GroupSize(10, 1)}, a_scene(now))
+        nodes.append(NodeRow(row, cluster.columns.nodes[row], "g", pods, 0.0, ready=ready))
+    down.look(cluster, nodes, {"g": GroupRow("g", 1, 100, 10)}, a_scene(now))
     return cluster
 
 
@@ -367,7 +369,7 @@ def test_the_minimum_counts_running_deletions(target: int, draining: int, expect
     settings = ScaleDownSettings(parallelism=DeletionParallelism(100, 100), default=GroupOptions(unneeded=0))
     down = ScaleDown(settings)
     cluster = looked(down, [900, *[10] * draining, 0, 0, 0], 0.0)
-    groups = {"g": GroupSize(target, 1, GroupOptions(unneeded=0), deleting=2)}
+    groups = {"g": GroupRow("g", 1, 100, target, options=GroupOptions(unneeded=0), deleting=2)}
     chosen = down.choose(groups, RunningDeletions(), cluster, 1.0)
     assert (len(chosen.empty), len(chosen.drain)) == expected
     left = 3 + draining - sum(expected)
@@ -377,7 +379,7 @@ def test_the_minimum_counts_running_deletions(target: int, draining: int, expect
 def test_c92_a_node_that_becomes_unready_waits_longer_from_the_same_start() -> None:
     down = ScaleDown(ScaleDownSettings())
     looked(down, [900, 0], 0.0)
-    groups = {"g": GroupSize(10, 1)}
+    groups = {"g": GroupRow("g", 1, 100, 10)}
     cluster = looked(down, [900, 0], 601.0, ready=False)
     assert down.choose(groups, RunningDeletions(), cluster, 601.0).waiting["n1"].reason is StayReason.NOT_UNREADY_LONG_ENOUGH
     cluster = looked(down, [900, 0], 1201.0, ready=False)
@@ -390,7 +392,7 @@ def test_a_timer_starts_anew_when_a_node_was_needed_in_between() -> None:
     looked(down, [900, 800], 300.0)
     cluster = looked(down, [900, 0], 601.0)
     assert (
-        down.choose({"g": GroupSize(10, 1)}, RunningDeletions(), cluster, 601.0).waiting["n1"].reason
+        down.choose({"g": GroupRow("g", 1, 100, 10)}, RunningDeletions(), cluster, 601.0).waiting["n1"].reason
         is StayReason.NOT_LONG_ENOUGH
     )
 
@@ -419,11 +421,11 @@ def a_look(pods: list[SchedulablePod], scene: DrainContext) -> ScaleDown:
     """One look at as many nodes of 1000 m as there are pods, each of which runs one of them."""
     cluster = ScheduledCluster()
     cluster.add_all([a_node(f"n{i}", 1000, 2**30) for i in range(len(pods))])
-    nodes = [ScaleDownNode(row, f"n{row}", "g", [pod]) for row, pod in enumerate(pods)]
+    nodes = [NodeRow(row, cluster.columns.nodes[row], "g", [pod], 0.0) for row, pod in enumerate(pods)]
     for row, pod in enumerate(pods):
         cluster.place(cluster.shape(pod.shape), row)
     down = ScaleDown(ScaleDownSettings())
-    down.look(cluster, nodes, {"g": GroupSize(10, 1)}, scene)
+    down.look(cluster, nodes, {"g": GroupRow("g", 1, 100, 10)}, scene)
     return down
 
 
@@ -461,8 +463,8 @@ def test_a_pod_that_waits_is_told_for_each_group_why() -> None:
     pod = cluster.shape(a_shape(2000, 1, node_selector=(("pool", "a"),)))
     labelled = SchedulingNode("l", ((HOSTNAME, "l"), ("pool", "a")), allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
     groups = [
-        ScaleUpGroup("plain", 0, 1, GroupTemplate(a_node("p", 4000, 2**30))),
-        ScaleUpGroup("small", 0, 1, GroupTemplate(labelled)),
+        GroupRow("plain", 0, 1, 0, GroupTemplate(a_node("p", 4000, 2**30))),
+        GroupRow("small", 0, 1, 0, GroupTemplate(labelled)),
     ]
     found = {name: (one.plugin, one.reasons) for name, one in scale_up.why_not(cluster, groups, pod).items()}
     assert found == {

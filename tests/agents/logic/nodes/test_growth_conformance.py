@@ -5,7 +5,7 @@ import yaml
 
 from agents.logic.nodes.growth import expanders, group_balancing, node_estimator, priority_config, similar_node_groups
 from agents.logic.nodes.growth.expanders import ExpanderContext, ExpanderOption
-from agents.logic.nodes.growth.group_balancing import GrowableGroup
+from agents.logic.nodes.growth.group_row import GroupRow
 from agents.logic.nodes.growth.node_estimator import EstimatorLimits, GroupTemplate, PodGroup
 from agents.logic.nodes.growth.priority_config import PrioritiesError
 from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, TemplateUsage
@@ -112,9 +112,10 @@ def test_c20_a_chain_that_makes_no_sense_is_refused_at_the_start(names: list[str
 
 # 9.3 Balancing and similarity
 
-FOUR = [GrowableGroup(f"ng{n}", target, 10) for n, target in ((1, 1), (2, 3), (3, 5), (4, 5))]
-NG1, NG2, NG3, NG4 = (GrowableGroup(n, *size) for n, size in (("1", (1, 1)), ("2", (1, 3)), ("3", (3, 10)), ("4", (5, 7))))
-OVER = GrowableGroup("5", 6, 3)
+FOUR = [GroupRow(f"ng{n}", 0, 10, target) for n, target in ((1, 1), (2, 3), (3, 5), (4, 5))]
+SIZES = {"1": (1, 1), "2": (1, 3), "3": (3, 10), "4": (5, 7)}
+NG1, NG2, NG3, NG4 = (GroupRow(name, 0, most, target) for name, (target, most) in SIZES.items())
+OVER = GroupRow("5", 0, 3, 6)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ OVER = GrowableGroup("5", 6, 3)
         pytest.param([OVER, NG2], 1, [2, 6], id="C27"),
     ],
 )
-def test_new_nodes_go_to_the_smallest_groups_one_by_one(groups: list[GrowableGroup], nodes: int, sizes: list[int]) -> None:
+def test_new_nodes_go_to_the_smallest_groups_one_by_one(groups: list[GroupRow], nodes: int, sizes: list[int]) -> None:
     targets = group_balancing.share(groups, nodes)
     assert sorted({**{one.name: one.target for one in groups}, **targets}.values()) == sizes
     assert OVER.name not in targets

@@ -8,10 +8,11 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import (
     ClusterStateRegistry,
     RegistrySnapshot,
     SeenInstance,
-    SeenNode,
     StateSettings,
 )
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
+from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from tests.support.node_scene import ScalerRun, group, instance, joined
 
 STRICT = StateSettings(ok_unready=1, max_unready_percent=10)
@@ -23,17 +24,21 @@ def a_registry(settings: StateSettings | None = None) -> ClusterStateRegistry:
     return ClusterStateRegistry(settings or StateSettings(), Backoff(BackoffSettings()))
 
 
-def nodes(ready: int, unready: int = 0, created: float = OLD) -> list[SeenNode]:
+def node(name: str, created: float = OLD, *, ready: bool = True, gone: bool = False) -> NodeRow:
+    return NodeRow(0, SchedulingNode(name), "g", (), created, ready=ready, gone=gone)
+
+
+def nodes(ready: int, unready: int = 0, created: float = OLD) -> list[NodeRow]:
     """Ready nodes that are old, and others of this age that are not ready."""
-    old = [SeenNode(f"r{number}", "g", OLD, ready=True) for number in range(ready)]
-    return [*old, *[SeenNode(f"u{number}", "g", created, ready=False) for number in range(unready)]]
+    old = [node(f"r{number}") for number in range(ready)]
+    return [*old, *[node(f"u{number}", created, ready=False) for number in range(unready)]]
 
 
 def missing(count: int) -> list[SeenInstance]:
     return [SeenInstance(f"i{number}", "g") for number in range(count)]
 
 
-def look(target: int, seen: Sequence[SeenNode], without: Sequence[SeenInstance] = ()) -> RegistrySnapshot:
+def look(target: int, seen: Sequence[NodeRow], without: Sequence[SeenInstance] = ()) -> RegistrySnapshot:
     return RegistrySnapshot({"g": target}, seen, without)
 
 
@@ -46,7 +51,7 @@ def look(target: int, seen: Sequence[SeenNode], without: Sequence[SeenInstance] 
         pytest.param(7, nodes(1), 0, 0, id="C57 nothing was asked for"),
     ],
 )
-def test_nodes_are_on_their_way_while_a_scale_up_runs(target: int, seen: list[SeenNode], request_: int, expected: int) -> None:
+def test_nodes_are_on_their_way_while_a_scale_up_runs(target: int, seen: list[NodeRow], request_: int, expected: int) -> None:
     state = a_registry()
     if request_:
         state.scale_up("g", request_, 0.0)
@@ -170,7 +175,7 @@ def test_c66_an_instance_that_never_becomes_a_node_is_removed_once_and_at_the_mi
 def test_c67_a_node_whose_instance_is_gone_is_deleted_and_not_on_its_way() -> None:
     state = a_registry()
     state.scale_up("g", 1, 0.0)
-    state.update(look(2, [SeenNode("r", "g", OLD, ready=True), SeenNode("d", "g", OLD, ready=True, gone=True)]), 0.0)
+    state.update(look(2, [node("r"), node("d", gone=True)]), 0.0)
     assert state.groups["g"].deleted == ["d"]
     assert state.groups["g"].ready == ["r"]
 

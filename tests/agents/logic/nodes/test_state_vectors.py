@@ -10,11 +10,13 @@ from agents.logic.nodes.autoscaler.cluster_state_registry import (
     NodeReadiness,
     RegistrySnapshot,
     SeenInstance,
-    SeenNode,
     StateSettings,
 )
 from agents.logic.nodes.autoscaler.group_backoff import Backoff, BackoffSettings, ScaleUpFailure
 from agents.logic.nodes.growth import group_balancing, similar_node_groups
+from agents.logic.nodes.growth.group_row import GroupRow
+from agents.logic.nodes.scheduling.node_row import NodeRow
+from agents.logic.nodes.scheduling.pod_shapes import SchedulingNode
 from tests.support.ca_vectors import node, total, vectors
 
 Vector = dict[str, Any]
@@ -44,7 +46,7 @@ def _backoff_step(backoff: Backoff, step: Vector) -> Vector:
 
 @pytest.mark.parametrize("vector", vectors("balance"))
 def test_new_nodes_are_shared_out_to_the_smallest_groups(vector: Vector) -> None:
-    groups = [group_balancing.GrowableGroup(one["name"], one["target"], one["max"]) for one in vector["inputs"]["groups"]]
+    groups = [GroupRow(one["name"], 0, one["max"], one["target"]) for one in vector["inputs"]["groups"]]
     targets = group_balancing.share(groups, vector["inputs"]["new_nodes"])
     expected = vector["expected"]
     assert sum(targets[one.name] - one.target for one in groups if one.name in targets) == expected["added"]
@@ -100,15 +102,17 @@ def test_the_state_of_groups_follows_the_world_as_upstreams_does(vector: Vector)
 
 def _look(step: Vector, targets: dict[str, int]) -> RegistrySnapshot:
     nodes = [
-        SeenNode(
-            one["name"],
+        NodeRow(
+            row,
+            SchedulingNode(one["name"]),
             one.get("group", ""),
+            (),
             one["created_at_s"],
-            one["ready"],
-            one.get("suspended", False),
-            one.get("instance_gone", False),
+            ready=one["ready"],
+            suspended=one.get("suspended", False),
+            gone=one.get("instance_gone", False),
         )
-        for one in step.get("nodes", ())
+        for row, one in enumerate(step.get("nodes", ()))
     ]
     instances = []
     for one in step.get("instances_without_node", ()):
