@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from schemas.decisions import Decision
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
     NodeRemovalPlanned,
     NodeScalingHalted,
     ScaleRefused,
@@ -26,6 +27,7 @@ from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
 from schemas.facts import Fact
+from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
@@ -162,6 +164,8 @@ CATALOGUE = Catalogue(
         Kind("namespace-removed", NamespaceRemoved, _SCHEDULING),
         Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),
         Kind("expander-priorities-gone", ExpanderPrioritiesGone, _SCHEDULING),
+        Kind("capacity-buffer-seen", CapacityBufferSeen, _SCHEDULING),
+        Kind("capacity-buffer-gone", CapacityBufferGone, _SCHEDULING),
         Kind("node-group-seen", NodeGroupSeen, _GROUPS),
         Kind("node-group-gone", NodeGroupGone, _GROUPS),
         Kind("node-instance-seen", NodeInstanceSeen, _GROUPS),
@@ -193,6 +197,7 @@ CATALOGUE = Catalogue(
         Kind("size-correction-planned", SizeCorrectionPlanned, ("node-updates",)),
         Kind("node-scaling-halted", NodeScalingHalted, ("node-updates",)),
         Kind("soft-taint-planned", SoftTaintPlanned, ("node-updates",)),
+        Kind("buffer-status-planned", BufferStatusPlanned, ("node-updates",)),
         Kind("scale-refused", ScaleRefused, ("node-updates",)),
         Kind("shadow-recommended", ShadowRecommended, ("shadow-recommendations",)),
         Kind("shadow-compared", ShadowCompared, ("shadow-differences",)),

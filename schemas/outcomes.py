@@ -19,6 +19,7 @@ class Action(StrEnum):
     REMOVE_NODE = "remove-node"
     SOFT_TAINT = "soft-taint"
     CORRECT_SIZE = "correct-size"
+    BUFFER_STATUS = "buffer-status"
 
 
 class Result(StrEnum):

@@ -13,6 +13,7 @@ CONSUMERS: Mapping[Action, str] = {
     Action.REMOVE_NODE: "asg",
     Action.SOFT_TAINT: "asg",
     Action.CORRECT_SIZE: "asg",
+    Action.BUFFER_STATUS: "asg",
 }
 _ONE_ACT = (Action.PATCH, Action.RESIZE, Action.EVICT)
 """The acts of consumers that have no other."""

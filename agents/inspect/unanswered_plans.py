@@ -13,7 +13,13 @@ from agents.inspect.newest_records import NewestRecords
 from agents.inspect.status_rows import StatusRow, length
 from schemas import times
 from schemas.catalogue import parse_wire_name
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
+    NodeRemovalPlanned,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.outcomes import Action, ActionFinished
@@ -30,10 +36,11 @@ _KINDS = {
     "scale-up-planned": Action.SCALE_UP,
     "node-removal-planned": Action.REMOVE_NODE,
     "soft-taint-planned": Action.SOFT_TAINT,
+    "buffer-status-planned": Action.BUFFER_STATUS,
     "size-correction-planned": Action.CORRECT_SIZE,
     "replicas-planned": Action.SCALE,
 }
-_NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned
+_NodePlan = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned | BufferStatusPlanned
 _Plan = ResizePlanned | EvictionPlanned | _NodePlan | ReplicasPlanned
 _Group = tuple[str, Action]
 

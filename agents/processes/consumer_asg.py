@@ -6,6 +6,7 @@ from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
@@ -16,7 +17,7 @@ from streams.log_context import LogContext
 
 def asg(context: LogContext, settings: Settings, lease: HolderLease | None) -> Executor:
     """The asg consumer with these settings. Raises BadInput where the AWS SDK is not installed."""
-    nodes = NodeDrainClient(Api(cluster_factory.connection(settings.cluster)))
+    api = Api(cluster_factory.connection(settings.cluster))
     ours = settings.drain
     options = RemovalOptions(
         cordon=ours.cordon,
@@ -26,4 +27,5 @@ def asg(context: LogContext, settings: Settings, lease: HolderLease | None) -> E
         evictions=ours.evictions,
         protect=settings.aws.protect_instances,
     )
-    return asg_consumer(context, NodeWorld(connect_aws(settings.aws), nodes, real_time), options, lease)
+    world = NodeWorld(connect_aws(settings.aws), NodeDrainClient(api), CapacityBufferClient(api), real_time)
+    return asg_consumer(context, world, options, lease)

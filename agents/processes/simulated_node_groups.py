@@ -10,6 +10,7 @@ from datetime import datetime
 
 from agents.processes.source_asg import node_template
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
@@ -51,5 +52,7 @@ def open_node_groups(
 
 def node_world(cluster: SimulatedCluster) -> NodeWorld:
     """The real clients on a simulated cluster and its cloud."""
-    nodes = NodeDrainClient(SimulatedApi(KubernetesPaths(cluster)))
-    return NodeWorld(AwsClient(cluster.cloud, cluster.cloud), nodes, lambda: cluster.now)
+    api = SimulatedApi(KubernetesPaths(cluster))
+    return NodeWorld(
+        AwsClient(cluster.cloud, cluster.cloud), NodeDrainClient(api), CapacityBufferClient(api), lambda: cluster.now
+    )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
     NodeRemovalPlanned,
     NodeScalingHalted,
     ScaleRefused,
@@ -11,6 +12,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
+from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
@@ -98,6 +100,14 @@ def _removal(event: NodeRemovalPlanned) -> Numbers:
     }
 
 
+def _buffer(event: CapacityBufferSeen) -> Numbers:
+    like = f"{event.workload_kind}/{event.workload_name}" if event.workload_kind else f"PodTemplate/{event.template_name}"
+    wants = {"replicas": event.replicas, "percentage": event.percentage, "limits": event.limits and amounts(event.limits)}
+    wants = {name: number for name, number in wants.items() if number is not None}
+    shown = {} if event.shown is None else {"shows": event.shown.message}
+    return {"buffer": f"{event.namespace}/{event.name}", "pods like": like, **wants, **shown}
+
+
 def _refused(event: ScaleRefused) -> Numbers:
     return {"about": str(event.subject), "code": event.code, "reason": event.reason, "pods": event.count}
 
@@ -136,6 +146,14 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
     SizeCorrectionPlanned: lambda event: {"group": event.group, "nodes": f"{event.before} to {event.after}"},
     NodeScalingHalted: lambda event: {"about": str(event.subject), "code": event.code or "over", "reason": event.reason},
     SoftTaintPlanned: lambda event: {"node": event.node, "soft taint": "set" if event.tainted else "taken off"},
+    CapacityBufferSeen: _buffer,
+    CapacityBufferGone: lambda event: {"buffer": f"{event.namespace}/{event.name}"},
+    BufferStatusPlanned: lambda event: {
+        "buffer": f"{event.namespace}/{event.name}",
+        "ready": event.ready,
+        "pods": event.replicas,
+        "message": event.message,
+    },
     ScaleRefused: _refused,
 }
 """By the class of the event."""
@@ -167,6 +185,9 @@ WHAT: Mapping[type, str] = {
     SizeCorrectionPlanned: "fewer nodes to be wanted by a group",
     NodeScalingHalted: "group out, or back",
     SoftTaintPlanned: "soft taint of a node planned",
+    CapacityBufferSeen: "capacity buffer seen",
+    CapacityBufferGone: "capacity buffer gone",
+    BufferStatusPlanned: "status of a capacity buffer planned",
     ScaleRefused: "scaling refused",
 }
 """What each of them is called in plain words."""

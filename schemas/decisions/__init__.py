@@ -5,6 +5,7 @@
 
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
     NodeRemovalPlanned,
     NodeScalingHalted,
     ScaleRefused,
@@ -21,7 +22,15 @@ from schemas.decisions.vpa_conditions import VpaConditionsDecided
 
 ReplicaDecision = LoadForecast | ReplicasPlanned | ReplicasRefused
 ShadowDecision = ShadowRecommended | ShadowCompared
-NodeUpdate = ScaleUpPlanned | SizeCorrectionPlanned | NodeRemovalPlanned | SoftTaintPlanned | ScaleRefused | NodeScalingHalted
+NodeUpdate = (
+    ScaleUpPlanned
+    | SizeCorrectionPlanned
+    | NodeRemovalPlanned
+    | SoftTaintPlanned
+    | BufferStatusPlanned
+    | ScaleRefused
+    | NodeScalingHalted
+)
 Decision = (
     RequestsRecommended
     | MemoryLeakFound

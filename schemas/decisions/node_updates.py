@@ -145,6 +145,39 @@ class SoftTaintPlanned:
 
 
 @dataclass(frozen=True, slots=True)
+class BufferStatusPlanned:
+    """Let a CapacityBuffer show for how many pods nodes are to have room, or, unless it is `ready`, why for none.
+
+    `template` and `template_generation` are the PodTemplate that these pods are made from; they are absent where the buffer names
+    a workload instead.
+    """
+
+    id: str
+    at: datetime
+    expires: datetime
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    ready: bool
+    replicas: int | None
+    template: str
+    template_generation: int | None
+    message: str
+    because: Because
+
+    @property
+    def subject(self) -> Subject:
+        """The buffer."""
+        return Subject.of_object(self.cluster, "CapacityBuffer", self.namespace, self.name, self.uid)
+
+    @property
+    def void_after(self) -> datetime:
+        """The last moment at which it may be carried out."""
+        return self.expires
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleRefused:
     """The scaler looked at a node, a group or waiting pods and left them alone. `reason` is a sentence, `count` how many pods."""
 

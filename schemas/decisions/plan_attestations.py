@@ -7,7 +7,13 @@ attestation in another topic, whoever may write one of the two makes no consumer
 from dataclasses import dataclass
 from datetime import datetime
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
+    NodeRemovalPlanned,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.replica_plans import ReplicasPlanned
 
@@ -18,6 +24,7 @@ PLANS = (
     SizeCorrectionPlanned,
     NodeRemovalPlanned,
     SoftTaintPlanned,
+    BufferStatusPlanned,
     ReplicasPlanned,
 )
 """The decisions that a consumer carries out."""

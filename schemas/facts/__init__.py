@@ -1,5 +1,6 @@
 """Facts: what a source saw. Past tense, never a judgement."""
 
+from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
@@ -38,6 +39,8 @@ SchedulingFact = (
     | NamespaceRemoved
     | ExpanderPrioritiesSeen
     | ExpanderPrioritiesGone
+    | CapacityBufferSeen
+    | CapacityBufferGone
 )
 UpdateFact = (
     HpaTargetChanged

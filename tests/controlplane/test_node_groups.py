@@ -17,6 +17,7 @@ from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.nodes import removal_marks
@@ -41,7 +42,7 @@ class GroupScene:
 
     def __init__(self, plane: Plane, world: World, aws: AwsDouble) -> None:
         self.world, self.aws = world, aws
-        self.client = NodeDrainClient(Api(plane.api_client()))
+        self.client, self.buffers = NodeDrainClient(Api(plane.api_client())), CapacityBufferClient(Api(plane.api_client()))
         self.topics, self.log = Topics(partitions=1), MemoryLog()
         self.codec = Codec(self.topics)
         for topic in TOPICS:
@@ -82,7 +83,8 @@ class GroupScene:
         before = len(self.outcomes())
         for fuse in itertools.islice(itertools.cycle(range(1, 14)), rounds):
             context = LogContext(self.log, self.topics, Codec(self.topics), CLUSTER)
-            world = NodeWorld(Mortal(self.aws.client(), self), Mortal(self.client, self), lambda: datetime.now(UTC))  # type: ignore[arg-type]
+            parts = (Mortal(part, self) for part in (self.aws.client(), self.client, self.buffers))
+            world = NodeWorld(*parts, lambda: datetime.now(UTC))  # type: ignore[arg-type]
             self.calls, self.fuse, self.after = 0, fuse, bool(fuse % 2)
             try:
                 asg_consumer(context, world, RemovalOptions(delay=Seconds(0.0))).poll_once()

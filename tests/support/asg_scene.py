@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+import msgspec
+
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned, SizeCorrectionPlanned
 from schemas.names import PodName
@@ -15,6 +17,7 @@ from schemas.outcomes import ActionFinished, OutcomeDetail
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from schemas.well_known_labels import TO_BE_DELETED
+from streams.clients.kube.capacity_buffer_client import BufferMeta, BufferObject
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodePod
 from streams.codec.event_codec import Codec, tick
@@ -96,11 +99,34 @@ class NodesInMemory:
         raise GiveUp(doing="evicting", to=pod.name, answer="404 not found", detail=OutcomeDetail.NOT_FOUND)
 
 
+class BuffersInMemory:
+    """CapacityBuffers behind the calls of their client; a write is refused unless it names the version that was read."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], BufferObject] = {}
+
+    def put(self, name: str, uid: str = "u1", status: dict[str, object] | None = None) -> None:
+        meta = BufferMeta(name, "shop", uid, str(len(self.objects)), 3)
+        self.objects["shop", name] = BufferObject(meta, status or {})
+
+    def buffer(self, namespace: str, name: str) -> BufferObject | None:
+        return self.objects.get((namespace, name))
+
+    def write(self, read: BufferObject, status: dict[str, Any]) -> None:
+        about = read.metadata
+        now = self.objects[about.namespace, about.name]
+        if now.metadata.resource_version != about.resource_version:
+            raise TryAgain(doing="writing", to=about.name, answer="409 conflict", after=Seconds(1.0))
+        merged = {name: field for name, field in {**now.status, **status}.items() if field is not None}
+        meta = msgspec.structs.replace(about, resource_version=f"{about.resource_version}+")
+        self.objects[about.namespace, about.name] = BufferObject(meta, merged)
+
+
 class NodeScene:
     """Mode apply, one group `pool`, and as many nodes as it has instances."""
 
     def __init__(self, aws: AwsDouble, *, least: int = 0, desired: int = 2, options: RemovalOptions | None = None) -> None:
-        self.aws, self.nodes, self.at = aws, NodesInMemory(), START
+        self.aws, self.nodes, self.buffers, self.at = aws, NodesInMemory(), BuffersInMemory(), START
         self.options = options or RemovalOptions()
         self.topics, self.log = Topics(partitions=1), MemoryLog()
         self.codec = Codec(self.topics)
@@ -116,7 +142,7 @@ class NodeScene:
 
     def restarted(self) -> Executor:
         context = LogContext(self.log, self.topics, Codec(self.topics), CLUSTER)
-        world = NodeWorld(Mortal(self.aws.client(), self), Mortal(self.nodes, self), lambda: self.at)  # type: ignore[arg-type]
+        world = NodeWorld(Mortal(self.aws.client(), self), Mortal(self.nodes, self), self.buffers, lambda: self.at)  # type: ignore[arg-type]
         self.consumer = asg_consumer(context, world, self.options)
         return self.consumer
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
     NodeRemovalPlanned,
     NodeScalingHalted,
     RemovalReason,
@@ -19,6 +20,7 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
+from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
@@ -127,6 +129,24 @@ EXAMPLES: tuple[Event, ...] = (
     NamespaceLabelsChanged(AT, "prod", "shop", {"kubernetes.io/metadata.name": "shop", "team": "a"}),
     NamespaceRemoved(AT, "prod", "shop"),
     ExpanderPrioritiesGone(AT, "prod", "kube-system", "cluster-autoscaler-priority-expander"),
+    CapacityBufferSeen(
+        AT,
+        "prod",
+        "shop",
+        "headroom",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a009",
+        "buffer.x-k8s.io/active-capacity",
+        "small",
+        PodShapeSeen(AT, "prod", "b2c4", "shop", {"cpu": 100}),
+        1,
+        "Deployment",
+        "cart",
+        3,
+        20,
+        {"cpu": 8000, "memory": 16 << 30},
+        BufferShown(ready=True, replicas=3, template="small", generation=1, message="ready"),
+    ),
+    CapacityBufferGone(AT, "prod", "shop", "headroom"),
     NodeGroupSeen(
         AT,
         "prod",
@@ -222,6 +242,21 @@ EXAMPLES: tuple[Event, ...] = (
         "BackedOff",
         "it is left out, because its last growth failed with InsufficientInstanceCapacity",
         {"desired": 4, "nodes": 1},
+    ),
+    BufferStatusPlanned(
+        "scaler/0/1767323045500/buffer/prod%2Fshop%2Fheadroom",
+        AT,
+        AT + timedelta(minutes=2),
+        "prod",
+        "shop",
+        "headroom",
+        "6f1c2f6e-5b1f-4a57-9d52-1d5f4ce5a009",
+        ready=True,
+        replicas=3,
+        template="small",
+        template_generation=1,
+        message="ready",
+        because={"replicas": 3, "percentage": None, "limits": {"cpu": 8000}},
     ),
     SoftTaintPlanned(
         "scaler/0/1767323045500/soft-taint/ip-10-0-0-1",

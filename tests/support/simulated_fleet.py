@@ -76,7 +76,7 @@ class Fleet:
     def restart(self) -> None:
         """Another process of sources and consumer, which knows only what the log and the world tell."""
         real = simulated_node_groups.node_world(self.cluster)
-        world = NodeWorld(self.wrap(real.aws), self.wrap(real.nodes), real.now)
+        world = NodeWorld(self.wrap(real.aws), self.wrap(real.nodes), real.buffers, real.now)
         self.groups = simulated_node_groups.open_node_groups(self.cluster, lambda: self.context, world=world)
 
     def _advance(self, at: datetime) -> None:

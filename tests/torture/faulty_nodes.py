@@ -26,6 +26,7 @@ from schemas.units import Seconds
 from streams.clients.aws.aws_client import AwsOptions, connect
 from streams.clients.aws.instance_size_table import read_table
 from streams.clients.kube.api import Api
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.leases import leases
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.holder_lease import HolderLease
@@ -101,8 +102,9 @@ def consumer(told: Mapping[str, Any], context: LogContext) -> None:
     if told["mutant"]:
         MUTANTS[told["mutant"]]()
     aws = Deadly(connect(AwsOptions(REGION, told["aws"], TIMEOUT)), told["die"], "consumer")
-    nodes = Deadly(NodeDrainClient(Api(_api(told["cluster"]))), told["die"], "consumer")
-    world = NodeWorld(aws, nodes, lambda: datetime.now(UTC))  # type: ignore[arg-type]  # they stand for them
+    cluster = Api(_api(told["cluster"]))
+    nodes, buffers = (Deadly(made(cluster), told["die"], "consumer") for made in (NodeDrainClient, CapacityBufferClient))
+    world = NodeWorld(aws, nodes, buffers, lambda: datetime.now(UTC))  # type: ignore[arg-type]  # they stand for them
     api = Api(_api(told["leases"]), timeout=TIMEOUT)
     name = f"{told['instance']}-{os.getpid()}"
     lease = HolderLease(leases(api, "ullage"), "ullage-asg", name) if told["held"] else None

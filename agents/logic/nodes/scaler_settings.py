@@ -172,6 +172,8 @@ class ScalerSettings:
     `enable-proactive-scaleup` goes by what controllers want themselves."""
     most_planned: int = 5000
     """Pods that wait or are planned; planned ones beyond it are not counted. Upstream's `pod-injection-limit`."""
+    capacity_buffers: bool = True
+    """Whether nodes have room for what CapacityBuffers (autoscaling.x-k8s.io/v1beta1) ask for, and their status is written."""
     seed: int = 1
     """Decides among groups that are equally good, together with the turn."""
 

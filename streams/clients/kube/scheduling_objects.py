@@ -6,7 +6,7 @@ read.
 
 import msgspec
 
-from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec
+from streams.clients.kube.pod_objects import AnnotatedMeta, ObjectMeta, PodContainer, PodObject, PodSpec, StatusCondition
 from streams.clients.kube.watched_objects import (
     ControllerObject,
     ControllerSpec,
@@ -310,6 +310,55 @@ class CsiNodeObject(msgspec.Struct, frozen=True, gc=False):
 
     metadata: ObjectMeta
     spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class PodTemplateObject(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A PodTemplate as the API server sends it."""
+
+    metadata: AnnotatedMeta
+    template: DaemonPodTemplate
+
+
+class TemplateReference(msgspec.Struct, frozen=True, gc=False):
+    """The PodTemplate that a buffer names, in its own namespace."""
+
+    name: str = ""
+
+
+class ScalableReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The workload that a buffer is for, in its own namespace."""
+
+    kind: str = ""
+    name: str = ""
+    api_group: str = ""
+
+
+class CapacityBufferSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """For how many pods there should be room, and how they look."""
+
+    provisioning_strategy: str | None = None
+    pod_template_ref: TemplateReference | None = None
+    scalable_ref: ScalableReference | None = None
+    replicas: int | None = None
+    percentage: int | None = None
+    limits: dict[str, str | int] | None = None
+
+
+class CapacityBufferStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What an autoscaler said of a buffer."""
+
+    pod_template_ref: TemplateReference | None = None
+    replicas: int | None = None
+    pod_template_generation: int | None = None
+    conditions: list[StatusCondition] = []
+
+
+class CapacityBufferObject(msgspec.Struct, frozen=True, gc=False):
+    """A CapacityBuffer as the API server sends it."""
+
+    metadata: AnnotatedMeta
+    spec: CapacityBufferSpec = CapacityBufferSpec()
+    status: CapacityBufferStatus = CapacityBufferStatus()
 
 
 class ConfigMapObject(msgspec.Struct, frozen=True, gc=False):

@@ -6,15 +6,22 @@ from datetime import datetime
 
 import structlog
 
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned, SizeCorrectionPlanned, SoftTaintPlanned
+from schemas.decisions.node_updates import (
+    BufferStatusPlanned,
+    NodeRemovalPlanned,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+    SoftTaintPlanned,
+)
 from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import group_growth, group_size, removal_marks, soft_taints
+from streams.consumers.nodes import buffer_status, group_growth, group_size, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.errors import EdgeError
 from streams.log_context import LogContext
@@ -25,10 +32,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeWorld:
-    """What the consumer acts on: groups in AWS, nodes in the cluster, and real time."""
+    """What the consumer acts on: groups in AWS, nodes and CapacityBuffers in the cluster, and real time."""
 
     aws: AwsClient
     nodes: NodeDrainClient
+    buffers: CapacityBufferClient
     now: Callable[[], datetime]
 
 
@@ -62,6 +70,14 @@ def asg_consumer(
             Action.SOFT_TAINT,
             act=lambda plan: soft_taints.change(world.nodes, plan, permit, world.now()),
             look=lambda plan: soft_taints.look(world.nodes, plan),
+            at_once=True,
+        ),
+        Handler(
+            TOPIC,
+            BufferStatusPlanned,
+            Action.BUFFER_STATUS,
+            act=lambda plan: buffer_status.write(world.buffers, plan, permit, world.now()),
+            look=lambda plan: buffer_status.look(world.buffers, plan),
             at_once=True,
         ),
         permit=permit,

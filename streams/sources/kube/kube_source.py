@@ -65,6 +65,8 @@ UPKEEP_PERIOD = timedelta(minutes=1)
 """How often it looks for what is due by time alone."""
 _OTHER_KINDS = (
     *STORAGE,
+    "capacitybuffers",
+    "podtemplates",
     "configmaps",
     "namespaces",
     "poddisruptionbudgets",

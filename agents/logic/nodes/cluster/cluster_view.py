@@ -9,7 +9,8 @@ from agents.logic.guards import shared_guards
 from agents.logic.nodes.autoscaler.cluster_state_registry import SeenInstance
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs
 from agents.logic.nodes.aws import capacity_pools, group_options
-from agents.logic.nodes.cluster import fact_conversion, group_patterns, planned_replicas
+from agents.logic.nodes.cluster import capacity_buffers, fact_conversion, group_patterns, planned_replicas
+from agents.logic.nodes.cluster.capacity_buffers import BufferPods
 from agents.logic.nodes.cluster.group_patterns import GroupPatterns
 from agents.logic.nodes.cluster.planned_replicas import PlannedPods
 from agents.logic.nodes.cluster.scaler_state import ScalerState
@@ -24,6 +25,7 @@ from agents.logic.nodes.scaler_settings import ScalerProfile, ScalerSettings
 from agents.logic.nodes.scheduling.node_row import NodeRow
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod, is_daemon, is_kubelets
 from schemas import times
+from schemas.facts.capacity_buffers import BufferShown
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Place
@@ -63,6 +65,8 @@ class ClusterView:
     """For each pod that is planned and does not exist, by namespace and name: where its plan stands."""
     patterns: Mapping[str, LearnedPattern] = field(default_factory=dict)
     """By group: what its nodes have taught."""
+    buffers: Mapping[str, BufferShown] = field(default_factory=dict)
+    """By the key of each CapacityBuffer: what its status is to show."""
 
 
 def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float) -> ClusterView:
@@ -91,6 +95,10 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     planned = PlannedPods()
     if settings.planned_replicas:
         planned = planned_replicas.pods(state, cluster, max(settings.most_planned - len(waiting), 0))
+    buffers, successors = BufferPods(), _successors(state, cluster, settings)
+    if settings.capacity_buffers:
+        left = settings.most_planned - len(waiting) - len(planned.pods)
+        buffers = capacity_buffers.pods(state, cluster, max(left, 0), successors)
     inputs = NodeDecisionInputs(
         nodes=seen,
         groups=_groups(state, cluster, facts, _patterns(state, cluster, patterns, settings), settings),
@@ -98,8 +106,8 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
         instances=[SeenInstance(one.instance, one.group, one.lifecycle in DYING) for one in unregistered.values()],
         workloads=_controllers(state, prefix),
         namespaces={one.namespace: one.labels for key, one in state.namespaces.items() if key.startswith(prefix)},
-        planned=planned.pods,
-        successors=_successors(state, cluster, settings),
+        planned=[*planned.pods, *buffers.pods],
+        successors=successors,
         budgets=DisruptionBudgets(
             [fact_conversion.budget(state.budgets.get(key)) for key in sorted(state.budgets) if key.startswith(prefix)]  # type: ignore[arg-type]  # the key is one of the table
         ),
@@ -116,8 +124,9 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
         frozenset(name for name, known in nodes.items() if known.fact.provider_id in aside),
         shared,
         state.priorities.get(cluster),
-        planned.places,
+        {**planned.places, **buffers.places},
         patterns,
+        buffers.statuses,
     )
 
 

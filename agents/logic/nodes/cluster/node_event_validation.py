@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from schemas import bounds
 from schemas.catalogue import Event
+from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
@@ -33,6 +34,8 @@ _NAMED = {
     NamespaceRemoved: ("namespace",),
     ExpanderPrioritiesSeen: ("namespace", "name"),
     ExpanderPrioritiesGone: ("namespace", "name"),
+    CapacityBufferSeen: ("namespace", "name"),
+    CapacityBufferGone: ("namespace", "name"),
     NodeGroupSeen: ("group",),
     NodeGroupGone: ("group",),
     NodeInstanceSeen: ("group", "instance"),

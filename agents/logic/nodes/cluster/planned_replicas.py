@@ -5,7 +5,7 @@ until it expires: by then its pods exist, or will not be made. The idea is upstr
 processors/podinjection), which uses the replicas that controllers already want.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -73,15 +73,14 @@ def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
         return PlannedPods()
     index = state.ready_index()
     missing = []
-    for key, controllers in _controllers(state, planned).items():
-        shapes = [each for one in controllers for each in index.shapes_of(one)]
+    for key, shapes in shapes_of(state, planned).items():
         lacking = planned[key].replicas - sum(index.staying(shape) for shape in shapes)
         if shapes and lacking > 0:
-            missing.append((lacking, key, max(shapes, key=partial(_newness, index))))
+            missing.append((lacking, key, newest(index, shapes)))
     found: list[SchedulablePod] = []
     places: dict[str, Place] = {}
     for lacking, key, shape in sorted(missing):
-        nature, name = _nature(index, shape), key.rsplit("/", 1)[1]
+        nature, name = new_nature(index, shape), key.rsplit("/", 1)[1]
         mine = [
             SchedulablePod(f"{name} (planned {number + 1})", nature, "Pending", planned[key].since)
             for number in range(min(lacking, most - len(found)))
@@ -91,13 +90,19 @@ def pods(state: ScalerState, cluster: str, most: int) -> PlannedPods:
     return PlannedPods(found, places)
 
 
-def _controllers(state: ScalerState, planned: Mapping[str, PlannedReplicas]) -> Mapping[str, Sequence[str]]:
-    """For each workload with a plan, the controllers of its pods: itself, and those that it controls, such as ReplicaSets."""
-    found = {key: [key] for key in planned}
+def shapes_of(state: ScalerState, workloads: Collection[str]) -> dict[str, list[str]]:
+    """For each of these workloads the shapes of its pods: those of itself, and of what it controls, such as ReplicaSets."""
+    controllers = {key: [key] for key in workloads}
     for key, fact in state.controllers.items():
         if fact.owner is not None:
-            found.get(f"{fact.cluster}/{fact.namespace}/{fact.owner.kind}/{fact.owner.name}", []).append(key)
-    return found
+            controllers.get(f"{fact.cluster}/{fact.namespace}/{fact.owner.kind}/{fact.owner.name}", []).append(key)
+    index = state.ready_index()
+    return {key: [shape for one in mine for shape in index.shapes_of(one)] for key, mine in controllers.items()}
+
+
+def newest(index: PlacedPodIndex, shapes: Sequence[str]) -> str:
+    """The shape that a workload's next pod has."""
+    return max(shapes, key=partial(_newness, index))
 
 
 def _newness(index: PlacedPodIndex, shape: str) -> tuple[bool, datetime, str]:
@@ -105,7 +110,7 @@ def _newness(index: PlacedPodIndex, shape: str) -> tuple[bool, datetime, str]:
     return index.staying(shape) > 0, index.shape(shape).at, shape
 
 
-def _nature(index: PlacedPodIndex, shape: str) -> PodNature:
+def new_nature(index: PlacedPodIndex, shape: str) -> PodNature:
     """The nature of a new pod of a shape. A volume that each pod has of its own is not made yet, so it can be anywhere."""
     found = index.nature(shape)
     if not any(one.own for one in found.shape.volumes):

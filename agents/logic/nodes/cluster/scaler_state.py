@@ -19,6 +19,7 @@ from agents.logic.nodes.cluster.scaler_table_values import (
     Attention,
     ConsolidationTimers,
     HaltSaid,
+    KnownBuffer,
     KnownGroup,
     KnownNode,
     KnownNotice,
@@ -104,6 +105,7 @@ class ScalerState:
         """By cluster."""
         self.planned: ObjectTable[PlannedReplicas] = ObjectTable("planned", PlannedReplicas, 16)
         """By the workload's key; empty unless planned replicas count."""
+        self.buffers: ObjectTable[KnownBuffer] = ObjectTable("buffers", KnownBuffer, 4)
         self.failures: list[ScalingActivityFailed] = []
         """Of this turn."""
         self.finished: list[tuple[str, OpenNodePlan, ActionFinished]] = []
@@ -136,6 +138,7 @@ class ScalerState:
             self.namespaces,
             self.planned,
             self.patterns,
+            self.buffers,
             *self.successors.tables(),
         )
 

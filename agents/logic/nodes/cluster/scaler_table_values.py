@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from schemas.facts.capacity_buffers import CapacityBufferSeen
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeGroupSeen, NodeTemplateSeen
 from schemas.facts.nodes import NodeDetailsChanged
@@ -58,6 +59,15 @@ class KnownPriorities:
 
     fact: ExpanderPrioritiesSeen
     place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBuffer:
+    """The newest fact about a CapacityBuffer, its place in the log, and since when, in seconds, it wants what it wants."""
+
+    fact: CapacityBufferSeen
+    place: Place
+    since: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ from agents.logic.nodes.autoscaler.group_backoff import ScaleUpFailure
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.aws import capacity_pools
-from agents.logic.nodes.cluster import outdated_nodes, planned_replicas
+from agents.logic.nodes.cluster import capacity_buffers, outdated_nodes, planned_replicas
+from agents.logic.nodes.cluster.capacity_buffers import BUFFER
 from agents.logic.nodes.cluster.scaler_state import SIZE, SOFT, ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import NO_ATTENTION, NO_TIMERS, Attention, OpenNodePlan, SaidLast
 from agents.logic.nodes.growth.expanders import Expander
 from agents.logic.nodes.scaler import (
+    buffer_statuses,
     decision_round,
     decision_settings,
     halt_reports,
@@ -72,6 +74,7 @@ class Scaler(PartedState):
         state.ingest(turn)
         if self.settings.planned_replicas:
             planned_replicas.ingest(state, turn.of(planned_replicas.TOPIC), now)
+        capacity_buffers.ingest(state, turn.of(capacity_buffers.TOPIC), now)
         self._expire(now)
         self._learn(now)
         decided: list[Decided] = []
@@ -137,7 +140,7 @@ class Scaler(PartedState):
         Any other refusal means that the facts were outdated, which the next facts will mend.
         """
         _cluster, kind, name = key.split("/", 2)
-        if kind == SOFT:
+        if kind in (SOFT, BUFFER):
             return
         failed = outcome.result is Result.FAILED
         held = failed or (outcome.result is Result.REFUSED and outcome.detail in _LASTING)
@@ -185,6 +188,7 @@ class Scaler(PartedState):
             decided += self._interrupted(context)
             decided += ReplacementPlanner(state, taken).plans()
             decided += self._soft_taints(context, found)
+            decided += buffer_statuses.plans(state, context)
         elif found.grow or found.delete.empty or found.delete.drain:
             refusals.append(scaling_refusals.about_cluster(context, scaling_refusals.PAUSED, pause))
         decided += halt_reports.reports(state, taken) if look else ()

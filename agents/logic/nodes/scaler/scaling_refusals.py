@@ -7,6 +7,7 @@ from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster import cluster_view
+from agents.logic.nodes.cluster.capacity_buffers import BUFFER
 from agents.logic.nodes.cluster.scaler_state import GROWTH, SIZE, SOFT, ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import SaidLast
 from agents.logic.nodes.growth import expanders
@@ -138,6 +139,8 @@ def _forget(state: ScalerState, context: PlanContext, held: set[str]) -> None:
         about = parts[-1] if parts[1] == "said" else key.split("/", 2)[2]
         kind = parts[2] if parts[1] == "said" else parts[1]
         known = about in context.view.nodes or about in context.view.unregistered if kind in ("node", GROWTH, SOFT) else waiting
+        if kind == BUFFER:
+            known = f"{cluster}/{about}" in context.view.buffers
         if kind == SIZE:
             known = about in context.view.groups
         if kind == FAULTS:

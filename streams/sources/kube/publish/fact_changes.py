@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
+from schemas.facts.capacity_buffers import CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.hpa_targets import HpaTargetChanged
@@ -39,6 +40,7 @@ F = TypeVar(
     HpaTargetChanged,
     ExpanderPrioritiesSeen,
     NamespaceLabelsChanged,
+    CapacityBufferSeen,
 )
 
 

@@ -33,6 +33,7 @@ from schemas.well_known_labels import DO_NOT_DISRUPT, MIRROR_POD, NODE_NAME_FIEL
 from streams.clients.kube.pod_objects import AnnotatedMeta, ContainerStatus, OwnerReference, StatusCondition
 from streams.clients.kube.scheduling_objects import (
     CsiNodeObject,
+    DaemonPodTemplate,
     DaemonSetObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
@@ -128,13 +129,19 @@ def controller(
 
 def daemon(found: DaemonSetObject, cluster: str, at: datetime) -> PodShapeSeen:
     """The shape of the pods that a DaemonSet makes. Raises ValueError for a bad quantity."""
-    template, meta = found.spec.template, found.metadata
+    meta = found.metadata
     mine = OwnerReference("DaemonSet", meta.name, controller=True, api_version="apps/v1")
-    pod = AnnotatedMeta(
-        "", meta.namespace, labels=template.metadata.labels, annotations=template.metadata.annotations, owner_references=[mine]
-    )
     seen = meta.creation_timestamp or at  # so that a fact about an unchanged DaemonSet is no news
-    return shape(ScheduledPodObject(metadata=pod, spec=template.spec), cluster, seen)
+    return of_template(found.spec.template, meta.namespace, cluster, seen, [mine])
+
+
+def of_template(
+    template: DaemonPodTemplate, namespace: str, cluster: str, at: datetime, owners: Sequence[OwnerReference] = ()
+) -> PodShapeSeen:
+    """The shape of pods that are made from a template. Raises ValueError for a bad quantity."""
+    labels, annotations = template.metadata.labels, template.metadata.annotations
+    meta = AnnotatedMeta("", namespace, labels=labels, annotations=annotations, owner_references=list(owners))
+    return shape(ScheduledPodObject(metadata=meta, spec=template.spec), cluster, at)
 
 
 def placement(found: ScheduledPodObject, shape: str, cluster: str, at: datetime) -> PodPlacementChanged | None:

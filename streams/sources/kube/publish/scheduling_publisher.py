@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
@@ -15,12 +16,14 @@ from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from streams.clients.kube.scheduling_objects import (
+    CapacityBufferObject,
     ClaimObject,
     ConfigMapObject,
     CsiNodeObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
     NamespaceObject,
+    PodTemplateObject,
     ScheduledPodObject,
     StorageClassObject,
     VolumeObject,
@@ -29,6 +32,7 @@ from streams.clients.kube.watched_objects import ControllerObject, KubeObject, R
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
 from streams.sources.kube.publish import priority_config_map, scheduling_facts
+from streams.sources.kube.publish.capacity_buffers import CapacityBuffers
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
@@ -51,6 +55,7 @@ class PublishedScheduling:
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
     priorities: dict[str, ExpanderPrioritiesSeen] = field(default_factory=dict)
     namespaces: dict[str, NamespaceLabelsChanged] = field(default_factory=dict)
+    buffers: dict[str, CapacityBufferSeen] = field(default_factory=dict)
     pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
     shapes: set[str] = field(default_factory=set)
 
@@ -87,6 +92,10 @@ class SchedulingPublisher:
         self._namespaces: PublishedFacts[NamespaceLabelsChanged] = PublishedFacts(
             publish, lambda one: publish(NamespaceRemoved(self._at, one.cluster, one.namespace))
         )
+        self._buffer_objects = CapacityBuffers(self._cluster)
+        self._buffers: PublishedFacts[CapacityBufferSeen] = PublishedFacts(
+            publish, lambda one: publish(CapacityBufferGone(self._at, one.cluster, one.namespace, one.name))
+        )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
 
     # The log
@@ -101,6 +110,7 @@ class SchedulingPublisher:
         self._controllers.restore(found.controllers)
         self._priorities.restore(found.priorities)
         self._namespaces.restore(found.namespaces)
+        self._buffers.restore(found.buffers)
         self._pods.restore(found.pods)
 
     def _read(self) -> PublishedScheduling:
@@ -118,6 +128,10 @@ class SchedulingPublisher:
                     found.nodes[event.node] = event
                 case NodeDetailsRemoved(cluster=self._cluster) as event:
                     found.nodes.pop(event.node, None)
+                case CapacityBufferSeen(cluster=self._cluster) as event:
+                    found.buffers[f"{event.namespace}/{event.name}"] = event
+                case CapacityBufferGone(cluster=self._cluster) as event:
+                    found.buffers.pop(f"{event.namespace}/{event.name}", None)
                 case event:
                     self._read_object(found, event)
         found.shapes &= {pod.shape for pod in found.pods.values()}
@@ -206,6 +220,15 @@ class SchedulingPublisher:
         self._at = at
         self._namespaces.upsert(found.metadata.name, scheduling_facts.namespace(found, self._cluster, at))
 
+    def buffers(self, found: CapacityBufferObject | PodTemplateObject, at: datetime) -> None:
+        """A CapacityBuffer exists, or a PodTemplate that some may name."""
+        self._at = at
+        self._publish_buffers(self._buffer_objects.see(found, at))
+
+    def _publish_buffers(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._buffers.put(name, self._buffer_objects.fact(name, self._at))
+
     def pod(self, found: ScheduledPodObject, at: datetime) -> None:
         """A pod exists."""
         self._at = at
@@ -258,6 +281,8 @@ class SchedulingPublisher:
                 self._priorities.remove(f"{gone.namespace}/{gone.name}")
             case "namespaces":
                 self._namespaces.remove(gone.name)
+            case "capacitybuffers" | "podtemplates":
+                self._publish_buffers(self._buffer_objects.gone(gone.kind, f"{gone.namespace}/{gone.name}"))
             case _:
                 self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
 
@@ -280,10 +305,17 @@ class SchedulingPublisher:
                 self._priorities.mark_synced()
             case "namespaces":
                 self._namespaces.mark_synced()
+            case "capacitybuffers" | "podtemplates":
+                self._buffers_synced(kind)
             case _ if controllers:
                 self._controllers.mark_synced()
             case _:
                 pass
+
+    def _buffers_synced(self, kind: str) -> None:
+        self._publish_buffers(self._buffer_objects.synced(kind))
+        if self._buffer_objects.complete:
+            self._buffers.mark_synced()
 
     def republish(self, at: datetime, older: timedelta) -> None:
         """Publish again what was last published this long ago, shapes with the pods that cite them."""
@@ -292,7 +324,15 @@ class SchedulingPublisher:
             if at - fact.at >= older and shape in self._published_shapes:
                 self._shapes[shape] = again = replace(fact, at=at)
                 self._publisher.publish(again)
-        for facts in (self._nodes, self._budgets, self._controllers, self._priorities, self._namespaces, self._pods):
+        for facts in (
+            self._nodes,
+            self._budgets,
+            self._controllers,
+            self._priorities,
+            self._namespaces,
+            self._buffers,
+            self._pods,
+        ):
             facts.republish(at, older)
 
     def seen(self, controller: str, found: KubeObject, at: datetime) -> None:  # one line for each kind
@@ -312,6 +352,8 @@ class SchedulingPublisher:
                 self.priorities(found, at)
             case NamespaceObject():
                 self.namespace(found, at)
+            case CapacityBufferObject() | PodTemplateObject():
+                self.buffers(found, at)
             case ControllerObject() | ReplicationControllerObject():
                 self.controller(controller, found, at)
             case _:

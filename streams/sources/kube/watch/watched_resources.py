@@ -10,6 +10,7 @@ from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.scheduling_objects import (
+    CapacityBufferObject,
     ClaimObject,
     ConfigMapObject,
     CsiNodeObject,
@@ -17,6 +18,7 @@ from streams.clients.kube.scheduling_objects import (
     DetailedNodeObject,
     DisruptionBudgetObject,
     NamespaceObject,
+    PodTemplateObject,
     ScheduledPodObject,
     StorageClassObject,
     VolumeObject,
@@ -81,6 +83,11 @@ _STORAGE: Sequence[ApiResource[KubeObject]] = (
     ApiResource("csinodes", "/apis/storage.k8s.io/v1/csinodes", CsiNodeObject),
 )
 """Where the volumes of pods are, and how many of them a node attaches."""
+BUFFERS: Sequence[ApiResource[KubeObject]] = (
+    ApiResource("podtemplates", "/api/v1/podtemplates", PodTemplateObject),
+    ApiResource("capacitybuffers", "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers", CapacityBufferObject),
+)
+"""Room that is to be kept for pods that nobody made yet, and how such pods look."""
 NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", NamespaceObject)
 FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
     "failed creations", "/api/v1/events", EventObject, field_selector="reason=FailedCreate", bookmarks=False
@@ -157,7 +164,9 @@ def watches(
     scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
     more = () if webhook is None else (webhook.watch,)
     if nodes:
-        seen = [_DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, NAMESPACES, NODES))]
+        seen = [
+            _DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, *BUFFERS, NAMESPACES, NODES))
+        ]
         asked = () if priorities is None else (priorities.watch,)
         return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
     found = [ResourceWatch(each.name, each) for each in scoped]

@@ -1,0 +1,54 @@
+"""Facts about CapacityBuffers (`autoscaling.x-k8s.io`): room that nodes are to have for pods that nobody made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from schemas.facts.scheduled_pods import PodShapeSeen
+
+
+@dataclass(frozen=True, slots=True)
+class BufferShown:
+    """What a buffer's own status says, whoever wrote it. `message` is that of its condition `ReadyForProvisioning`."""
+
+    ready: bool
+    replicas: int | None = None
+    template: str = ""
+    generation: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityBufferSeen:
+    """A buffer, new or changed, with the PodTemplate that it names, or the workload whose pods it is like.
+
+    `template` is the shape of one of its pods, `template_name` and `template_generation` are those of the PodTemplate; all three
+    are absent where it names a workload. `limits` bound what all of its pods request together, in whole amounts, CPU in
+    thousandths of a core. `percentage` is of the workload's pods.
+    """
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    strategy: str = ""
+    template_name: str = ""
+    template: PodShapeSeen | None = None
+    template_generation: int | None = None
+    workload_kind: str = ""
+    workload_name: str = ""
+    replicas: int | None = None
+    percentage: int | None = None
+    limits: Mapping[str, int] | None = None
+    shown: BufferShown | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityBufferGone:
+    """A buffer is gone."""
+
+    at: datetime
+    cluster: str
+    namespace: str
+    name: str

@@ -1,0 +1,96 @@
+"""Writes the status of a CapacityBuffer: for how many pods nodes are to have room, or why for none.
+
+The fields, conditions and reasons are those that upstream's controller writes, so what reads them need not know us. Conditions
+of others are kept. Source: common.go in capacitybuffer/common, and pod_list_processor.go in processors/capacitybuffer.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from schemas import times
+from schemas.decisions.node_updates import BufferStatusPlanned
+from schemas.outcomes import OutcomeDetail, Result
+from streams.clients.kube.capacity_buffer_client import BufferObject, CapacityBufferClient
+from streams.clients.kube.json_objects import Json
+from streams.consumers.executing.act_permit import ActPermit
+from streams.consumers.executing.handler import HandlerResult
+
+READY, PROVISIONING = "ReadyForProvisioning", "Provisioning"
+STRATEGY = "buffer.x-k8s.io/active-capacity"
+
+
+def write(buffers: CapacityBufferClient, plan: BufferStatusPlanned, permit: ActPermit, now: datetime) -> HandlerResult | None:
+    """Look, ask the permit, then the API server; `now` is real time. Raises TryAgain and GiveUp."""
+    found = buffers.buffer(plan.namespace, plan.name)
+    if found is None or found.metadata.uid != plan.uid:
+        return HandlerResult(Result.REFUSED, f"it moved: {_gone(plan)}", OutcomeDetail.MOVED)
+    if _shows(found, plan):
+        return _shown(plan)
+    permit.check("writing the status of CapacityBuffer", f"{plan.namespace}/{plan.name}")
+    buffers.write(found, _status(found, plan, now))
+    return None
+
+
+def look(buffers: CapacityBufferClient, plan: BufferStatusPlanned) -> HandlerResult | str:
+    """The result for a buffer that shows what was decided; for any other, what it shows. Raises TryAgain and GiveUp."""
+    found = buffers.buffer(plan.namespace, plan.name)
+    if found is None or found.metadata.uid != plan.uid:
+        return _gone(plan)
+    return _shown(plan) if _shows(found, plan) else f"its status has {found.status.get('replicas', 'no')} replicas"
+
+
+def _gone(plan: BufferStatusPlanned) -> str:
+    return f"CapacityBuffer '{plan.namespace}/{plan.name}' with uid '{plan.uid}' is gone"
+
+
+def _shown(plan: BufferStatusPlanned) -> HandlerResult:
+    what = f"room for {plan.replicas} pods" if plan.ready else f"no room: {plan.message}"
+    reason = f"CapacityBuffer '{plan.namespace}/{plan.name}' shows {what}"
+    return HandlerResult(Result.DONE, reason[:1000], OutcomeDetail.ALREADY_DONE)
+
+
+def _shows(found: BufferObject, plan: BufferStatusPlanned) -> bool:
+    """Whether everything but times is as decided."""
+    wanted = _fields(plan)
+    conditions = _conditions(plan)
+    shown = {
+        str(one.get("type")): (one.get("status"), one.get("reason"), one.get("message"))
+        for one in _present(found)
+        if one.get("type") in conditions
+    }
+    return shown == conditions and all(found.status.get(name) == field for name, field in wanted.items())
+
+
+def _fields(plan: BufferStatusPlanned) -> dict[str, object]:
+    return {
+        "replicas": plan.replicas,
+        "podTemplateRef": {"name": plan.template} if plan.template else None,
+        "podTemplateGeneration": plan.template_generation,
+        "provisioningStrategy": STRATEGY,
+    }
+
+
+def _conditions(plan: BufferStatusPlanned) -> dict[str, tuple[str, str, str]]:
+    """By type: status, reason and message."""
+    if not plan.ready:
+        return {READY: ("False", "error", plan.message), PROVISIONING: ("False", "NotReadyForProvisioning", plan.message)}
+    return {READY: ("True", "AttributesSetSuccessfully", plan.message), PROVISIONING: ("True", "FakePodsInjected", "")}
+
+
+def _present(found: BufferObject) -> list[Mapping[str, object]]:
+    conditions = found.status.get("conditions")
+    return [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+
+
+def _status(found: BufferObject, plan: BufferStatusPlanned, now: datetime) -> Json:
+    """The status with our conditions beside those of others; a condition keeps its time while its status stays."""
+    before = {str(one.get("type")): one for one in _present(found)}
+    wanted, generation = _conditions(plan), found.metadata.generation
+    ours: list[object] = []
+    for name, (status, reason, message) in wanted.items():
+        known = before.get(name, {})
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        entry = {"type": name, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+        ours.append({**entry, "lastTransitionTime": since or times.rfc3339(now.replace(microsecond=0))})
+    others = [one for name, one in before.items() if name not in wanted]
+    return {**_fields(plan), "conditions": [*others, *ours]}

@@ -1,0 +1,102 @@
+"""CapacityBuffers from the API server to facts: joined with their PodTemplates, once both kinds are listed."""
+
+from typing import Any
+
+import pytest
+
+from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
+from streams.clients.kube.scheduling_objects import CapacityBufferObject, PodTemplateObject
+from tests.support.kube_objects import decoded
+from tests.support.kube_scene import KubeScene
+
+KINDS = ("podtemplates", "capacitybuffers")
+
+
+def template(cpu: str = "500m", generation: int = 1, name: str = "small") -> PodTemplateObject:
+    meta = {"name": name, "namespace": "shop", "uid": "t", "generation": generation, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    pod = {"containers": [{"name": "app", "resources": {"requests": {"cpu": cpu}}}], "nodeSelector": {"disk": "ssd"}}
+    return decoded(PodTemplateObject, {"metadata": meta, "template": {"metadata": {"labels": {"app": "x"}}, "spec": pod}})
+
+
+def buffer(status: dict[str, Any] | None = None, **spec: Any) -> CapacityBufferObject:
+    meta = {"name": "room", "namespace": "shop", "uid": "u", "generation": 1}
+    wanted = spec or {"podTemplateRef": {"name": "small"}, "replicas": 3, "limits": {"cpu": 2, "memory": "4Gi"}}
+    return decoded(CapacityBufferObject, {"metadata": meta, "spec": wanted, "status": status or {}})
+
+
+def facts(scene: KubeScene) -> list[CapacityBufferSeen | CapacityBufferGone]:
+    return [one for one in scene.events("scheduling-changes") if isinstance(one, CapacityBufferSeen | CapacityBufferGone)]
+
+
+@pytest.fixture
+def scene() -> KubeScene:
+    return KubeScene(nodes=True)
+
+
+def test_a_buffer_waits_until_templates_are_listed_and_carries_the_shape_of_its_pods(scene: KubeScene) -> None:
+    scene.see("capacitybuffers", buffer())
+    scene.sync("capacitybuffers")
+    assert facts(scene) == []
+    scene.see("podtemplates", template())
+    scene.sync("podtemplates")
+    [fact] = facts(scene)
+    assert isinstance(fact, CapacityBufferSeen)
+    assert fact.template is not None
+    assert fact.template.requests["cpu"] == 500
+    assert (fact.template.node_selector, fact.template_generation) == ({"disk": "ssd"}, 1)
+    assert (fact.replicas, fact.limits) == (3, {"cpu": 2000, "memory": 4 << 30})
+
+
+def test_a_changed_template_is_news_of_the_buffers_that_name_it(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    scene.see("podtemplates", template(), template(name="other"))
+    scene.see("capacitybuffers", buffer())
+    scene.see("podtemplates", template("1", 2), template("1", 2, "other"), template("1", 2))
+    scene.lose("podtemplates", template())
+    found = [fact for fact in facts(scene) if isinstance(fact, CapacityBufferSeen)]
+    assert [fact.template_generation for fact in found] == [1, 2, None]
+    assert found[-1].template is None
+
+
+def test_what_the_status_shows_is_a_fact_whoever_wrote_it(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    ready = {"type": "ReadyForProvisioning", "status": "True", "reason": "x", "message": "ready"}
+    shown = {"replicas": 3, "podTemplateRef": {"name": "small"}, "podTemplateGeneration": 1, "conditions": [ready]}
+    scene.see("capacitybuffers", buffer(), buffer(shown))
+    first, second = facts(scene)
+    assert isinstance(first, CapacityBufferSeen)
+    assert first.shown is None
+    assert isinstance(second, CapacityBufferSeen)
+    assert second.shown == BufferShown(ready=True, replicas=3, template="small", generation=1, message="ready")
+
+
+def test_a_buffer_for_a_workload_names_it(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    scene.see("capacitybuffers", buffer(scalableRef={"apiGroup": "apps", "kind": "Deployment", "name": "web"}, percentage=20))
+    [fact] = facts(scene)
+    assert isinstance(fact, CapacityBufferSeen)
+    assert (fact.workload_kind, fact.workload_name, fact.percentage, fact.replicas) == ("Deployment", "web", 20, None)
+
+
+def test_a_restart_publishes_only_what_changed_and_what_is_gone(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    scene.see("podtemplates", template())
+    scene.see("capacitybuffers", buffer())
+    assert len(facts(scene)) == 1
+    scene.restart()
+    scene.see("podtemplates", template())
+    scene.see("capacitybuffers", buffer())
+    scene.sync(*KINDS)
+    assert len(facts(scene)) == 1
+    scene.restart()
+    scene.sync(*KINDS)
+    assert isinstance(facts(scene)[-1], CapacityBufferGone)
+
+
+def test_a_template_that_cannot_be_read_ends_nothing(scene: KubeScene) -> None:
+    scene.sync(*KINDS)
+    scene.see("podtemplates", template("a lot"))
+    scene.see("capacitybuffers", buffer())
+    [fact] = facts(scene)
+    assert isinstance(fact, CapacityBufferSeen)
+    assert fact.template is None
