@@ -92,13 +92,8 @@ def view(state: ScalerState, cluster: str, settings: ScalerSettings, now: float)
     seen = [look.seen(row, nodes[name], instance_of.get(name)) for row, name in enumerate(sorted(nodes))]
     patterns = _learned(state, facts, learned, _typical(seen, nodes, settings), instance_of)
     waiting = state.ready_index().waiting(cluster)
-    planned = PlannedPods()
-    if settings.planned_replicas:
-        planned = planned_replicas.pods(state, cluster, max(settings.most_planned - len(waiting), 0))
-    buffers, successors = BufferPods(), _successors(state, cluster, settings)
-    if settings.capacity_buffers:
-        left = settings.most_planned - len(waiting) - len(planned.pods)
-        buffers = capacity_buffers.pods(state, cluster, max(left, 0), successors)
+    successors = _successors(state, cluster, settings)
+    planned, buffers = _to_come(state, cluster, settings, successors, settings.most_planned - len(waiting))
     inputs = NodeDecisionInputs(
         nodes=seen,
         groups=_groups(state, cluster, facts, _patterns(state, cluster, patterns, settings), settings),
@@ -167,6 +162,16 @@ def _successors(state: ScalerState, cluster: str, settings: ScalerSettings) -> d
     if not applied or shared_guards.mode(state.control.get(cluster)) is not Mode.APPLY:
         return {}
     return state.successors.of(cluster, state.ready_index().natures(cluster), state.controllers)
+
+
+def _to_come(
+    state: ScalerState, cluster: str, settings: ScalerSettings, successors: Mapping[PodNature, PodNature], most: int
+) -> tuple[PlannedPods, BufferPods]:
+    """The pods that nobody made yet, `most` together: those that are planned, and those that buffers want room for."""
+    planned = planned_replicas.pods(state, cluster, max(most, 0)) if settings.planned_replicas else PlannedPods()
+    if not settings.capacity_buffers:
+        return planned, BufferPods()
+    return planned, capacity_buffers.pods(state, cluster, max(most - len(planned.pods), 0), successors)
 
 
 def _controllers(state: ScalerState, prefix: str) -> KnownControllers:
