@@ -265,6 +265,19 @@ def infeasible(situation: PodSituation) -> bool:
     return bool(tried) and not any(_asks_less(wanted[name], amounts) for name, amounts in tried.items() if name in wanted)
 
 
+def may_ask_again(situation: PodSituation) -> bool:
+    """Whether a pod with an open resize may be asked for other amounts.
+
+    What its node has no room for now, or never, is asked for less; what fails or takes too long on its node is asked for anew.
+    """
+    resize = situation.pod.fact.resize
+    if resize in (ResizeState.DEFERRED, ResizeState.INFEASIBLE):
+        requests, _ = changes(situation)
+        seen = situation.pod.fact.containers
+        return any(each.name in requests and _asks_less(requests[each.name], each.requests) for each in seen)
+    return stuck(situation)
+
+
 def _asks_less(after: Amounts, before: Amounts) -> bool:
     pairs = ((after.cpu, before.cpu), (after.memory, before.memory))
     return any(new is not None and old is not None and new < old for new, old in pairs)

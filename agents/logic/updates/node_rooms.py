@@ -12,8 +12,9 @@ from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Turn
 from agents.logic.updates.eviction_tolerance import is_there
 from agents.logic.updates.pods_by_workload import PodRecord
+from schemas import times
 from schemas.catalogue import Event
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodChanged
 from schemas.names import Amounts, cluster_of
@@ -21,6 +22,8 @@ from schemas.names import Amounts, cluster_of
 DAEMON_SET = "DaemonSet"
 _KARPENTER = "karpenter.sh/"
 """The start of labels of nodes that Karpenter made."""
+FAILED_FOR = 1_800_000
+"""Milliseconds after a failed launch in which no node is expected of a group; the longest for which the autoscaler backs off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class SuccessorRoom:
     """Cores and bytes that a node, or a new node of a group, has for pods. `what` names it in a sentence.
 
     `takes`: it is ready and not cordoned. `comes`: it is a new node, or one that Karpenter made, which makes others like it.
+    `failed`: when the cloud last could not start one, in milliseconds; 0 after the next one has come.
     """
 
     what: str
@@ -35,6 +39,7 @@ class SuccessorRoom:
     memory: float
     takes: bool = True
     comes: bool = False
+    failed: int = 0
 
     def holds(self, cpu: float, memory: float) -> bool:
         """Whether a pod that requests so much fits."""
@@ -58,8 +63,11 @@ class NodeRooms:
             for recorded in turn.of(topic):
                 self._take(recorded.event)
 
-    def of(self, cluster: str, pods: Iterable[PodChanged]) -> Sequence[SuccessorRoom]:
-        """What they have for pods that no DaemonSet makes. `pods` are those of the cluster; without known nodes there is none."""
+    def of(self, cluster: str, pods: Iterable[PodChanged], now: int) -> Sequence[SuccessorRoom]:
+        """What they have at `now` (milliseconds) for pods that no DaemonSet makes. `pods` are those of the cluster.
+
+        Without known nodes there is none.
+        """
         rooms = self.nodes_of(cluster)
         if not rooms:
             return ()
@@ -67,7 +75,8 @@ class NodeRooms:
             if pod.workload.kind == DAEMON_SET and pod.node in rooms:
                 room, (cpu, memory) = rooms[pod.node], requested(pod, {})
                 rooms[pod.node] = replace(room, cpu=room.cpu - cpu, memory=room.memory - memory)
-        return [*rooms.values(), *(room for key, room in self.groups.items() if cluster_of(key) == cluster)]
+        groups = (room for key, room in self.groups.items() if cluster_of(key) == cluster)
+        return [*rooms.values(), *(replace(room, comes=now - room.failed > FAILED_FOR) for room in groups)]
 
     def nodes_of(self, cluster: str) -> dict[str, SuccessorRoom]:
         """What each node of a cluster has for all pods."""
@@ -85,12 +94,30 @@ class NodeRooms:
                 self.nodes.remove(f"{event.cluster}/{event.node}")
             case NodeGroupSeen(template=template):
                 room = {} if template is None or event.desired >= event.most else template.allocatable
-                key, what = f"{event.cluster}/{event.group}", f"a new node of group '{event.group}'"
-                _put(self.groups, key, SuccessorRoom(what, room.get("cpu", 0) / 1000, float(room.get("memory", 0)), comes=True))
+                what, failed = f"a new node of group '{event.group}'", self._failed(event)
+                cpu, memory = room.get("cpu", 0) / 1000, float(room.get("memory", 0))
+                _put(self.groups, _key(event), SuccessorRoom(what, cpu, memory, comes=True, failed=failed))
             case NodeGroupGone():
-                self.groups.remove(f"{event.cluster}/{event.group}")
+                self.groups.remove(_key(event))
+            case ScalingActivityFailed():
+                self._note_failure(event, times.to_ms(event.at))
+            case NodeInstanceSeen(launched=launched) if launched is not None and times.to_ms(launched) > self._failed(event):
+                self._note_failure(event, 0)
             case _:
                 pass
+
+    def _failed(self, event: NodeGroupSeen | NodeInstanceSeen) -> int:
+        group = self.groups.get(_key(event))
+        return 0 if group is None else group.failed
+
+    def _note_failure(self, event: ScalingActivityFailed | NodeInstanceSeen, failed: int) -> None:
+        group = self.groups.get(_key(event))
+        if group is not None and group.failed != failed:
+            self.groups.upsert(_key(event), replace(group, failed=failed))
+
+
+def _key(event: NodeGroupSeen | NodeGroupGone | NodeInstanceSeen | ScalingActivityFailed) -> str:
+    return f"{event.cluster}/{event.group}"
 
 
 def daemons(pods_of: Mapping[str, Mapping[str, PodRecord]], cluster: str) -> Iterator[PodChanged]:

@@ -17,7 +17,7 @@ from agents.logic.updates import (
     oom_loops,
     pod_disruption_budgets,
 )
-from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, stuck
+from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup, serves
 from agents.logic.updates.update_priority import UpdateReason, admitted
@@ -34,7 +34,7 @@ SPARING_RAISES = frozenset({"cool-down", "tolerance", "workload-budget", "budget
 """Guards that bound disruption, and so let a pod be given more as it runs."""
 _HOLDING = frozenset(
     {"opt-out", "hpa", "limit-range", "requirements", "service-class", "acceptance", "unchanged", "replicas", "node"}
-    | {"disruption-budget"}
+    | {"disruption-budget", "resizing"}
 )
 """Guards that keep a loop of OOM kills going until somebody does something."""
 _WAITING = frozenset({ResizeState.DEFERRED, ResizeState.INFEASIBLE})
@@ -211,7 +211,8 @@ def serves_nobody(candidate: Candidate, cluster: ClusterSituation) -> bool:
     return upstream and candidate.action is Action.EVICT and fact.phase is PodPhase.PENDING and fact.node is not None
 
 
-def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
+def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
+    """The pod's spec already asks for what was planned last, so a candidate wants something else than what is being tried."""
     state, situation = candidate.situation.pod.fact.resize, candidate.situation
     if candidate.action is Action.EVICT:
         if state is ResizeState.NONE or stuck(situation):
@@ -220,6 +221,8 @@ def _resizing(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
         return "the pod's node could never hold what was asked for, and no less is asked for now"
     elif state is ResizeState.NONE or (state is ResizeState.INFEASIBLE and situation.history.infeasible):
         return None
+    elif cluster.settings.profile != UpdaterProfile.UPSTREAM and may_ask_again(situation):
+        return None  # upstream waits for a resize to end, whatever is recommended meanwhile
     return f"a resize of the pod is {state.value}"
 
 
@@ -296,7 +299,8 @@ def _node(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.action is not Action.EVICT or not cluster.settings.honor_disruption_budgets:
+    """The API server asks the budgets for an eviction only; a resize that restarts a container takes a pod away as well."""
+    if not disrupts(candidate) or candidate.harmless or not cluster.settings.honor_disruption_budgets:
         return None
     ready = all(container.ready for container in candidate.situation.pod.fact.containers)
     return pod_disruption_budgets.objection(cluster.disruption_budgets, begun=cluster.evicting, ready=ready)

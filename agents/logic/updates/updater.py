@@ -230,7 +230,7 @@ class Updater(PartedState):
             settings=self._settings.own,
             rules=self.rules.cited,
             webhook_away=self.clusters.constraints.webhook_away(cluster),
-            rooms=self.clusters.constraints.rooms.of(cluster, node_rooms.daemons(self.clusters.pods_of, cluster)),
+            rooms=self.clusters.constraints.rooms.of(cluster, node_rooms.daemons(self.clusters.pods_of, cluster), taken.turn),
         )
 
     def _free(self, cluster: str, now: int | None) -> FreeRooms | None:

@@ -7,7 +7,7 @@ import pytest
 
 from agents.logic.updates.node_rooms import requested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
-from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeTemplateSeen
+from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import ContainerSeen, PodPhase
 from schemas.names import Amounts, Workload
@@ -17,6 +17,10 @@ from tests.support.cluster_events import GIB, MINUTE, START, pod, when
 
 RECREATE = UpdateMode.RECREATE
 AGENT = Workload("demo", "kube-system", "DaemonSet", "agent")
+
+
+FAILED = ScalingActivityFailed(when(START), "demo", "big", "a1", "InsufficientInstanceCapacity")
+COME = NodeInstanceSeen(when(START + MINUTE), "demo", "big", "i1", "aws:///a/i1", launched=when(START + 1))
 
 
 def node(name: str = "n1", cores: float = 4.0, memory: float = 8.0 * GIB) -> NodeChanged:
@@ -190,3 +194,20 @@ def test_sidecars_count_beside_the_containers_and_an_init_container_before_them(
     assert requested(fact, {}) == (1.5, 8 * GIB)
     assert requested(fact, {"app": Amounts(2.0, None)}) == (2.5, 8 * GIB)
     assert requested(replace(fact, requests=Amounts(3.0, None)), {}) == (3.0, 8 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("groups", "goes"),
+    [
+        ([group()], True),
+        ([group(), FAILED], False),
+        ([group(), FAILED, group()], False),
+        ([group(), FAILED, replace(COME, launched=when(START - 60 * MINUTE))], False),
+        ([group(), FAILED, COME], True),
+        ([group(), replace(FAILED, at=when(START - 60 * MINUTE))], True),
+    ],
+)
+def test_in_a_full_cluster_no_node_is_expected_of_a_group_whose_cloud_has_just_failed_it(groups: Any, goes: bool) -> None:
+    first = full(groups=groups)[0]
+    assert isinstance(first, EvictionPlanned) is goes
+    assert goes or first.guard == "node"

@@ -236,13 +236,41 @@ def test_mode_in_place_asks_again_for_what_was_infeasible_only_when_less_is_want
     assert isinstance(less, ResizePlanned)
 
 
+@pytest.mark.parametrize(
+    ("state", "minutes", "target", "asked"),
+    [
+        (ResizeState.DEFERRED, 1, 0.15, True),
+        (ResizeState.DEFERRED, 10, 6.0, False),  # less does not fit either
+        (ResizeState.INFEASIBLE, 1, 0.15, True),
+        (ResizeState.INFEASIBLE, 10, 6.0, False),
+        (ResizeState.ERROR, 1, 6.0, True),
+        (ResizeState.UNKNOWN, 1, 6.0, True),
+        (ResizeState.IN_PROGRESS, 59, 0.15, False),
+        (ResizeState.IN_PROGRESS, 61, 6.0, True),
+    ],
+)
+def test_a_pod_whose_resize_is_open_is_asked_for_other_amounts_when_that_may_help(
+    state: ResizeState, minutes: int, target: float, asked: bool
+) -> None:
+    stage = open_stage(mode=UpdateMode.IN_PLACE)
+    look(stage, LATER, pod_changes_by_cluster=[pod(name, START, resize=state) for name in "abc"])
+    [first, *_] = at_once(stage, LATER + minutes * MINUTE, low=target, target=target, high=target)
+    if asked:
+        assert isinstance(first, ResizePlanned)
+    else:
+        assert (type(first), first.guard) == (UpdateRefused, "resizing")
+    upstream = open_stage(mode=UpdateMode.IN_PLACE, profile="upstream")
+    look(upstream, LATER, pod_changes_by_cluster=[pod(name, START, resize=state) for name in "abc"])
+    assert only_guard(at_once(upstream, LATER + minutes * MINUTE, low=target, target=target, high=target)) == "resizing"
+
+
 def test_mode_in_place_resizes_and_never_evicts() -> None:
     [first, *_] = at_once(open_stage(mode=UpdateMode.IN_PLACE))
     assert isinstance(first, ResizePlanned)
     bare = [pod(name, START, containers=(ContainerSeen("app"),)) for name in "abc"]
     assert only_guard(at_once(open_stage(*bare, mode=UpdateMode.IN_PLACE))) == "service-class"
     stuck = [pod(name, START, resize=ResizeState.INFEASIBLE) for name in "abc"]
-    assert only_guard(at_once(open_stage(*stuck, mode=UpdateMode.IN_PLACE))) == "resizing"
+    assert only_guard(at_once(open_stage(*stuck, mode=UpdateMode.IN_PLACE), low=6.0, target=6.0, high=6.0)) == "resizing"
 
 
 def test_pods_that_want_more_come_first_and_then_those_further_off() -> None:
@@ -265,7 +293,7 @@ def test_pods_that_want_more_come_first_and_then_those_further_off() -> None:
 def test_a_stuck_resize_becomes_an_eviction(state: Any, minutes: int, expected: Any) -> None:
     stage = open_stage()
     look(stage, LATER, pod_changes_by_cluster=[pod(name, START, resize=state) for name in "abc"])
-    [first, *_] = at_once(stage, LATER + minutes * MINUTE)
+    [first, *_] = at_once(stage, LATER + minutes * MINUTE, low=6.0, target=6.0, high=6.0)
     assert isinstance(first, expected)
     if expected is UpdateRefused:
         assert first.guard == "resizing"
