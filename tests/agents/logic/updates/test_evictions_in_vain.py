@@ -12,7 +12,7 @@ from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.pods import ContainerRun, ContainerSeen, PodDeleted
 from schemas.facts.scheduled_pods import LabelQuery
 from schemas.names import Amounts
-from schemas.outcomes import Action, Result
+from schemas.outcomes import Action, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode
 from tests.agents.logic.updates.test_updater import LATER, finished, look, open_stage, recommend
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
@@ -52,6 +52,28 @@ def test_evictions_in_vain_become_rare_and_one_pod_is_tried_at_a_time() -> None:
     assert pauses == sorted(pauses)
     assert len(pauses) <= 7
     assert pauses[0] >= 60
+
+
+def test_evictions_that_are_denied_become_rare_and_the_reason_is_said() -> None:
+    """An operator that rolls its pods itself denies each eviction by a webhook."""
+    stage, planned, guards = reset_pods(), [], set()
+    why = 'admission webhook "drain.example.com" denied the request'
+    for minute in range(48 * 60):
+        now = LATER + minute * MINUTE
+        decided = look(stage, now, recommendations_by_cluster=[recommend(now)] if minute % 30 == 0 else [])
+        guards |= {(each.guard, why in each.reason) for each in decided if isinstance(each, UpdateRefused)}
+        denied = [
+            replace(finished(plan, Result.FAILED, Action.EVICT), detail=OutcomeDetail.FORBIDDEN, reason=why)
+            for plan in decided
+            if isinstance(plan, EvictionPlanned)
+        ]
+        planned += [minute] * len(denied)
+        look(stage, now + 1000, outcomes=denied)
+    assert len(planned) <= 12
+    assert ("unchanged", True) in guards
+    pauses = [later - earlier for earlier, later in pairwise(planned) if later - earlier > 5]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 6 * 60
 
 
 def test_once_a_new_pod_is_as_recommended_the_others_go_without_a_pause() -> None:
