@@ -37,6 +37,7 @@ h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 2.5rem 0 .5rem; font-size: 1.2r
 .tile.bad b { color: var(--bad) } .tile.good b { color: var(--good) } small { opacity: .8 }
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; white-space: nowrap }
+#workloads-table td:last-child { white-space: normal; min-width: 8rem } .tiles + p { margin-top: 1.2rem }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .chart { height: 22rem; margin-bottom: .5rem; width: 100% } .workload { break-inside: avoid; min-width: 0 }
 @media print { body { max-width: none; padding: 0 } .chart { height: 17rem } }
@@ -102,7 +103,7 @@ def page(data: ReportData, prices: PriceList, script: str, live: LiveParts | Non
 
 def content(data: ReportData, prices: PriceList) -> Iterator[str]:
     """Everything visible, with empty places for the charts."""
-    yield f"<h1>{html.escape(data.cluster)}</h1>"
+    yield f"<h1>Requests, use and changes in {html.escape(data.cluster)}</h1>"
     yield f'<p class="sub">{_moment(data.since)} to {_moment(data.until)} UTC · prices: {html.escape(str(prices))}</p>'
     yield from _fleet(data)
     yield from _savings(data, prices)

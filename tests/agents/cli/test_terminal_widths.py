@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from tests.support import kept_day
+from tests.support import kept_day, sample_trace
 
+SAMPLE = str(sample_trace.SAMPLE)
 QUESTIONS = {
     "status": ["status"],
     "plan": ["plan"],
@@ -28,6 +29,10 @@ QUESTIONS = {
     "what if": ["replay", "--set", "vertical.margin=0.3", "--from", "10m"],
     "why-not": ["why-not", "cart"],
     "doctor": ["doctor"],
+    "why": ["why", "cart"],
+    "scan": ["scan", "--from-file", SAMPLE],
+    "backtest": ["backtest", SAMPLE],
+    "policies side by side": ["backtest", SAMPLE, "--policy", "default", "--policy", "p97:vertical.target_cpu_percentile=0.97"],
     "version": ["version"],
 }
 
@@ -40,7 +45,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(words: list[str], day: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines of both outputs."""
     at = [] if words[0] == "version" else ["--config", str(day.with_name("ullage.yaml"))]
-    at += [] if words[0] in {"version", "config", "doctor"} else ["--log", str(day)]
+    at += [] if words[0] in {"version", "config", "doctor", "scan", "backtest"} else ["--log", str(day)]
     cli.run([*words, *at])
     said = capsys.readouterr()
     return [*said.out.splitlines(), *said.err.splitlines()]

@@ -161,6 +161,10 @@ def test_a_browser_follows_the_log_as_it_grows(tmp_path: Path) -> None:
                 assert picture.startswith(b"\x89PNG")
                 (tmp_path / f"live-{width}-{'dark' if dark else 'light'}.png").write_bytes(picture)
                 assert await browser.asks("document.documentElement.scrollWidth <= innerWidth")
+                table = "document.getElementById('workloads-table')"
+                assert width < 1280 or await browser.asks(f"{table}.scrollWidth <= {table}.parentElement.clientWidth"), (
+                    "a cut column"
+                )
             assert browser.console == []
 
     with served(log) as url:
