@@ -24,6 +24,7 @@ from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import Pacing
 from agents.engine.checkpoint_selection import PART, CheckpointPlan
 from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import COMPRESSION
 from streams.log.log_port import NewRecord, size_of
 
 TOGETHER = 64 << 10
@@ -49,6 +50,7 @@ class ChangelogProducer:
                 **kafka_client_options.options(self.where),
                 acks="all",
                 enable_idempotence=True,
+                compression_type=COMPRESSION,
                 max_request_size=8 << 20,
                 max_batch_size=2 * TOGETHER,
             )

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaProducer
 from agents.app import kafka_client_options, supervision
 from agents.app.record_bounds import RecordBounds
 from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import COMPRESSION
 from streams.log.log_port import NewRecord, size_of
 
 _BATCH = 1 << 20
@@ -47,6 +48,7 @@ class DecisionProducer:
                 **kafka_client_options.options(self.where),
                 acks="all",
                 enable_idempotence=True,
+                compression_type=COMPRESSION,
                 max_request_size=8 << 20,
                 max_batch_size=2 * _BATCH,  # `_batches` decides what goes together; the client's batch must take all of it
             )

@@ -21,6 +21,8 @@ from streams.errors import BadInput, UllageError
 _NEWEST = (3, 14)
 _OLDEST = (3, 11)
 _ROOM_MB = 1024
+_ROOM_LEFT = 0.2
+"""Of a broker's disk. What comes in a few days still fits then."""
 _SHOWN = 3
 """Differences between topics and their plan that are named."""
 _NAMES = 9
@@ -134,6 +136,30 @@ def the_log(settings: Settings) -> Iterator[DoctorCheck]:
     yield first
     if first.level != "fail":
         yield from _topics(settings)
+        if settings.log.kind == "kafka":
+            yield _volume(settings)
+
+
+def _volume(settings: Settings) -> DoctorCheck:
+    """How much the topics and changelogs of this installation keep, and whether the brokers' disks have room."""
+    from agents.settings import log_factory
+    from agents.stage_topics import stage_names
+    from streams.admin import disk_use
+    from streams.topics import changelog_specs
+
+    specs = [*log_factory.topics(settings).specs(), *changelog_specs(settings.worker.name, stage_names(), 1)]
+    try:
+        use = disk_use.ask(log_factory.connection(settings), {spec.name for spec in specs})
+    except UllageError as error:
+        return DoctorCheck("warn", "volume", f"what the log takes is not said: {error}", "it needs Describe on the Kafka cluster")
+    kept = f"{use.kept / 1e9:.2f} GB of ours, copies included"
+    if use.room is None:
+        return DoctorCheck("ok", "volume", f"{kept}; this Kafka does not say how much room there is")
+    room = f"{kept}; the fullest of the brokers' disks has {use.room:.0%} free"
+    if use.room >= _ROOM_LEFT:
+        return DoctorCheck("ok", "volume", room)
+    fix = "a full disk ends a broker: give it a larger one; docs/sizing.md says what a day takes"
+    return DoctorCheck("warn", "volume", room, fix)
 
 
 def _broker(settings: Settings) -> DoctorCheck:

@@ -3,13 +3,16 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import closing
 
 import orjson
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from kafka import KafkaAdminClient
 
 from agents.app import kafka_client_options, record_bounds, supervision
+from agents.app.checkpoint_writer import ChangelogProducer
 from agents.app.decision_producer import DecisionProducer
 from agents.app.record_bounds import FRAME, RecordBounds
 from streams.log.kafka_connection import KafkaConnection
@@ -38,6 +41,35 @@ def test_stopping_waits_for_everything_that_was_queued(
     assert asyncio.run(queue_and_stop()) == [True] * 50
     with KafkaLog(KafkaConnection(broker)) as log:
         assert log.end(wire, 0) == 50 * 100
+
+
+def test_decisions_and_checkpoints_lie_compressed_in_the_log(broker: str, topics_made: Callable[..., Topics]) -> None:
+    topics, where = topics_made(partitions=1), KafkaConnection(broker)
+    decisions, chunks = topics.wire("recommendations"), topics.wire("shadow-recommendations")
+    value = b'{"workload":"shop/web","cpu":0.126,"memory":628694953}' * 2_000
+
+    async def send() -> None:
+        producer, changelog = DecisionProducer(where, RecordBounds(topics)), ChangelogProducer(where)
+        await producer.start()
+        await changelog.start()
+        producer.send_soon([NewRecord(decisions, 0, b"k", value)])
+        await changelog.write(chunks, 0, (b"k", value))
+        await producer.stop()
+        await changelog.stop()
+
+    asyncio.run(send())
+    with KafkaLog(where) as log:
+        assert [record.value for wire in (decisions, chunks) for record in read_all(log, wire, 0)] == [value, value]
+    with closing(KafkaAdminClient(**where.options())) as admin:
+        sizes = {
+            topic["name"]: partition["partition_size"]
+            for node in admin.describe_log_dirs()
+            for folder in node["log_dirs"]
+            for topic in folder["topics"]
+            for partition in topic["partitions"]
+        }
+    assert 0 < sizes[decisions] < len(value) / 4
+    assert 0 < sizes[chunks] < len(value) / 4
 
 
 def test_a_decision_that_its_topic_never_takes_is_set_aside_and_the_others_go_on(
