@@ -6,6 +6,8 @@ and again: it took almost half of a worker's time while it caught up.
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from schemas.units import Seconds
 
@@ -36,6 +38,16 @@ def follow(lag: Seconds) -> None:
     young = _MANY if lag > BEHIND else _YOUNG
     if gc.get_threshold()[0] != young:
         gc.set_threshold(young, *_OLDER)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """No collection while the block runs, such as a turn, which waits for none then; what is due comes right after it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def pause_briefly() -> None:

@@ -108,7 +108,8 @@ class StageHost:
         began = perf_counter()
         self.observer.turn_began(owned)
         try:
-            result = owned.task.next_turn()
+            with python_gc.held():
+                result = owned.task.next_turn()
         except Exception as error:  # noqa: BLE001  # a step that raises is a broken invariant; only here the turn is known
             supervision.end(error, doing="taking a turn", **self._where(owned))
         self.observer.turn_ended()

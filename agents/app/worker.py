@@ -15,7 +15,7 @@ import structlog
 from faust.types import StreamT
 
 from agents import rules_in_log
-from agents.app import kafka_client_options, supervision, topic_check
+from agents.app import freed_memory, kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
@@ -150,6 +150,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     _add_agent(app, hosts)
     _add_tables(app, plan, lambda: recovery.recover(producer, log))
     app.task(lambda: checkpoints.run(plan.pacing))
+    app.task(lambda: freed_memory.give_back())  # noqa: PLW0108  # Faust hands itself to what takes something
     _on_revoked(app, recovery)
     return app
 

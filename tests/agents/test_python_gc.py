@@ -25,3 +25,22 @@ def test_it_looks_more_rarely_while_decisions_are_far_behind_and_as_before_after
     assert far[1:] == near[1:]
     python_gc.follow(python_gc.BEHIND)
     assert gc.get_threshold() == near
+
+
+def test_no_collection_comes_while_it_is_held_and_one_that_is_due_comes_after_it() -> None:
+    seen: list[str] = []
+
+    def collected(phase: str, _info: object) -> None:
+        seen.append(phase)
+
+    gc.set_threshold(100, 10, 10)
+    gc.callbacks.append(collected)
+    try:
+        with python_gc.held():
+            seen.clear()
+            kept = [[n] for n in range(5_000)]
+            assert seen == []
+        kept += [[n] for n in range(200)]
+        assert seen
+    finally:
+        gc.callbacks.remove(collected)

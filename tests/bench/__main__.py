@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.app import freed_memory
 from streams.broker import Broker, BrokerSettings
 from tests.bench import (
     hostile_batches,
@@ -106,6 +107,27 @@ async def catching_up(results: Results, site: Site, size: Size, label: str, goal
         done = await measure.catch_up(site, site.worker(turns=True), site.worker(turns=True))
         put(results, f"{label}: catching up with two workers, times real time", outage / done.wall, "x")
         site.workers[-2].stop(30)
+    await memory(results, site, label)
+
+
+async def memory(results: Results, site: Site, label: str) -> None:
+    """Of the worker that has just caught up, half a minute later, and of one that starts where it ended."""
+    caught_up = site.workers[-1]
+    await measure.rest(site, freed_memory.EVERY + 10.0)
+    after, most = measure.resident(caught_up)
+    caught_up.stop(30)
+    await measure.recovery(site)
+    await measure.rest(site, 5.0)
+    fresh, _ = measure.resident(site.workers[-1])
+    put(results, f"{label}: memory of a fresh worker", fresh, "MiB")
+    put(results, f"{label}: memory after catching up, to that of a fresh one", after / fresh, "x", "<= 1.3")
+    put(
+        results,
+        f"{label}: memory of a worker at its highest",
+        most,
+        "MiB",
+        "<= 1,024" * (site.containers == SIZES[-1].containers),
+    )
 
 
 async def throughput(results: Results, site: Site, size: Size, profile: str | None) -> None:

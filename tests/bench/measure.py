@@ -5,6 +5,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -216,6 +217,22 @@ def settled(site: Site, workers: Sequence[Process]) -> dict | None:
             return None
         ends += [done[0], *held[:1]] if eventful >= 0 else [done[0]]
     return max(ends, key=lambda n: n["at"])
+
+
+def resident(worker: Process) -> tuple[float, float]:
+    """MiB of a worker in memory: now, and at its highest."""
+    assert worker.process is not None
+    lines = Path(f"/proc/{worker.process.pid}/status").read_text(encoding="ascii").splitlines()
+    sizes = {
+        name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines if line.startswith("Vm"))
+    }
+    return sizes["VmRSS"], sizes["VmHWM"]
+
+
+async def rest(site: Site, seconds: float) -> None:
+    """Ticks of real time and nothing else for so long."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(site.ticks(), seconds)
 
 
 async def recovery(site: Site) -> float:
