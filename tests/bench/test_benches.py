@@ -4,7 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench import hostile_batches, hostile_nodes, hostile_tenant, machine, node_scaling, updater_pass, vertical
+from tests.bench import (
+    hostile_batches,
+    hostile_nodes,
+    hostile_tenant,
+    machine,
+    node_arrivals,
+    node_scaling,
+    updater_pass,
+    vertical,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -78,3 +87,14 @@ def test_hostile_batches() -> None:
     found = Figures()
     hostile_batches.measure(found.put, 10_000)
     assert len(found.values) == len(hostile_batches.CASES)
+
+
+def test_arrivals_are_played_until_every_pod_has_run() -> None:
+    pod = (1000, 1 << 30, 0)
+    arrivals = [node_arrivals.Arrival(10.0 * number, 600.0 + number, "k", pod) for number in range(6)]
+    run = node_arrivals.Arrivals({"a": {"cpu": 4000, "memory": 16 << 30}}, {"k": pod}, {})
+    run.play(arrivals, 3600.0)
+    assert len(run.waits) == 6 + run.evicted
+    assert run.started >= 2
+    assert run.pods == {}
+    assert run.nodes == {}
