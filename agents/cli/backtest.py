@@ -49,6 +49,13 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     max_regression: Annotated[
         str | None, Parameter(help="Exit with 3 when a policy costs or kills more than the baseline by more than this, as `5%`.")
     ] = None,
+    frontier: Annotated[
+        str | None,
+        Parameter(
+            help="Draw what is requested against what is risked, for several values of a setting of `--policy` (`adaptive`, if "
+            "none is named), beside upstream with several margins: `vertical.risk_cpu=0.005,0.02,0.08`."
+        ),
+    ] = None,
     prices: PricesOption = None,
     jobs: Jobs = None,
     output: ScoreOutputOption = "table",
@@ -67,7 +74,7 @@ def backtest(  # noqa: PLR0913  # the flags of a command
 
     options, asked = given(common), stored or PrometheusOptions()
     loaded = options.load(**asked.overrides())
-    single = not policy and max_regression is None and fileoutput is None and prices is None
+    single = not policy and frontier is None and max_regression is None and fileoutput is None and prices is None
     with recording_input.recording(loaded, file, stored=asked.url is not None, until=asked.until, keep=keep) as recorded:
         if single and (output == "table" or output == "wide" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
             from agents.inspect import backtest_command
@@ -77,6 +84,8 @@ def backtest(  # noqa: PLR0913  # the flags of a command
 
         share = None if max_regression is None else command.regression_of(max_regression)
         flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline, jobs)
+        if frontier is not None:
+            return command.draw_frontier(loaded.settings, recorded, policy[0] if policy else "adaptive", frontier, flags)
         return command.compare(loaded.settings, recorded, policy or ("default",), flags, command.Gates(max_oom, share))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from agents.backtest import price_list, score_card
 from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
-from agents.inspect import comparison_output, comparison_table, policy_runs, policy_specs
+from agents.inspect import comparison_output, comparison_table, frontier, policy_runs, policy_specs
 from agents.inspect.comparison_output import ComparisonForm, PrintedComparison
 from agents.inspect.policy_specs import BASELINE, SIDES
 from agents.processes.output import note
@@ -66,6 +66,21 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
     for sentence in crossed:
         note(sentence)
     return GATE if crossed else 0
+
+
+def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags: ComparisonFlags) -> int:
+    """Print what is requested against what is risked, for values of a policy's setting and for upstream's margins."""
+    prices = price_list.read(flags.prices)
+    scores = _scores(settings, file, frontier.specs(policy, knob), flags, prices)
+    said = [
+        *_about(scores[1], prices)[:1],
+        "requests are means over container time; CPU and memory against upstream's margin of 0.15",
+    ]
+    exact = list(comparison_table.workload_rows(scores))
+    found = list(frontier.rows(scores))
+    whole = {"frontier": found, **comparison_table.as_object(scores, {}, prices)}
+    comparison_output.write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole))
+    return 0
 
 
 def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, flags: ComparisonFlags) -> int:

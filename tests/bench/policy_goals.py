@@ -1,9 +1,9 @@
 """What a policy requests and risks beside upstream's rule on the shared traces, in two halves: one for tuning, one for judging.
 
 `python -m tests.bench.policy_goals` prints a line for each trace and half; `--policy FILE.py` judges another policy, and
-`--set NAME=VALUE` goes with it. Both policies have the same floors and one request a workload, what goes over a limit is a kill,
-and neither sees more than the limit then. Workloads of even numbers are the half for tuning. The interval is that of the paired
-difference: 95 %, by the bootstrap of `ullage backtest`.
+`--set NAME=VALUE` goes with it; `--one-in 8` judges an eighth of the workloads of each half. Both policies have the same floors
+and one request a workload, what goes over a limit is a kill, and neither sees more than the limit then. Workloads of even numbers
+are the half for tuning. The interval is that of the paired difference: 95 %, by the bootstrap of `ullage backtest`.
 """
 
 import argparse
@@ -11,8 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import duckdb
 import numpy as np
 
 from agents.backtest.policy_comparison import Interval, PolicyScore, WorkloadFigures, difference, relative
@@ -33,17 +36,35 @@ def main() -> None:
     parser.add_argument("--policy", default="adaptive")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--jobs", type=int)
+    parser.add_argument("--one-in", type=int, default=1)
     asked = parser.parse_args()
     flags = dict(text.split("=", 1) for text in asked.set)
     settings = load(flags=flags).settings
     specs = policy_specs.read(("upstream", asked.policy), settings, asked.set)
     sys.stdout.write(f"| {_HEAD} |\n|{'---|' * (_HEAD.count('|') + 1)}\n")
     for name in asked.sets:
-        upstream, ours = policy_runs.run(TRACES / name / "usage.parquet", specs, settings, PriceList(), asked.jobs)
+        with _part_of(TRACES / name / "usage.parquet", asked.one_in) as trace:
+            upstream, ours = policy_runs.run(trace, specs, settings, PriceList(), asked.jobs)
         for half, workloads in _halves(upstream.workloads):
             sides = (_part(upstream, workloads), _part(ours, workloads))
             sys.stdout.write(f"| {name}, {half} | {_line(*sides, settings.vertical.risk_cpu)} |\n")
         sys.stdout.flush()
+
+
+@contextmanager
+def _part_of(trace: Path, one_in: int) -> Iterator[Path]:
+    """A trace with one of so many workloads, as many even as odd ones."""
+    if one_in == 1:
+        yield trace
+        return
+    with TemporaryDirectory(prefix="ullage-goals-") as folder, duckdb.connect() as db:
+        usage = db.read_parquet(str(trace)).set_alias("usage")
+        names = [name for (name,) in usage.project("container_id").distinct().order("container_id").fetchall()]
+        chosen = [name for place, name in enumerate(names) if _number(name, place) // 2 % one_in == 0]
+        part = Path(folder) / "usage.parquet"
+        wanted = ", ".join(f"'{name}'" for name in chosen)
+        usage.filter(f"container_id in ({wanted})").order("timestamp_s").write_parquet(str(part))
+        yield part
 
 
 def _halves(workloads: Mapping[str, WorkloadFigures]) -> Iterator[tuple[str, frozenset[str]]]:

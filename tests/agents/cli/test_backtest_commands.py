@@ -88,6 +88,7 @@ def test_rows_for_programs_are_the_same_in_every_form(log: Path, capsys: pytest.
         (("backtest", "FILE", "--policy", "none.yaml"), "does not exist"),
         (("backtest", "FILE", "--policy", "default", "-o", "parquet"), "give --fileoutput"),
         (("backtest", "FILE", "--policy", "default", "--max-regression", "lots"), "is no share"),
+        (("backtest", "FILE", "--frontier", "vertical.risk_cpu=0.1"), "is no setting with several values"),
         (("backtest",), "give either a FILE with recorded usage or --prometheus-url, and not both"),
         (("backtest", "FILE", "-p", "http://127.0.0.1:1"), "give either a FILE with recorded usage or --prometheus-url"),
         (("backtest", "FILE", "--keep", "kept.parquet"), "--keep is for what --prometheus-url gives"),
@@ -103,6 +104,17 @@ def test_wrong_usage_exits_with_2_and_one_line(
 ) -> None:
     assert cli.run([str(log) if word == "FILE" else word for word in words]) == 2
     assert says in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_frontier_has_the_settings_values_beside_upstream_margins(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    knob = "vertical.margin=0.2,1.3"
+    drawn = json.loads(said(capsys, "backtest", str(log), "--policy", "default", "--frontier", knob, "-o", "json"))["frontier"]
+    by_name = {row["policy"]: row for row in drawn}
+    assert by_name["upstream, margin 0.15"]["CPU"] == "1.00"
+    low, high = (float(by_name[f"vertical.margin {value}"]["cores"]) for value in ("0.2", "1.3"))
+    margins = [float(row["cores"]) for name, row in by_name.items() if name.startswith("upstream")]
+    assert margins == sorted(margins)
+    assert min(margins) < low < max(margins) < high
 
 
 def test_a_price_list_without_a_policy_is_not_ignored(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
