@@ -16,6 +16,13 @@ ScoreOutputOption = Annotated[
 PricesOption = Annotated[
     Path | None, Parameter(help="A CSV file with `cpu,PRICE` a core-hour, `memory,PRICE` a GiB-hour and `currency,EUR`.")
 ]
+FrontierOption = Annotated[
+    str | None,
+    Parameter(
+        help="Draw what is requested against what is risked, for several values of a setting of `--policy` (`adaptive`, if "
+        "none is named), beside upstream with several margins: `vertical.risk_cpu=0.005,0.02,0.08`."
+    ),
+]
 Jobs = Annotated[
     int | None,
     Parameter(
@@ -49,13 +56,7 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     max_regression: Annotated[
         str | None, Parameter(help="Exit with 3 when a policy costs or kills more than the baseline by more than this, as `5%`.")
     ] = None,
-    frontier: Annotated[
-        str | None,
-        Parameter(
-            help="Draw what is requested against what is risked, for several values of a setting of `--policy` (`adaptive`, if "
-            "none is named), beside upstream with several margins: `vertical.risk_cpu=0.005,0.02,0.08`."
-        ),
-    ] = None,
+    frontier: FrontierOption = None,
     prices: PricesOption = None,
     jobs: Jobs = None,
     output: ScoreOutputOption = "table",
