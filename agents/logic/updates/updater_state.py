@@ -323,12 +323,9 @@ class UpdaterState:
             vain = 0 if noted is None else noted.vain
             self.evictions.upsert(workload, WorkloadEviction(now, expect, before=before, vain=vain))
 
-    def _note_refusal(self, event: ActionFinished, expect: Mapping[str, Amounts], now: int) -> None:
-        """An eviction that is denied, such as by an operator's webhook, is in vain, and that of the next pod would be, too."""
+    def _note_denial(self, event: ActionFinished, expect: Mapping[str, Amounts], now: int) -> None:
         noted = self.evictions.get(event.subject.workload) or WorkloadEviction(now, expect)
-        fault = f"pod '{event.subject.name}' could not be evicted: {event.reason}"
-        self.evictions.upsert(event.subject.workload, replace(noted, judged=now, fault=fault, vain=noted.vain + 1))
-        self._count_again(event.subject.workload)
+        self.evictions.upsert(event.subject.workload, noted.denied(event.subject.name, event.reason, now))
 
     def _remove_pod(self, uid: str, now: int) -> None:
         known = self.pods.get(uid)
@@ -398,7 +395,7 @@ class UpdaterState:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
             history = replace(history, plan=None, resize_failed=True, infeasible=infeasible)
         elif event.action is Action.EVICT and event.result is Result.FAILED and event.detail is not OutcomeDetail.NOT_FOUND:
-            self._note_refusal(event, plan.expect, now)
+            self._note_denial(event, plan.expect, now)
             history = replace(history, plan=None)
         else:
             history = replace(history, plan=None)

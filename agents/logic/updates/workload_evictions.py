@@ -44,6 +44,10 @@ class WorkloadEviction:
         again = self.judged is not None and bool(self.fault)
         return replace(self, judged=now, fault=fault, vain=self.vain + (not again) if fault else 0)
 
+    def denied(self, pod: str, reason: str, now: int) -> "WorkloadEviction":
+        """With an eviction that the API server denied, such as by an operator's webhook: that of the next pod would be, too."""
+        return replace(self, judged=now, fault=f"pod '{pod}' could not be evicted: {reason}", vain=self.vain + 1)
+
     def pause(self, first: float) -> float:
         """Seconds until the next pod is tried: `first` after one in vain, twice as many after each further one, up to a day."""
         return min(first * 2.0 ** min(self.vain - 1, _DOUBLINGS), max(first, _A_DAY)) if self.vain else 0.0
