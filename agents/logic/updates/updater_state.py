@@ -323,10 +323,6 @@ class UpdaterState:
             vain = 0 if noted is None else noted.vain
             self.evictions.upsert(workload, WorkloadEviction(now, expect, before=before, vain=vain))
 
-    def _note_denial(self, event: ActionFinished, expect: Mapping[str, Amounts], now: int) -> None:
-        noted = self.evictions.get(event.subject.workload) or WorkloadEviction(now, expect)
-        self.evictions.upsert(event.subject.workload, noted.denied(event.subject.name, event.reason, now))
-
     def _remove_pod(self, uid: str, now: int) -> None:
         known = self.pods.get(uid)
         if known is not None:
@@ -395,7 +391,8 @@ class UpdaterState:
             infeasible = plan.asks if event.detail is OutcomeDetail.INFEASIBLE else history.infeasible
             history = replace(history, plan=None, resize_failed=True, infeasible=infeasible)
         elif event.action is Action.EVICT and event.result is Result.FAILED and event.detail is not OutcomeDetail.NOT_FOUND:
-            self._note_denial(event, plan.expect, now)
+            noted = self.evictions.get(event.subject.workload) or WorkloadEviction(now, plan.expect)
+            self.evictions.upsert(event.subject.workload, noted.denied(event.subject.name, event.reason, now))
             history = replace(history, plan=None)
         else:
             history = replace(history, plan=None)
