@@ -37,17 +37,12 @@ _HOLDING = frozenset(
     | {"disruption-budget", "resizing"}
 )
 """Guards that keep a loop of OOM kills going until somebody does something."""
-_WAITING = frozenset({ResizeState.DEFERRED, ResizeState.INFEASIBLE})
-"""What becomes of a resize for which a pod's node has no room: it may wait for ever."""
 
 
 def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
     """The first guard that objects, or None. One that keeps a loop of OOM kills going is a bound of that loop."""
     objection = shared_guards.first_objection(GUARDS, candidate, cluster)
-    if objection is None or not candidate.rescue or not candidate.looping:
-        return objection
-    waits = objection.guard == "resizing" and candidate.situation.pod.fact.resize in _WAITING
-    if objection.guard not in _HOLDING and not waits:
+    if objection is None or objection.guard not in _HOLDING or not candidate.rescue or not candidate.looping:
         return objection
     return Objection("oom-bound", f"{oom_loops.unhelped(candidate.looping)}: {objection.reason}")
 

@@ -157,14 +157,6 @@ def test_a_pod_that_is_killed_between_two_intervals_is_given_what_is_recommended
     assert [each.pod.name for each in look(stage, LATER + second, pod_changes_by_cluster=[killed])] == ["c"]
 
 
-@pytest.mark.parametrize(("restarts", "guard"), [(1, "resizing"), (2, "oom-bound")])
-def test_a_resize_for_which_the_node_has_no_room_is_a_bound_of_a_loop(restarts: int, guard: str) -> None:
-    *_, killed = three(START + 5 * MINUTE, resize=ResizeState.DEFERRED)
-    [seen] = killed.containers
-    stage = open_stage(replace(killed, containers=(replace(seen, restarts=restarts),)), mode=UpdateMode.IN_PLACE, min_replicas=1)
-    assert only_guard(at_once(stage, **MORE)) == guard
-
-
 def test_upstream_waits_for_its_interval_with_killed_pods_too() -> None:
     second, stage = 1000, open_stage(*three(START + 5 * MINUTE), profile="upstream")
     look(stage, LATER)
