@@ -49,7 +49,7 @@ class WorkerObserver:
 
         In a process of several parts that one does both, for all of them.
         """
-        part = process_parts.PRESENT.get()
+        part = process_parts.present()
         if part is not None:
             self._dependencies = part.parts.dependencies
             part.parts.add(part.name, self.registry, ready=self.own_reasons, alive=self.liveness.reasons)

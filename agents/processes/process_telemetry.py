@@ -77,7 +77,7 @@ def telemetry_for(component: str, settings: Settings, ready: Reasons = all_well)
 
     `ready` gives reasons of the component's own that /readyz shows. In a process of several parts that one serves for all.
     """
-    telemetry, part = ProcessTelemetry(ready), process_parts.PRESENT.get()
+    telemetry, part = ProcessTelemetry(ready), process_parts.present()
     if part is not None:
         telemetry.dependencies = part.parts.dependencies
         telemetry.look_at_log(settings)

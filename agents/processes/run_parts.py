@@ -12,11 +12,12 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from agents.present_part import PRESENT
 from agents.processes.output import note
 from agents.processes.process_telemetry import serving, shown
 from agents.processes.signals import Stop, pause, until_stopped
 from agents.settings.all_settings import Settings
-from agents.telemetry import DependencyMonitor, HealthServer, logging_setup, process_parts
+from agents.telemetry import DependencyMonitor, HealthServer, logging_setup
 from agents.telemetry.process_parts import ProcessPart, ProcessParts
 from streams.errors import BadInput, UllageError
 
@@ -123,7 +124,7 @@ def _started(name: str, work: Callable[[], None], parts: ProcessParts, failures:
     """A thread of this part. When it ends by itself, the process is asked to end as by a signal."""
 
     def run_part() -> None:
-        process_parts.PRESENT.set(ProcessPart(name, parts))
+        PRESENT.set(ProcessPart(name, parts.ending, parts))
         try:
             work()
             error: BaseException = PartEnded(f"{name} ended by itself; the lines above say why")
@@ -145,11 +146,11 @@ def _hosted(settings: Settings, parts: ProcessParts) -> int:
     from agents import app
     from agents.app import worker_plan
 
-    token = process_parts.PRESENT.set(ProcessPart(WORKER, parts))
+    token = PRESENT.set(ProcessPart(WORKER, parts.ending, parts))
     try:
         return app.run(worker_plan.from_settings(settings))
     finally:
-        process_parts.PRESENT.reset(token)
+        PRESENT.reset(token)
 
 
 def _waited(parts: ProcessParts) -> int:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Final
 
-from agents.telemetry import process_parts
+from agents.present_part import PRESENT
 
 AGAIN: Final = 0.05
 """Seconds until a signal is sent again that a finalizer swallowed: by then the finalizer has ended or is caught once more."""
@@ -58,17 +58,17 @@ def stoppable() -> Iterator[None]:
 
 def pause(seconds: float) -> None:
     """Sleep so long; in a part of a process, raise Stop when all its parts are asked to end."""
-    part = process_parts.PRESENT.get()
+    part = PRESENT.get()
     if part is None:
         time.sleep(seconds)
-    elif part.parts.ending.wait(seconds):
+    elif part.ending.wait(seconds):
         raise Stop(signal.SIGTERM)
 
 
 def ending() -> threading.Event:
     """What is set when the parts of this process are asked to end; of a process of one part, which a signal ends, never."""
-    part = process_parts.PRESENT.get()
-    return threading.Event() if part is None else part.parts.ending
+    part = PRESENT.get()
+    return threading.Event() if part is None else part.ending
 
 
 class until_stopped:  # noqa: N801  # it reads as the function that it stands for
@@ -81,7 +81,7 @@ class until_stopped:  # noqa: N801  # it reads as the function that it stands fo
 
     def __init__(self) -> None:
         """Changes nothing yet."""
-        self._signals: AbstractContextManager[None] = stoppable() if process_parts.PRESENT.get() is None else nullcontext()
+        self._signals: AbstractContextManager[None] = stoppable() if PRESENT.get() is None else nullcontext()
 
     def __enter__(self) -> None:
         """Raise Stop on a signal from now on."""

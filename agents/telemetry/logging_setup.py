@@ -17,7 +17,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from agents.telemetry import process_parts
+from agents.present_part import PRESENT
 from agents.telemetry.client_log_filter import ClientLogFilter
 from agents.terminal_escaping import visible, visible_line
 from streams.url_redaction import without_password
@@ -39,12 +39,12 @@ def set_up(component: str, *, stream: TextIO | None = None, colours: bool | None
 
     `component` is on every line. A process of several parts routes once, and each part's lines name the part.
     """
-    if process_parts.PRESENT.get() is not None:
+    if PRESENT.get() is not None:
         return cast("FilteringBoundLogger", structlog.get_logger("ullage"))
     out = stream if stream is not None else sys.stderr
 
     def name(_logger: object, _method: str, line: EventDict) -> EventDict:
-        part = process_parts.PRESENT.get()
+        part = PRESENT.get()
         line["component"] = component if part is None else part.name
         return line
 

@@ -8,11 +8,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Metric
 
+from agents.present_part import PRESENT, PresentPart
 from agents.telemetry.dependency_health import DependencyMonitor
 
 Reasons = Callable[[], Sequence[str]]
@@ -66,19 +66,20 @@ class ProcessParts:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessPart:
+class ProcessPart(PresentPart):
     """One part, and the process that it is in."""
 
-    name: str
     parts: ProcessParts
 
 
-PRESENT: ContextVar[ProcessPart | None] = ContextVar("ullage_process_part", default=None)
-"""The part that runs here; None in a process of one part."""
+def present() -> ProcessPart | None:
+    """The part that runs here; None in a process of one part."""
+    part = PRESENT.get()
+    return part if isinstance(part, ProcessPart) else None
 
 
 def ask_all_to_end() -> None:
     """Let the other parts of this process end beside this one, because the time for all of them is bounded."""
     part = PRESENT.get()
     if part is not None:
-        part.parts.ending.set()
+        part.ending.set()

@@ -268,14 +268,15 @@ def infeasible(situation: PodSituation) -> bool:
 def may_ask_again(situation: PodSituation) -> bool:
     """Whether a pod with an open resize may be asked for other amounts.
 
-    What its node has no room for now, or never, is asked for less; what fails or takes too long on its node is asked for anew.
+    What its node has no room for now, or never, is asked for less, and for more memory in no case; what fails or takes too long
+    on its node is asked for anew.
     """
-    resize = situation.pod.fact.resize
-    if resize in (ResizeState.DEFERRED, ResizeState.INFEASIBLE):
-        requests, _ = changes(situation)
-        seen = situation.pod.fact.containers
-        return any(each.name in requests and _asks_less(requests[each.name], each.requests) for each in seen)
-    return stuck(situation)
+    resize, (requests, _) = situation.pod.fact.resize, changes(situation)
+    if resize not in (ResizeState.DEFERRED, ResizeState.INFEASIBLE):
+        return stuck(situation)
+    pairs = [(requests[each.name], each.requests) for each in situation.pod.fact.containers if each.name in requests]
+    more = any((after.memory or 0) > (before.memory or 0) for after, before in pairs)
+    return not more and any(_asks_less(after, before) for after, before in pairs)
 
 
 def _asks_less(after: Amounts, before: Amounts) -> bool:

@@ -155,6 +155,7 @@ class PodAdvice:
                     upper=only(each.container, each.upper),
                 )
                 for each in self.recommended.containers
+                if (each.container, "cpu") in more or (each.container, "memory") in more
             ),
         )
         advice = tuple(map(resource_lists.of_recommendation, found.containers))

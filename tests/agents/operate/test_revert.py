@@ -129,8 +129,7 @@ def test_what_a_container_did_not_request_is_not_promised_back(tmp_path: Path, c
     log.turn(START, POLICY, *[pod(name, START, containers=tuple(seen)) for name in "ab"])
     log.turn(NOW - 1000, ControlChanged(when(START), "demo", Mode.APPLY, budget=Fraction(1.0)))
     log.turn(NOW, api)
-    [plan, *_] = plans(log)
-    log.turn(NOW + 1000, done(plan), *[pod(name, NOW, containers=tuple(resized)) for name in "ab"])
+    log.turn(NOW + 1000, *map(done, plans(log)), *[pod(name, NOW, containers=tuple(resized)) for name in "ab"])
     capsys.readouterr()
     assert log.run("revert", "--since", "1h") == 0
     assert capsys.readouterr().out.splitlines()[:2] == [

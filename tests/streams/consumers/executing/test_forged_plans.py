@@ -198,7 +198,7 @@ def test_every_decision_that_a_consumer_carries_out_is_attested_to() -> None:
         evictor(context, Any),
         resizer(context, Any),
         scaler(context, Any),
-        asg_consumer(context, NodeWorld(Any, Any, lambda: datetime.now(UTC))),
+        asg_consumer(context, NodeWorld(Any, Any, Any, lambda: datetime.now(UTC))),
     )
     handled = {handler.decision for consumer in consumers for handler in consumer._handlers.values()}
     assert handled == set(PLANS)
