@@ -24,7 +24,7 @@ from streams.topics import Topics
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DayState]:
-    day = Day(seed=1, seconds=0.001, length=timedelta(hours=4))
+    day = Day(seed=1, seconds=0.001, length=timedelta(hours=4.5))
     log = day_in_memory.new_log(day)
     settings = loading.load(flags=day.in_one_process()).settings
     *_, state = day_in_memory.played(day, settings, log)
