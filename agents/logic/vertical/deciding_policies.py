@@ -41,4 +41,5 @@ def feed_of(
         [policy for policy in everywhere.values() if policy.observe is not None],
         None if chosen is None or chosen.reference in everywhere else chosen,
         partial(known_of, usage, members, decides.settings),
+        asked=decides.settings.policy == ADAPTIVE,
     )

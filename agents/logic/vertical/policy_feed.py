@@ -47,6 +47,8 @@ class PolicyFeed:
     """The policies that see every container; one that is asked for by name (`chosen`) sees those that ask."""
     chosen: CodePolicy | None
     evidence_of: Callable[[Indices], EvidenceColumns]
+    asked: bool = False
+    """Whether `chosen` is asked for by the settings, so that containers that nobody has seen yet will ask for it too."""
     _moments: list[_Moment] = field(default_factory=list)
     _kills: list[tuple[RowKey, float, float]] = field(default_factory=list)
     fault: str = ""
@@ -57,7 +59,7 @@ class PolicyFeed:
     @property
     def idle(self) -> bool:
         """Whether nobody is shown anything."""
-        return not self.everywhere and (self.chosen is None or not self.members.some("adaptive"))
+        return not self.everywhere and (self.chosen is None or not (self.asked or self.members.some("adaptive")))
 
     def killed(self, event: ContainerOOMKilled) -> None:
         """An OOM kill that counts."""

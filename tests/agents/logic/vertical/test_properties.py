@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agents.logic.adaptive import adaptive_policy
@@ -178,6 +178,13 @@ def test_what_a_checkpoint_writes_piece_by_piece_is_the_whole_state(steps: list[
 
 @QUICK
 @given(STEPS, SETTINGS)
+@example(  # the first sample of all, of which adaptive knows the memory alone
+    [
+        (1, [], [], [], [(OWNERS[0].key, "a", "app", math.nan, math.nan)], []),
+        (1, [], [], [], [(OWNERS[0].key, "a", "app", math.nan, math.nan), (OWNERS[1].key, "a", "app", math.nan, 1.0)], []),
+    ],
+    {"policy": "adaptive"},
+)
 def test_other_workloads_in_the_partition_change_nothing(steps: list[Any], changed: Json) -> None:
     together = open_stage(changed)
     said = [[d.event for d in together.step(each)] for each in turns(steps)]
