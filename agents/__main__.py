@@ -2,7 +2,7 @@
 
 import signal
 
-from agents import python_gc
+from agents.run import python_gc
 
 
 def main() -> None:

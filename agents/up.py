@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 
-from agents.inspect import recommendations_command, status
-from agents.operate import topics
+from agents.commands.change import topics
+from agents.commands.recommend import recommendations_command
+from agents.commands.status import status
 from agents.processes import dependency_probes
 from agents.processes.child_processes import ChildProcesses
-from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
 from agents.settings import cluster_factory, loading, log_factory, setting_texts
 from agents.settings.all_settings import Settings
 from agents.settings.loading import DEFAULT, LoadedSettings
+from agents.terminal.output import data, note
 from schemas.units import Seconds
 from streams.broker import Broker, BrokerSettings
 from streams.errors import BadInput, EdgeError, LogUnavailable

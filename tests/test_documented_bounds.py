@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agents import stage_topics
 from agents.logic.forecast import percentile_predictor
 from agents.logic.nodes.cluster import fact_conversion
 from agents.logic.nodes.removal import drain_rules
 from agents.logic.nodes.scheduling import affinity_limits
+from agents.run import stage_topics
 from agents.settings.all_settings import Settings
 from schemas import bounds
 from streams import answer_bounds, own_faults

@@ -22,7 +22,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
-from agents.partition_task import SharedRecord
+from agents.run.partition_task import SharedRecord
 from streams.codec.headers import TICK
 
 WAIT_MS = 100

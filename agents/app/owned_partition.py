@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.partition_task import Task
+from agents.run.partition_task import Task
 from schemas.units import Seconds
 
 FEW = 500

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from agents import python_gc
 from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
 from agents.app.decision_producer import DecisionProducer
@@ -24,7 +23,8 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
-from agents.partition_task import evidence
+from agents.run import python_gc
+from agents.run.partition_task import evidence
 from schemas.names import Place
 from streams.log.log_port import Record, TopicAndPartition
 from streams.sources.clock import wall_ms

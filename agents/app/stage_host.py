@@ -8,7 +8,6 @@ import math
 from functools import partial
 from time import perf_counter
 
-from agents import python_gc
 from agents.app import log_reader, supervision
 from agents.app.backpressure import Backpressure
 from agents.app.decision_producer import DecisionProducer
@@ -17,8 +16,9 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
-from agents.own_decision_cache import OwnDecisionCache
-from agents.partition_task import Task, TurnResult, closes_segment
+from agents.run import python_gc
+from agents.run.own_decision_cache import OwnDecisionCache
+from agents.run.partition_task import Task, TurnResult, closes_segment
 from streams.codec.event_codec import Codec
 from streams.codec.headers import TICK
 from streams.errors import BadInput

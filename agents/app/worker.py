@@ -14,7 +14,6 @@ import faust
 import structlog
 from faust.types import StreamT
 
-from agents import rules_in_log
 from agents.app import freed_memory, kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
 from agents.app.decision_producer import DecisionProducer
@@ -24,7 +23,8 @@ from agents.app.record_bounds import RecordBounds
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
-from agents.own_decision_cache import OwnDecisionCache
+from agents.run import rules_in_log
+from agents.run.own_decision_cache import OwnDecisionCache
 from agents.telemetry import logging_setup, process_parts
 from schemas import times
 from schemas.units import Seconds

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Wait
-from agents.partition_task import TurnResult
+from agents.run.partition_task import TurnResult
 from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup, process_parts
 from schemas import times
 from schemas.units import Bytes, Seconds

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from agents import pipeline
 from agents.app import supervision
 from agents.engine.stage import Stage
-from agents.settings import loading, log_factory, policy_limits
+from agents.policies import policy_limits
+from agents.policies.policy_limits import PolicyWatch
+from agents.run import pipeline
+from agents.settings import loading, log_factory
 from agents.settings.all_settings import Settings
-from agents.settings.policy_limits import PolicyWatch
 from schemas.units import Seconds
 from streams.errors import BadInput
 from streams.log.kafka_connection import KafkaConnection

@@ -25,7 +25,7 @@ from agents.engine.turn import BatchDecided, Decided
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommender_stage import Conclusion
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused

@@ -14,7 +14,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import Recorded, Turn
 from agents.logic.vertical.recommender_stage import Conclusion, Recommender
 from agents.logic.vertical.vertical_settings import NAME
-from agents.stage_topics import stage_names
+from agents.run.stage_topics import stage_names
 from schemas.catalogue import Event
 from schemas.names import Place
 from streams.topics import Topics

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from agents.backtest.event_runner import RoutedEvent
 from agents.engine.stage import Stage
 from agents.engine.turn_aligner import Aligner
-from agents.partition_task import feed_input
+from agents.run.partition_task import feed_input
 from schemas.policies.rules import StageRulesChanged
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord

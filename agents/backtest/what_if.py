@@ -18,7 +18,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommended_amounts import AMOUNTS
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused

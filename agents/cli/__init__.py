@@ -15,8 +15,8 @@ from cyclopts import CycloptsError
 
 from agents.cli.program import app
 from agents.processes import parent_death
-from agents.processes.output import note
 from agents.processes.signals import Stop
+from agents.terminal.output import note
 from streams.errors import BadInput, UllageError
 
 _NO_RIGHT = {errno.EROFS, errno.EACCES}

@@ -71,17 +71,17 @@ def backtest(  # noqa: PLR0913  # the flags of a command
 
     No broker needed. Try other settings with `--set vertical.target_cpu_percentile=0.97` and compare, or give several policies.
     """
-    from agents.inspect import recording_input
+    from agents.commands.recommend import recording_input
 
     options, asked = given(common), stored or PrometheusOptions()
     loaded = options.load(**asked.overrides())
     single = not policy and frontier is None and max_regression is None and fileoutput is None and prices is None
     with recording_input.recording(loaded, file, stored=asked.url is not None, until=asked.until, keep=keep) as recorded:
         if single and (output == "table" or output == "wide" or output == "json" or output == "yaml"):  # noqa: PLR1714  # mypy follows no `in`
-            from agents.inspect import backtest_command
+            from agents.commands.compare import backtest_command
 
             return backtest_command.run(loaded.settings, recorded, max_oom=max_oom, form=output, jobs=jobs)
-        from agents.inspect import comparison_command as command
+        from agents.commands.compare import comparison_command as command
 
         share = None if max_regression is None else command.regression_of(max_regression)
         flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline, jobs)
@@ -104,7 +104,7 @@ def diff(  # noqa: PLR0913  # the flags of a command
     common: CommonOptions | None = None,
 ) -> int:
     """Print the workloads that differ most between two policies on recorded usage, in risk and in cost."""
-    from agents.inspect import comparison_command as command
+    from agents.commands.compare import comparison_command as command
 
     flags = command.ComparisonFlags(given(common).set, output, fileoutput, prices, jobs=jobs)
     return command.diff(given(common).settings(), file, (one, two), top, flags)

@@ -17,7 +17,7 @@ def show(*, vpa: VpaOption = "*", output: OutputOption = "table", common: Common
 
     Read from the newest checkpoints of the workers; nothing is replayed.
     """
-    from agents.inspect import checkpoints
+    from agents.commands.past import checkpoints
 
     checkpoints.show(given(common).settings(), vpa, output)
 
@@ -36,6 +36,6 @@ def export(
     For moving back to a stock VPA recommender: stop the workers, export, start the recommender. It then knows what Ullage knows.
     Needs the right to get, create and update verticalpodautoscalercheckpoints.
     """
-    from agents.inspect import checkpoints
+    from agents.commands.past import checkpoints
 
     return checkpoints.export(given(common).settings(), to, vpa)

@@ -9,6 +9,6 @@ def doctor(*, output: OutputOption = "table", common: CommonOptions | None = Non
     Of the cluster: whether it answers, what each component may do there, CRDs, metrics API, webhook, clock, its name in the log.
     Exits with 1 when something failed. Changes nothing.
     """
-    from agents.inspect import doctor as command
+    from agents.commands.health import doctor as command
 
     return command.run(given(common).settings, output)

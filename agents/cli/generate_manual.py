@@ -7,10 +7,10 @@ import re
 
 from agents.cli import __doc__ as story
 from agents.cli.program import app
-from agents.processes.output import data
 from agents.settings.loading import __doc__ as order
 from agents.settings.loading import environment
 from agents.settings.setting_descriptions import describe
+from agents.terminal.output import data
 
 _MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
 """Matches the `-m` part of usage lines, which repeat how Python was started."""

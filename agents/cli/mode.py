@@ -24,6 +24,6 @@ def mode(
     common: CommonOptions | None = None,
 ) -> None:
     """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
-    from agents.operate import mode as command
+    from agents.commands.change import mode as command
 
     command.run(given(common).settings(), mode=to, budget=budget, reason=reason, on_an_open_log=on_an_open_log)

@@ -10,6 +10,6 @@ def plan(
     common: CommonOptions | None = None,
 ) -> None:
     """Say what would be done now: pods resized, restarted and left alone, nodes that come and go, and why. Reads the log only."""
-    from agents.inspect import plan as command
+    from agents.commands.past import plan as command
 
     command.run(given(common).settings(log__at=at), form=output)

@@ -26,7 +26,7 @@ def set_policy(  # noqa: PLR0913  # the flags of a command
     common: CommonOptions | None = None,
 ) -> None:
     """Make a policy, or change what is named here and leave the rest of it as it is. The longest target that fits wins."""
-    from agents.operate import policy
+    from agents.commands.change import policy
 
     policy.change(given(common).settings(), target, mode, policy.BoundFlags(container, least, most))
 
@@ -39,7 +39,7 @@ def apply(
     common: CommonOptions | None = None,
 ) -> None:
     """Make each policy of a file what the file says. All of it or, when something in it is wrong, nothing."""
-    from agents.operate import policy
+    from agents.commands.change import policy
 
     policy.apply(given(common).settings(), file)
 
@@ -47,7 +47,7 @@ def apply(
 @app.command
 def remove(target: Target, /, *, common: CommonOptions | None = None) -> None:
     """Take the policy with exactly this target away. A workload without any policy is left alone."""
-    from agents.operate import policy
+    from agents.commands.change import policy
 
     policy.remove(given(common).settings(), target)
 
@@ -58,7 +58,7 @@ def list_policies(*, output: OutputOption = "yaml", common: CommonOptions | None
 
     A VPA object is a policy for its workload, too, and comes before a pattern; those are listed by `kubectl get vpa -A`.
     """
-    from agents.inspect import policy_list
+    from agents.commands.change import policy_list
 
     policy_list.show(given(common).settings(), output)
 
@@ -71,7 +71,7 @@ MiB = Annotated[int, Parameter(help="Memory in MiB that it may take beyond what 
 @app.command
 def new(file: Annotated[Path, Parameter(help="The file to write, as `steady.py`.")], /) -> None:
     """Write a small policy as code that works, with comments that say what can be changed."""
-    from agents.inspect import policy_code_command
+    from agents.commands.compare import policy_code_command
 
     policy_code_command.new(file)
 
@@ -83,7 +83,7 @@ def lint(policy: Code, /, *, seconds: Seconds = 10.0, memory: MiB = 1024) -> int
     Refused with the reason and the line: the clock, chance, the network, files, threads, the environment. It runs on made-up
     containers in a process with limits, and mypy checks its types where that is installed.
     """
-    from agents.inspect import policy_code_command as command
+    from agents.commands.compare import policy_code_command as command
 
     return command.lint(policy, command.limits(seconds, memory))
 
@@ -94,6 +94,6 @@ def try_policy(policy: Code, /, *, seconds: Seconds = 10.0, memory: MiB = 1024, 
 
     Needs no broker and no recording. Exits with 1 when it answers the same question in two ways.
     """
-    from agents.inspect import policy_code_command as command
+    from agents.commands.compare import policy_code_command as command
 
     return command.test(given(common).settings(), policy, command.limits(seconds, memory))

@@ -64,15 +64,15 @@ def recommendations(  # noqa: PLR0913  # the flags of a command
         raise BadInput("--by and --sizes are for --of workloads")
     settings = given(common).settings(log__at=at)
     if of == "requests":
-        from agents.inspect import recommendations_command
+        from agents.commands.recommend import recommendations_command
 
         recommendations_command.run(settings, namespace, output, limit)
     elif of == "workloads":
-        from agents.inspect import crane_resource_recommendations
+        from agents.commands.recommend import crane_resource_recommendations
 
         past = None if since is None else event_times.duration(since, "--since")
         crane_resource_recommendations.run(settings, namespace, output, crane_resource_recommendations.options(by, past, sizes))
     else:
-        from agents.inspect import replica_and_node_recommendations
+        from agents.commands.recommend import replica_and_node_recommendations
 
         replica_and_node_recommendations.run(settings, of, namespace, output, event_times.duration(since or "1d", "--since"))

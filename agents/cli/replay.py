@@ -11,7 +11,7 @@ from agents.cli.options import CommonOptions, given
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
-    from agents.processes.output_table import TextForm
+    from agents.terminal.output_table import TextForm
 
 
 def replay(  # noqa: PLR0913  # the flags of a command
@@ -43,7 +43,7 @@ def replay(  # noqa: PLR0913  # the flags of a command
     options = given(common) if file is None else replace(given(common), log=file)
     if begin is not None or end is not None or policy is not None or (not verify and export is None and _has_rules(options)):
         return _what_if(options, begin, end, policy, output)
-    from agents.inspect import replay as command
+    from agents.commands.past import replay as command
 
     if output not in {"table", "wide"} and verify:
         raise BadInput(f"--output {output} is for decisions; --verify says what differs in words, and by its exit code")
@@ -54,13 +54,13 @@ def _has_rules(options: CommonOptions) -> bool:
     """Whether `--set` names a rule that a stage decides by; `--verify` uses those for turns before the log had any rules."""
     if not options.set:
         return False
-    from agents.inspect import what_if_command as command
+    from agents.commands.compare import what_if_command as command
 
     return any(map(command.is_rule, options.set))
 
 
 def _what_if(options: CommonOptions, begin: str | None, end: str | None, policy: Path | None, form: "TextForm") -> int:
-    from agents.inspect import what_if_command as command
+    from agents.commands.compare import what_if_command as command
 
     options = replace(options, set=command.settings_of(options.set))
     return command.run(options.settings(), options.set, command.WhatIfFlags(begin, end, policy, form))

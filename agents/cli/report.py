@@ -34,7 +34,7 @@ def report(  # noqa: PLR0913  # the flags of a command
     Needs plotly: `pip install 'ullage[report]'`. Without `--from` it is everything that the log keeps. `--live` only reads, too:
     readers show the token as `?token=...` or as a bearer token.
     """
-    from agents.inspect import report_command as command
+    from agents.commands.report import report_command as command
 
     settings, flags = given(common).settings(), command.ReportFlags(begin, end, top, prices)
     if live == (file is not None):

@@ -25,7 +25,7 @@ def revert(  # noqa: PLR0913  # the flags of a command
 
     The updater plans for it under the same guards and budgets, in place; the webhook leaves new pods of these workloads alone.
     """
-    from agents.operate import revert as command
+    from agents.commands.change import revert as command
 
     settings = given(common).settings()
     if end == bool(since):

@@ -56,7 +56,7 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
 
     Pods come from the cluster's API server when a kubeconfig or context is named, else from kube-state-metrics in Prometheus.
     """
-    from agents.inspect import scan_command as command
+    from agents.commands.recommend import scan_command as command
 
     asked, stored = where or ScannedCluster(), stored or PrometheusOptions()
     if asked.file is not None and stored.url is not None:
@@ -68,7 +68,7 @@ def scan(  # noqa: PLR0913  # the flags of a command, krr's among them
 
 def _clusters(asked: ScannedCluster, stored: PrometheusOptions, common: CommonOptions) -> "list[Settings]":
     """The settings of each cluster to scan."""
-    from agents.inspect.scan_command import of_context
+    from agents.commands.recommend.scan_command import of_context
     from agents.settings import cluster_factory
 
     loaded = common.load(cluster__kubeconfig=asked.kubeconfig, **stored.overrides())

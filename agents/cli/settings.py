@@ -10,7 +10,7 @@ app = App(name="settings", help="The settings by which all workers decide: they 
 @app.command
 def plan(*, output: TextOutputOption = "table", common: CommonOptions | None = None) -> None:
     """Show where the settings here would decide otherwise than the log says, and change nothing."""
-    from agents.operate import settings
+    from agents.commands.change import settings
 
     settings.plan(given(common).settings(), output)
 
@@ -21,6 +21,6 @@ def apply(*, common: CommonOptions | None = None) -> None:
 
     Workers of another version stop when the version of the rules changes: first stop them, then apply, then start the new ones.
     """
-    from agents.operate import settings
+    from agents.commands.change import settings
 
     settings.apply(given(common).settings())

@@ -9,6 +9,6 @@ def status(*, output: OutputOption = "table", common: CommonOptions | None = Non
     A line that somebody should look at is marked with `!`. Counts are of the last hour of event time, dead letters of the last
     day. Reads the end of the log only, however long the log is.
     """
-    from agents.inspect import status as command
+    from agents.commands.status import status as command
 
     command.run(given(common).settings(), output)

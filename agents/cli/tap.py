@@ -8,7 +8,7 @@ from agents.cli.options import CommonOptions, LimitOption, given
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
-    from agents.processes.output_table import TextForm
+    from agents.terminal.output_table import TextForm
 
 _FORMS: "dict[str, TextForm]" = {
     "table": "table",
@@ -42,7 +42,7 @@ def tap(  # noqa: PLR0913  # the flags of a command
     common: CommonOptions | None = None,
 ) -> None:
     """Print the records of a topic, decoded: time, place, type, key and content. Reads only."""
-    from agents.inspect import tap as command
+    from agents.commands.past import tap as command
 
     wanted = command.RecordFilter(key=key, kind=kind, limit=limit, ticks=ticks)
     settings, form = given(common).settings(), _FORMS[output]

@@ -12,7 +12,7 @@ app = App(name="topics", help="Make Kafka's topics as Ullage needs them.")
 @app.command
 def plan(*, output: TextOutputOption = "table", common: CommonOptions | None = None) -> None:
     """Show what `apply` would change, and change nothing. A line with [...] would lose something."""
-    from agents.operate import topics
+    from agents.commands.change import topics
 
     topics.plan(given(common).settings(), output)
 
@@ -20,7 +20,7 @@ def plan(*, output: TextOutputOption = "table", common: CommonOptions | None = N
 @app.command
 def asyncapi(*, common: CommonOptions | None = None) -> None:
     """Print the AsyncAPI 3 document (YAML): every topic, its settings, and what its records look like. Needs no broker."""
-    from agents.operate import topics
+    from agents.commands.change import topics
 
     topics.describe(given(common).settings())
 
@@ -35,6 +35,6 @@ def apply(
     common: CommonOptions | None = None,
 ) -> None:
     """Make what is missing and put right what drifted. Refuses what would lose records unless it is forced by name."""
-    from agents.operate import topics
+    from agents.commands.change import topics
 
     topics.apply(given(common).settings(), force=force)

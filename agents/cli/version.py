@@ -1,7 +1,7 @@
 """`ullage version`: print the versions of Ullage and of what it runs on."""
 
 from agents.cli.options import OutputOption
-from agents.processes.output import data
+from agents.terminal.output import data
 
 
 def version(*, output: OutputOption = "table") -> None:
@@ -9,7 +9,7 @@ def version(*, output: OutputOption = "table") -> None:
     import platform
     from importlib import metadata
 
-    from agents.processes import output_table
+    from agents.terminal import output_table
 
     versions = {"ullage": number(), "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in ("faust-streaming", "aiokafka", "kafka-python")}

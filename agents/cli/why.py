@@ -25,8 +25,8 @@ def why(
     common: CommonOptions | None = None,
 ) -> None:
     """Explain a decision: the numbers it rests on, what caused them, each with its place in the log, and what became of it."""
-    from agents.processes import output_table
     from agents.settings import log_factory
+    from agents.terminal import output_table
     from agents.why.explanation import explain
     from agents.why.explanation_lines import lines
     from streams.log_context import LogContext

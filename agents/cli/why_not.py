@@ -26,6 +26,6 @@ def why_not(
 
     Each guard or rule that holds it back is named with its numbers. Reads the log only.
     """
-    from agents.inspect import why_not as command
+    from agents.commands.past import why_not as command
 
     command.run(given(common).settings(log__at=at), [what] if name is None else [what, name], output)

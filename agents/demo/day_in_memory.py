@@ -14,11 +14,11 @@ from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.logic.vertical.vertical_settings import ADAPTIVE
-from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop, open_untouched
+from agents.run.pipeline import stages
+from agents.run.simulate import SimulatedWorld, TickGrid, simulate
 from agents.settings import loading
 from agents.settings.all_settings import Settings
-from agents.simulate import SimulatedWorld, TickGrid, simulate
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog

@@ -19,8 +19,8 @@ from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.processes.child_processes import ChildProcess, ChildProcesses
+from agents.run.stage_topics import stage_names, ticked_topics
 from agents.settings import loading
-from agents.stage_topics import stage_names, ticked_topics
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
 from streams.errors import UllageError

@@ -12,7 +12,7 @@ from rich.segment import Segment
 
 from agents.demo.day_screen import ScreenFrame, draw, plain
 from agents.demo.day_state import DayState
-from agents.terminal_escaping import visible
+from agents.terminal.terminal_escaping import visible
 
 _LIVE_EVERY = 0.25
 _PLAIN_EVERY = 4.0

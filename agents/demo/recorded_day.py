@@ -15,11 +15,11 @@ from agents.demo import event_narration
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
-from agents.pipeline import stages
-from agents.processes.output import note
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_runner import Runner
-from agents.stage_topics import ticked_topics
+from agents.terminal.output import note
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.traces import Playback, Trace, TracePlayer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from agents.settings.loading import nested
 from agents.verify.verifiable_copy import export

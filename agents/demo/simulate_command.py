@@ -14,16 +14,16 @@ from agents.demo.day_state import DayState
 from agents.demo.demo_settings import START, Day
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.scenario_file import Scenario
-from agents.pipeline import stages
-from agents.processes import output_table
-from agents.processes.output import note
-from agents.processes.output_table import TextForm
 from agents.processes.signals import stoppable
 from agents.processes.simulated_cluster import open_shop
+from agents.run.pipeline import stages
+from agents.run.simulate import SimulatedWorld, TickGrid, simulate
 from agents.settings import event_times
 from agents.settings.loading import load
-from agents.simulate import SimulatedWorld, TickGrid, simulate
 from agents.telemetry import logging_setup
+from agents.terminal import output_table
+from agents.terminal.output import note
+from agents.terminal.output_table import TextForm
 from schemas import times
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode

@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from agents.processes.output import data, note
 from agents.processes.signals import until_stopped
+from agents.terminal.output import data, note
 from streams.broker import Broker, BrokerSettings
 from streams.errors import LogUnavailable
 

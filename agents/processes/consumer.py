@@ -9,20 +9,20 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from agents import rules_in_log
 from agents.logic.vertical.vertical_settings import NAME as RECOMMENDER
 from agents.processes import dependency_probes
 from agents.processes.consumer_asg import asg
 from agents.processes.consumer_autoscalers import autoscalers
 from agents.processes.consumer_metrics_api import metrics_api
 from agents.processes.consumer_webhook import real_time, webhook, webhook_leases
-from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import await_fitting, telemetry_for
 from agents.processes.signals import pause, until_stopped
+from agents.run import rules_in_log
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import ConsumerMetrics, MetricsApiMetrics, WebhookMetrics
+from agents.terminal.output import note
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from streams.clients.kube.api import Api
 from streams.clients.kube.cluster_client import KubernetesClient

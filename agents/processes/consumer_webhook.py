@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import urlsplit
 
-from agents import python_gc
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.updates.update_settings import UpdateRules
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.server_certificate import certificate_source, service_names
+from agents.run import python_gc
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from agents.settings.webhook_settings import WebhookSettings

@@ -13,12 +13,12 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry
 
 from agents.processes import dependency_probes, signals
-from agents.processes.output import note
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import DependencyMonitor, HealthServer, ObservedLog, logging_setup, process_parts
 from agents.telemetry.health_server import Reasons, all_well
 from agents.telemetry.observed_log import LogObserver
+from agents.terminal.output import note
 from streams.errors import BadInput, LogUnavailable, UllageError
 from streams.log.log_port import Log
 from streams.own_faults import OwnFaults

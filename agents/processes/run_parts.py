@@ -12,13 +12,13 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from agents.present_part import PRESENT
-from agents.processes.output import note
 from agents.processes.process_telemetry import serving, shown
 from agents.processes.signals import Stop, pause, until_stopped
+from agents.run.present_part import PRESENT
 from agents.settings.all_settings import Settings
 from agents.telemetry import DependencyMonitor, HealthServer, logging_setup
 from agents.telemetry.process_parts import ProcessPart, ProcessParts
+from agents.terminal.output import note
 from streams.errors import BadInput, UllageError
 
 WORKER, _CONSUMER = "worker", "consumer-"

@@ -17,7 +17,6 @@ from agents.logic.nodes.aws.node_templates import (
     NodegroupAnswer,
     TemplateSource,
 )
-from agents.processes.output import note
 from agents.processes.process_lease import Turns, holder_lease
 from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import pause, until_stopped
@@ -26,6 +25,7 @@ from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.settings.aws_settings import AwsSettings
 from agents.telemetry import DependencyStatus, NodeGroupMetrics
+from agents.terminal.output import note
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds

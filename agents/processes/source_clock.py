@@ -9,13 +9,13 @@ import time
 from datetime import datetime
 from functools import partial
 
-from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import pause, until_stopped
+from agents.run.stage_topics import ticked_topics
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
-from agents.stage_topics import ticked_topics
 from agents.telemetry import ClockMetrics
+from agents.terminal.output import note
 from schemas import times
 from streams.codec.event_codec import header, tick_number
 from streams.log.log_port import Log

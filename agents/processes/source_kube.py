@@ -11,7 +11,6 @@ from functools import partial
 from agents.logic.nodes.growth.expanders import Expander
 from agents.processes import dependency_probes
 from agents.processes.adapter_queries import AdapterQueries
-from agents.processes.output import note
 from agents.processes.process_lease import holder_lease
 from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import ending, until_stopped
@@ -19,6 +18,7 @@ from agents.processes.source_clock import event_time
 from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
+from agents.terminal.output import note
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput

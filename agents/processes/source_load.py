@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 
 from agents.logic.replicas.wanted_loads import WantedLoads
-from agents.processes.output import note
 from agents.processes.process_telemetry import fitting_log, telemetry_for
 from agents.processes.signals import pause, until_stopped
 from agents.processes.source_clock import event_time
@@ -12,6 +11,7 @@ from agents.processes.source_usage import prometheus
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import DependencyStatus, SourceMetrics
+from agents.terminal.output import note
 from schemas.catalogue import Event
 from schemas.units import Bytes, Seconds
 from streams.clients.prometheus import AnswerLimits

@@ -4,13 +4,13 @@ import threading
 from datetime import datetime, timedelta
 from functools import partial
 
-from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import until_stopped
 from agents.processes.simulated_cluster import open_shop
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
+from agents.terminal.output import note
 from schemas import times
 from streams.codec.event_codec import tick_number
 from streams.log.log_port import Log

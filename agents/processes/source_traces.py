@@ -4,12 +4,12 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from agents.processes.output import note
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import until_stopped
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_topics import ticked_topics
 from agents.telemetry import SourceMetrics
+from agents.terminal.output import note
 from schemas import times
 from streams.errors import BadInput
 from streams.log.log_port import Log

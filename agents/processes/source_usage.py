@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from agents.processes.output import note
 from agents.processes.process_lease import Turns, holder_lease
 from agents.processes.process_telemetry import fitting_log, require_fitting, telemetry_for
 from agents.processes.signals import pause, until_stopped
@@ -17,6 +16,7 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.settings.usage_source_settings import PrometheusSettings
 from agents.telemetry import DependencyStatus, SourceMetrics, UsageMetrics
+from agents.terminal.output import note
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.prometheus import AnswerLimits, Credentials, Prometheus

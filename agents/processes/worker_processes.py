@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
-from agents import python_gc
+from agents.run import python_gc
 from streams.errors import BadInput, GiveUp, UllageError
 
 _A = TypeVar("_A")

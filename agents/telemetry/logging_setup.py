@@ -17,9 +17,9 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from agents.present_part import PRESENT
+from agents.run.present_part import PRESENT
 from agents.telemetry.client_log_filter import ClientLogFilter
-from agents.terminal_escaping import visible, visible_line
+from agents.terminal.terminal_escaping import visible, visible_line
 from streams.url_redaction import without_password
 
 _IN_LINES = ("exception", "stack")

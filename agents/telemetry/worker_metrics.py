@@ -12,7 +12,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.engine.turn_aligner import Wait
-from agents.partition_task import TurnResult
+from agents.run.partition_task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
 from agents.telemetry.readiness import Readiness, StagePartition
 from schemas.catalogue import CATALOGUE

@@ -12,7 +12,7 @@ from agents.engine import checkpoint_selection
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
-from agents.newest_checkpoint import newest_checkpoint, objection
+from agents.run.newest_checkpoint import newest_checkpoint, objection
 from agents.verify import workers_at_work
 from streams.codec.event_codec import tick_number
 from streams.log_context import LogContext

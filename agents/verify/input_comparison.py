@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.input_digest import InputDigests
-from agents.partition_task import Task
+from agents.run.partition_task import Task
 from agents.verify.committed_turns import CommittedTurn
 from streams.log_context import LogContext
 

@@ -7,7 +7,7 @@ compared in that partition, and the report says so. Other stages are compared as
 from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
-from agents.partition_task import TurnResult
+from agents.run.partition_task import TurnResult
 from schemas.policies.rules import StageRulesChanged
 from schemas.times import from_ms
 

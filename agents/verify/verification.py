@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
 from agents.engine.turn_aligner import Aligner
-from agents.partition_task import Task, TurnResult, feed_input
-from agents.stage_runner import Runner, TaskStart
+from agents.run.partition_task import Task, TurnResult, feed_input
+from agents.run.stage_runner import Runner, TaskStart
 from agents.verify import published_records, record_comparison
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.input_comparison import InputComparison

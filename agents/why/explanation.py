@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
-from agents.stage_topics import all_decision_topics
+from agents.run.stage_topics import all_decision_topics
 from agents.why import (
     admitted_pods,
     emptied_nodes,

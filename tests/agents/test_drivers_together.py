@@ -7,7 +7,7 @@ import pytest
 from agents.backtest import backtest
 from agents.demo import day_in_memory
 from agents.demo.demo_settings import Day
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings import loading
 from agents.settings.all_settings import Settings
 from agents.verify.verification import verify

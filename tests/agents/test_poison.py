@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents import pipeline
 from agents.engine.stage import Stage
-from agents.partition_task import Task
+from agents.run import pipeline
+from agents.run.partition_task import Task
 from agents.settings.all_settings import Settings
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.vpa_conditions import VpaConditionsDecided

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.inspect import halted_scaling
+from agents.commands.status import halted_scaling
 from schemas.decisions.node_updates import (
     NodeRemovalPlanned,
     NodeScalingHalted,

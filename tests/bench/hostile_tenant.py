@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agents.engine.turn import Recorded, Turn
 from agents.logic.nodes.removal.drain_rules import MOST_DISRUPTION_BUDGETS
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.catalogue import Event
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged

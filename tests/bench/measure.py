@@ -14,7 +14,7 @@ import orjson
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from agents.stage_topics import stage_names, ticked_topics
+from agents.run.stage_topics import stage_names, ticked_topics
 from streams.codec import event_codec
 from streams.log.log_port import NewRecord
 from streams.topics import Topics

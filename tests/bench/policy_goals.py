@@ -20,7 +20,7 @@ import numpy as np
 
 from agents.backtest.policy_comparison import Interval, PolicyScore, WorkloadFigures, difference, relative
 from agents.backtest.price_list import PriceList
-from agents.inspect import policy_runs, policy_specs
+from agents.commands.compare import policy_runs, policy_specs
 from agents.settings.loading import load
 
 TRACES = Path(os.environ.get("ULLAGE_SHARED", "../shared")) / "traces"

@@ -10,9 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from agents import python_gc
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.updates.updater import Updater
+from agents.run import python_gc
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase

@@ -27,10 +27,10 @@ import numpy as np
 import psutil
 from prometheus_client import CollectorRegistry
 
-from agents import python_gc
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
 from agents.processes.consumer_webhook import SWITCH
+from agents.run import python_gc
 from agents.telemetry import WebhookMetrics
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload

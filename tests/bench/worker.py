@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from agents import pipeline, python_gc
 from agents.app import WorkerPlan, worker
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
+from agents.run import pipeline, python_gc
 from agents.settings.all_settings import Settings
 from streams.log.kafka_connection import KafkaConnection
 from streams.topics import Topics

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings, TopicSettings
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify

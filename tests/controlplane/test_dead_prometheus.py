@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agents import pipeline
 from agents.logic.replicas.wanted_loads import WantedLoads
 from agents.processes.source_load import LoadWishesOfObjects
+from agents.run import pipeline
+from agents.run.stage_runner import Runner
 from agents.settings.all_settings import ClockSettings, Settings, TopicSettings
-from agents.stage_runner import Runner
 from schemas import times
 from schemas.decisions.forecasts import LoadForecast
 from schemas.policies.ehpa import EhpaChanged

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings, TopicSettings
-from agents.stage_runner import Runner
-from agents.stage_topics import ticked_topics
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from agents.settings.loading import load
-from agents.stage_runner import Runner
-from agents.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas.facts.usage import MetricsScraped
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.inspect import doctor
+from agents.commands.health import doctor
 from agents.settings import loading
 from streams.admin import disk_use
 from streams.log.kafka_connection import KafkaConnection

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agents import rules_in_log
 from agents.cli import run
-from agents.pipeline import stages
+from agents.run import rules_in_log
+from agents.run.pipeline import stages
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_topics import ticked_topics
 from schemas import times
 from streams.codec import event_codec
 from streams.log.kafka_connection import KafkaConnection

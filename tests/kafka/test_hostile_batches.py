@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from agents.app import log_reader
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from streams.codec.event_codec import header
 from streams.log.bounded_decompression import MOST_PIECES

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_topics import ticked_topics
 from streams.codec.event_codec import tick_number
 from streams.log.bounded_decompression import MOST_BYTES, MOST_PIECES
 from streams.log.log_port import NewRecord

@@ -11,10 +11,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.pipeline import stages
-from agents.rules_in_log import rules_of
+from agents.run.pipeline import stages
+from agents.run.rules_in_log import rules_of
+from agents.run.stage_topics import RECOMMENDER, UPDATER, stage_names, ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_topics import RECOMMENDER, UPDATER, stage_names, ticked_topics
 from schemas import times
 from schemas.catalogue import CATALOGUE, Event
 from schemas.names import Workload

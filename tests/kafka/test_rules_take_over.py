@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.cli import run
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from agents.verify.committed_turns import committed
 from schemas.decisions.recommendations import RequestsRecommended

@@ -15,7 +15,7 @@ import pytest
 
 from agents.cli import run
 from agents.demo.demo_settings import Day
-from agents.stage_topics import stage_names
+from agents.run.stage_topics import stage_names
 from schemas.outcomes import ActionFinished
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports

@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from agents import cli
-from agents.stage_topics import stage_names
+from agents.run.stage_topics import stage_names
 from streams.admin import topic_admin
 from streams.errors import BadInput, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection

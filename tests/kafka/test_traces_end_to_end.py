@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_topics import ticked_topics
 from agents.verify.committed_turns import committed
 from schemas import times
 from schemas.decisions.recommendations import RequestsRecommended

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind
 from agents.why.explanation import explain

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.commands.change import policy_file
 from agents.demo import scenario_file
-from agents.operate import policy_file
 from agents.settings import loading
 from streams import yaml_reader
 from streams.errors import BadInput

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib import request
 
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_topics import ticked_topics
 from schemas import times
 from schemas.catalogue import Event
 from schemas.names import Workload

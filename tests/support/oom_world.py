@@ -10,10 +10,10 @@ from typing import Any
 
 from agents.demo import day_in_memory
 from agents.demo.demo_settings import START, Day
-from agents.pipeline import stages
 from agents.processes.simulated_cluster import open_shop
+from agents.run.pipeline import stages
+from agents.run.simulate import SimulatedWorld, TickGrid, simulate
 from agents.settings.loading import load
-from agents.simulate import SimulatedWorld, TickGrid, simulate
 from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import UpdateRefused

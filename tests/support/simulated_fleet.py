@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from agents.pipeline import stages
 from agents.processes import simulated_node_groups
+from agents.run.pipeline import stages
+from agents.run.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from agents.settings import loading
-from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from schemas import times
 from schemas.catalogue import Event
 from schemas.names import Amounts

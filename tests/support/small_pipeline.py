@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Turn
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended

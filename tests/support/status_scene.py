@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from kubernetes import client as official
 
 from agents.engine.stage import Stage
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings, TopicSettings
-from agents.stage_runner import Runner
-from agents.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided

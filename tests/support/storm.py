@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.simulate import SimulatedWorld, TickGrid, simulate
 from agents.settings.all_settings import Settings, TopicSettings
-from agents.simulate import SimulatedWorld, TickGrid, simulate
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished, Result

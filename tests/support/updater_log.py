@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from agents import cli
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.simulate import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings, TopicSettings
-from agents.simulate import Runner
-from agents.stage_topics import ticked_topics
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Workload

@@ -1,7 +1,7 @@
 """The real stage that scales nodes, with settings under which groups grow and shrink within minutes of event time."""
 
-from agents import pipeline
 from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.run import pipeline
 from agents.settings.all_settings import Settings, TopicSettings
 from schemas.units import Fraction, Seconds
 

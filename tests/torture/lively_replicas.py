@@ -1,7 +1,7 @@
 """The real stage that forecasts load and plans replicas, with settings under which both change within minutes of event time."""
 
-from agents import pipeline
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.run import pipeline
 from agents.settings.all_settings import Settings, TopicSettings
 from schemas.units import Seconds
 

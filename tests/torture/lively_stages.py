@@ -1,8 +1,8 @@
 """The real stages of the pipeline, with settings under which much is done within minutes of event time."""
 
-from agents import pipeline
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.run import pipeline
 from agents.settings.all_settings import Settings
 from schemas.units import Fraction, Seconds
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.engine.input_digest import InputDigests
-from agents.partition_task import Task, TurnResult
+from agents.run.partition_task import Task, TurnResult
 from schemas.facts.usage import MetricsScraped
 
 

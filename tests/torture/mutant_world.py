@@ -17,7 +17,7 @@ from kubernetes import client as official
 
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
-from agents.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
+from agents.run.simulate import SimulatedRound, SimulatedWorld, TickGrid, simulate
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.facts.usage import ContainerOOMKilled

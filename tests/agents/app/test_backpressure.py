@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.errors import IllegalStateError
 
-from agents import pipeline
 from agents.app.backpressure import Backpressure
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition, new_ledger
@@ -15,7 +14,8 @@ from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
 from agents.engine.turn_aligner import Input
-from agents.partition_task import Task
+from agents.run import pipeline
+from agents.run.partition_task import Task
 from agents.settings.all_settings import Settings
 from streams.codec.event_codec import Codec, tick
 from streams.log.kafka_connection import KafkaConnection

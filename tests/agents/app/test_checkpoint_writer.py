@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from agents import pipeline, python_gc
 from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, committable, cut, in_parts
 from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
 from agents.app.worker_plan import WorkerPlan
+from agents.run import pipeline, python_gc
 from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import MetricsScraped

@@ -18,7 +18,7 @@ from faust.types import TP
 
 from agents.app import faust_consumer
 from agents.app.faust_consumer import FaustConsumer, FetchedTicks, QuickConsumer, QuickConsumerThread
-from agents.partition_task import SharedRecord
+from agents.run.partition_task import SharedRecord
 from streams.codec import event_codec
 
 

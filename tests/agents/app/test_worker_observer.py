@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from agents import pipeline
 from agents.app.checkpoint_writer import Generation
 from agents.app.owned_partition import OwnedPartition, new_ledger
 from agents.app.partition_recovery import Recovery
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WAITED, WorkerObserver
 from agents.app.worker_plan import WorkerPlan, from_settings
+from agents.run import pipeline
 from agents.settings.all_settings import Settings
 from streams.codec.event_codec import tick
 from streams.log.kafka_connection import KafkaConnection

@@ -11,7 +11,7 @@ from agents.backtest.recorded_containers import RecordedContainers
 from agents.backtest.recording import Recording
 from agents.backtest.time_weighted_sums import ResourceSums
 from agents.logic.validation.events import refuse
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from streams.log_context import LogContext
 from streams.sources.traces import Trace
 from streams.topics import Topics

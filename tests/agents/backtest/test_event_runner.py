@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_runner import Runner
-from agents.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped

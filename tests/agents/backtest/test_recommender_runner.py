@@ -17,7 +17,7 @@ from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import SIDES, ContainerSums
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.units import Bytes, Fraction, Seconds
 from streams.sources.traces import Trace

@@ -8,9 +8,9 @@ import pytest
 
 from agents.backtest.what_if import WhatIf, what_if
 from agents.backtest.what_if_rules import OtherRules
+from agents.commands.compare.what_if_command import rows
 from agents.demo import simulate_command
-from agents.inspect.what_if_command import rows
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings import loading
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.inspect import incident_export
+from agents.commands.past import incident_export
 from tests.support.commands import ROOT
 
 NOWHERE = ("--brokers", "127.0.0.1:1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.inspect import policy_trial
+from agents.policies import policy_trial
 
 HEAD = "import numpy as np\nfrom agents.logic.vertical.policy_code import RecommendedColumns, EvidenceColumns\n"
 DECLARED = "\n\ndef recommend(usage: EvidenceColumns) -> RecommendedColumns:\n"

@@ -12,7 +12,7 @@ from agents import cli
 from agents.cli.examples import EXAMPLES
 from agents.cli.generate_manual import manual
 from agents.cli.program import app
-from agents.inspect.what_if_command import settings_of
+from agents.commands.compare.what_if_command import settings_of
 from agents.settings import loading
 from agents.settings.setting_descriptions import describe
 

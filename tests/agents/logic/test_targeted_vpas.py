@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agents.engine.stage import Stage
 from agents.engine.turn import Recorded, Turn
 from agents.logic.targeted_vpas import TargetedVpas
-from agents.pipeline import stages
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.names import Place
 from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.backtest import price_list
-from agents.settings import policy_sources
+from agents.policies import policy_sources
 from streams.clients.aws import instance_prices
 from streams.errors import BadInput
 

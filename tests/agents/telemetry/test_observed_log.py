@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, NodeGroupMetrics, ObservedLog, SourceMetrics
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned

@@ -1,7 +1,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agents.partition_task import TurnResult
+from agents.run.partition_task import TurnResult
 from agents.telemetry import WorkerMetrics
 from schemas.units import Bytes, Seconds
 from streams.log.log_port import NewRecord

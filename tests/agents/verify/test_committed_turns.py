@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines

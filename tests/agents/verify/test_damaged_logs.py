@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from agents.verify.verification_report import VerificationReport, report_lines

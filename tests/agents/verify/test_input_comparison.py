@@ -7,7 +7,7 @@ import pytest
 
 from agents.engine.input_digest import InputDigests
 from agents.engine.stage import Stage
-from agents.stage_runner import Runner, TaskStart
+from agents.run.stage_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agents import rules_in_log
 from agents.engine.stage import Stage
-from agents.stage_runner import Runner
+from agents.run import rules_in_log
+from agents.run.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, report_lines
 from streams.codec.event_codec import tick_number

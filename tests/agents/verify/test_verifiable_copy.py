@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.engine.checkpoint_selection import CheckpointLedger
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from agents.verify.committed_turns import committed
 from agents.verify.verifiable_copy import copied_topics, export
 from agents.verify.verification import verify

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.stage_runner import Runner, TaskStart
+from agents.run.stage_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines

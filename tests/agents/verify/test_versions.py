@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
 from schemas.catalogue import CATALOGUE, Catalogue

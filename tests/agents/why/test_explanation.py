@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from agents.stage_runner import Runner
+from agents.run.stage_runner import Runner
 from agents.why.explanation import Explanation, explain
 from agents.why.explanation_lines import lines
 from schemas.catalogue import Event

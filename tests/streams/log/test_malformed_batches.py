@@ -16,7 +16,7 @@ from kafka.record.memory_records import MemoryRecords
 
 import agents.app.kafka_client_options  # noqa: F401  # its import gives the client our reading
 from agents.engine.turn_aligner import Input
-from agents.partition_task import feed_input
+from agents.run.partition_task import feed_input
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log import record_batches

@@ -3,7 +3,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from agents.engine.turn_aligner import Aligner
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas.names import Place
 from streams.codec import event_codec
 from streams.errors import BadInput, LogUnavailable, TryAgain

@@ -12,7 +12,7 @@ import pytest
 
 from agents.engine.turn_aligner import Aligner
 from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
-from agents.stage_topics import ticked_topics
+from agents.run.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped

@@ -82,10 +82,10 @@ SHOWN: dict[int, tuple[str, ...]] = {
     ),
     59: (
         f"{HERE}/test_resource_recommendations.py::test_an_oom_kill_asks_for_a_fifth_more_and_a_hundred_mebibytes_at_least",
-        "agents/inspect/test_crane_resource_recommendations.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
+        "agents/commands/recommend/test_crane_resource_recommendations.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
     ),
     60: (
-        "agents/inspect/test_crane_resource_recommendations.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
+        "agents/commands/recommend/test_crane_resource_recommendations.py::test_a_kill_of_the_last_seven_days_counts_by_what_was_requested",
     ),
     61: (f"{HERE}/test_fleet_recommendations.py::test_ten_cores_at_half_of_five_a_pod_are_four_replicas",),
     62: (f"{HERE}/test_resource_recommendations.py::test_the_smallest_size_that_holds_both_is_taken",),

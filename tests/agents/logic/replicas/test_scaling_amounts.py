@@ -6,12 +6,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from agents import pipeline
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.generated_objects import LabelPropagation
 from agents.logic.validation.events import refuse
-from agents.partition_task import Task
 from agents.processes.ehpa_object_generator import EhpaObjectGenerator
+from agents.run import pipeline
+from agents.run.partition_task import Task
 from agents.settings.all_settings import Settings
 from schemas.facts.replica_scaling import HpaSeen
 from schemas.policies.ehpa import EhpaChanged

@@ -8,8 +8,8 @@ import pytest
 
 from agents.engine.stage import Stage
 from agents.logic.validation.future_events import MOST_AHEAD, ahead
-from agents.partition_task import Task, TurnResult
-from agents.pipeline import stages
+from agents.run.partition_task import Task, TurnResult
+from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped

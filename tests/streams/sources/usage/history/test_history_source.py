@@ -10,10 +10,10 @@ import pytest
 import structlog
 
 from agents.logic.vertical.vertical_settings import VerticalSettings
-from agents.pipeline import stages
+from agents.run.pipeline import stages
+from agents.run.stage_runner import Runner
+from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
-from agents.stage_runner import Runner
-from agents.stage_topics import ticked_topics
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
 from schemas.policies.selectors import Operator, Requirement

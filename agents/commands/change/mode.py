@@ -1,0 +1,77 @@
+"""Runs `ullage mode`: how far Ullage may go in a cluster. `pause` and `resume` change a cluster's control in the same way."""
+
+from dataclasses import replace
+
+from agents.commands.change.operator_session import operator_session
+from agents.settings import log_factory, setting_texts
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note, sentence
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Fraction
+from streams.errors import BadInput
+from streams.publishing import source_reports
+
+
+def run(settings: Settings, *, mode: Mode, budget: str | None, reason: str, on_an_open_log: bool = False) -> None:
+    """Set the mode, and the budget (`10%` or `0.1`) unless it is None. A pause stays.
+
+    Raises BadInput, also for mode apply on a log that anybody may write, unless that is wanted.
+    """
+    if mode is Mode.APPLY and not on_an_open_log and settings.log.kind == "kafka":
+        _require_rights(settings)
+    change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason)
+
+
+def change_control(
+    settings: Settings, *, reason: str, mode: Mode | None = None, budget: float | None = None, paused: bool | None = None
+) -> None:
+    """Publish the cluster's newest control with these changes, and print the result. None leaves a value as it is."""
+    cluster = settings.cluster.name
+    with operator_session(settings) as (operator, at):
+        source_reports.require_cluster(operator.context, cluster)
+        last = operator.control(cluster) or ControlChanged(at, cluster, Mode.SHADOW)
+        if paused is False and not last.paused:
+            sentence(f"{cluster} is not paused: {describe(last)}")
+            return
+        changed = replace(
+            last,
+            at=at,
+            mode=last.mode if mode is None else mode,
+            budget=last.budget if budget is None else Fraction(budget),
+            paused=last.paused if paused is None else paused,
+            reason=reason if paused is not None or not last.paused else last.reason,
+            by=operator.author,
+        )
+        operator.publish(changed)
+    sentence(f"{cluster}: {describe(changed)}")
+    if mode is Mode.APPLY:
+        note("mode apply is experimental; docs/incidents-tried.md lists what it was tried against, and what is left")
+
+
+def _require_rights(settings: Settings) -> None:
+    from streams.log import open_log  # Kafka's client is heavy, and other logs do without
+
+    why = open_log.why_open(log_factory.answering_connection(settings))
+    if why is not None:
+        raise BadInput(
+            f"mode apply obeys whoever can write into the log. {why}. Give it logins and the rights of docs/security.md "
+            "(log.security), or say --on-an-open-log"
+        )
+
+
+def _share(text: str) -> float:
+    try:
+        share = setting_texts.share(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise BadInput(f"--budget '{text}' is no share of pods: it is between 0 and 1, as in --budget 0.1 or --budget 10%")
+    return share
+
+
+def describe(control: ControlChanged) -> str:
+    """`apply, 10% of the pods at one time; PAUSED: database migration; set by alice (Kafka principal)`."""
+    why = f": {control.reason}" if control.reason else ""
+    state = f"; PAUSED{why}" if control.paused else f" ({control.reason})" if control.reason else ""
+    by = "" if control.by is None else f"; set by {control.by}"
+    return f"{control.mode.value}, {control.budget:.0%} of the pods at one time{state}{by}"

@@ -1,0 +1,117 @@
+"""Runs `ullage policy`: reads policies from flags or a file, compares them with the log, and publishes those that changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+
+from agents.commands.change import policy_file
+from agents.commands.change.operator_session import operator_session
+from agents.commands.change.policy_file import amounts, pairs
+from agents.settings.all_settings import Settings
+from agents.terminal.output import sentence
+from schemas.names import Amounts, Workload
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from streams.errors import BadInput
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFlags:
+    """Bounds as typed by an operator. An empty text changes nothing."""
+
+    container: str = "*"
+    least: str = ""
+    most: str = ""
+
+
+def change(settings: Settings, target: str, mode: str | None, bounds: BoundFlags) -> None:
+    """Change the given parts of the policy with this target, or make a new one."""
+    check_target(target, "TARGET")
+    least, most = amounts(pairs(bounds.least, "--min"), "--min"), amounts(pairs(bounds.most, "--max"), "--max")
+    with operator_session(settings) as (operator, at):
+        new = VerticalPolicyChanged(at, target, "")
+        policy = operator.policies().get(target, new)
+        entries = {entry.container: entry for entry in policy.containers}
+        if bounds.least or bounds.most:
+            entry = entries.get(bounds.container, ContainerPolicy(bounds.container))
+            low, high = _overlaid(entry.min_allowed, least), _overlaid(entry.max_allowed, most)
+            entries[bounds.container] = replace(entry, min_allowed=low, max_allowed=high)
+        changed = replace(
+            policy, update_mode=UpdateMode(mode) if mode else policy.update_mode, containers=tuple(entries.values())
+        )
+        _publish(operator, at, [changed])
+
+
+def apply(settings: Settings, file: Path) -> None:
+    """Publish the policies of a file."""
+    policies = policy_file.read(file)
+    for policy in policies:
+        check_target(policy.target, str(file))
+    with operator_session(settings) as (operator, at):
+        _publish(operator, at, policies)
+
+
+def remove(settings: Settings, target: str) -> None:
+    """Remove a policy. Raises BadInput when there is none with this target."""
+    with operator_session(settings) as (operator, at):
+        in_force = operator.policies()
+        if target not in in_force:
+            raise BadInput(f"there is no policy with the target '{target}'; there are: {', '.join(in_force) or 'none'}")
+        operator.publish(VerticalPolicyRemoved(at, target))
+    sentence(f"removed {target}")
+
+
+def check_target(target: str, where: str) -> None:
+    """Raise BadInput for a target that is neither a workload key nor a prefix that ends in `*`."""
+    if target.endswith("*") and "*" not in target[:-1]:
+        return
+    try:
+        if "*" not in target:
+            Workload.parse(target)
+            return
+    except ValueError:
+        pass
+    raise BadInput(
+        f"{where} '{target}' names no workload: write cluster/namespace/Kind/name, as demo/shop/Deployment/cart, "
+        "or a beginning that ends in '*'"
+    )
+
+
+def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolicyChanged]) -> None:
+    """Publish the policies that change something, each with the version that follows from its content."""
+    in_force, changed = operator.policies(), []
+    for policy in wanted:
+        cluster, slash, _ = policy.target.partition("/")
+        if slash and "*" not in cluster:
+            source_reports.require_cluster(operator.context, cluster)
+        _check_bounds(policy)
+        new = replace(policy, at=at, version=_version(policy))
+        old = in_force.get(policy.target)
+        same = old is not None and replace(old, at=at, version=new.version, by=new.by) == new
+        if not same:
+            changed.append(new)
+        sentence(f"{'unchanged' if same else 'set'} {policy.target}: {policy_file.describe(policy)}")
+    operator.publish(*changed)
+
+
+def _check_bounds(policy: VerticalPolicyChanged) -> None:
+    for entry in policy.containers:
+        for what in ("cpu", "memory"):
+            least, most = getattr(entry.min_allowed, what), getattr(entry.max_allowed, what)
+            if least is not None and most is not None and least > most:
+                low, high = (policy_file.quantities(each)[what] for each in (entry.min_allowed, entry.max_allowed))
+                raise BadInput(
+                    f"policy '{policy.target}', container '{entry.container}': min {what} {low} is more than max {high}"
+                )
+
+
+def _version(policy: VerticalPolicyChanged) -> str:
+    """Equal content, equal version."""
+    return blake2b(repr(policy_file.as_body(policy)).encode(), digest_size=4).hexdigest()
+
+
+def _overlaid(old: Amounts, new: Amounts) -> Amounts:
+    return Amounts(old.cpu if new.cpu is None else new.cpu, old.memory if new.memory is None else new.memory)

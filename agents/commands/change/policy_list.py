@@ -1,0 +1,19 @@
+"""Runs `ullage policy list`: the vertical policies in force. As YAML and JSON they are what `ullage policy apply` takes."""
+
+from agents.commands.change import policy_file
+from agents.commands.change.operator_session import operator_session
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output import note
+
+
+def show(settings: Settings, form: output_table.OutputForm) -> None:
+    """Print all policies in force."""
+    with operator_session(settings) as (operator, _):
+        in_force = list(operator.policies().values())
+    if form in {"yaml", "json"}:
+        output_table.print_rows(form, [policy_file.as_body(each) for each in in_force])
+    else:
+        rows = [{"target": each.target, "says": policy_file.describe(each), "by": str(each.by or "")} for each in in_force]
+        output_table.print_rows(form, rows, ("target", "says", "by"), ("by",))
+    note(f"{len(in_force)} {'policy' if len(in_force) == 1 else 'policies'} in force")

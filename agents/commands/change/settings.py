@@ -1,0 +1,33 @@
+"""Runs `ullage settings plan` and `apply`: compares the settings by which all workers decide, in the log and here."""
+
+from dataclasses import replace
+
+from agents.commands.change.operator_session import operator_session
+from agents.run import rules_in_log
+from agents.run.pipeline import stages
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output import note, sentence
+from agents.terminal.output_table import TextForm
+
+_NOTHING = "nothing to do: the log says what is set here"
+
+
+def plan(settings: Settings, form: TextForm = "table") -> None:
+    """Print where the log differs."""
+    with operator_session(settings) as (operator, at):
+        found = rules_in_log.differences(operator.context, stages(settings), at)
+    output_table.print_text(form, map(str, found), [difference.as_object() for difference in found])
+    differ = "1 stage differs" if len(found) == 1 else f"{len(found)} stages differ"
+    note(f"{differ}; `ullage settings apply` changes the log" if found else _NOTHING)
+
+
+def apply(settings: Settings) -> None:
+    """Append our rules where the log differs."""
+    with operator_session(settings) as (operator, at):
+        found = rules_in_log.differences(operator.context, stages(settings), at)
+        rules_in_log.append(operator.context, [replace(difference.ours, by=operator.author) for difference in found])
+    for difference in found:
+        sentence(str(difference))
+    decide = "1 stage decides" if len(found) == 1 else f"{len(found)} stages decide"
+    note(f"{decide} by the settings here from the next turn on" if found else _NOTHING)

@@ -1,0 +1,1 @@
+"""What other rules would have done: backtests, comparisons, what-if."""

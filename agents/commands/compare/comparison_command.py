@@ -1,0 +1,136 @@
+"""Runs `ullage backtest --policy` and `ullage diff`: policies over one recording, side by side, with gates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.backtest import price_list, score_card
+from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference
+from agents.backtest.price_list import PriceList
+from agents.commands.compare import comparison_output, comparison_table, frontier, policy_runs, policy_specs
+from agents.commands.compare.comparison_output import ComparisonForm, PrintedComparison
+from agents.commands.compare.policy_specs import BASELINE, SIDES
+from agents.processes.signals import stoppable
+from agents.settings import setting_texts
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note
+from streams.errors import BadInput
+
+GATE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFlags:
+    """How to compare and what to print. `given` are the settings of the command line, `jobs` how many processes to score in."""
+
+    given: tuple[str, ...]
+    form: ComparisonForm
+    to: Path | None
+    prices: Path | None
+    baseline: str = BASELINE
+    jobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What a policy must not exceed: OOM kills, and how much worse than the baseline it may be in cost or kills, as a share."""
+
+    max_oom: int | None = None
+    max_regression: float | None = None
+
+
+def regression_of(text: str) -> float:
+    """The share that `--max-regression` means: `5%` or `0.05`. Raises BadInput."""
+    try:
+        share = setting_texts.share(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < float("inf"):
+        raise BadInput(f"--max-regression '{text}' is no share: give 5% or 0.05")
+    return share
+
+
+def compare(settings: Settings, file: Path, policies: Sequence[str], flags: ComparisonFlags, gates: Gates) -> int:
+    """Score each policy, the baseline, the recording's own requests and the oracle; 3 when one of `policies` crosses a gate."""
+    wanted = list(dict.fromkeys((flags.baseline, *policies, *SIDES)))
+    prices = price_list.read(flags.prices)
+    scores = _scores(settings, file, wanted, flags, prices)
+    baseline = scores[0]
+    differences = {score.name: difference(baseline, score) for score in scores[1:]}
+    candidates = [score for text, score in zip(wanted, scores, strict=True) if text in policies and text not in SIDES]
+    said = [*_about(baseline, prices), *_resolution(scores)]
+    rows, exact = list(comparison_table.shown(scores, differences, prices)), list(comparison_table.workload_rows(scores))
+    whole = comparison_table.as_object(scores, differences, prices)
+    comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+    crossed = [sentence for score in candidates for sentence in _crossed(score, differences.get(score.name), gates)]
+    for sentence in crossed:
+        note(sentence)
+    return GATE if crossed else 0
+
+
+def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags: ComparisonFlags) -> int:
+    """Print what is requested against what is risked, for values of a policy's setting and for upstream's margins."""
+    prices = price_list.read(flags.prices)
+    scores = _scores(settings, file, frontier.specs(policy, knob), flags, prices)
+    said = [
+        *_about(scores[1], prices)[:1],
+        "requests are means over container time; CPU and memory against upstream's margin of 0.15",
+    ]
+    exact = list(comparison_table.workload_rows(scores))
+    found = list(frontier.rows(scores))
+    whole = {"frontier": found, **comparison_table.as_object(scores, {}, prices)}
+    comparison_output.write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole))
+    return 0
+
+
+def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, flags: ComparisonFlags) -> int:
+    """Print the workloads that differ most between two policies."""
+    if top < 1:
+        raise BadInput(f"--top {top} shows nothing; give 1 or more")
+    prices = price_list.read(flags.prices)
+    one, two = _scores(settings, file, policies, flags, prices)
+    rows = list(comparison_table.differing(one, two, top))
+    total = difference(one, two)
+    changed = f"cost {total.cost.estimate:+.1%}, OOM kills {total.kills.estimate:+.0f}, over {len(one.workloads)} workloads"
+    said = [f"'{two.name}' against '{one.name}': {changed}; first those that differ most", f"prices: {prices}"]
+    if not rows:
+        said.append("no workload differs")
+    exact = list(comparison_table.workload_rows([one, two]))
+    whole = comparison_table.as_object([one, two], {two.name: total}, prices)
+    comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+    return 0
+
+
+def _scores(
+    settings: Settings, file: Path, policies: Sequence[str], flags: ComparisonFlags, prices: PriceList
+) -> list[PolicyScore]:
+    comparison_output.require_file(flags.form, flags.to)
+    specs = policy_specs.read(policies, settings, flags.given)
+    with stoppable():
+        return policy_runs.run(file, specs, settings, prices, flags.jobs)
+
+
+def _about(baseline: PolicyScore, prices: PriceList) -> list[str]:
+    hours = baseline.total("container_hours")
+    return [
+        f"{len(baseline.workloads)} workloads, {hours / 24:,.1f} container-days; baseline '{baseline.name}'; prices: {prices}",
+        f"intervals: 95 %, bootstrap over workloads, {DRAWS:,} draws; ~ marks a difference that may be chance",
+    ]
+
+
+def _resolution(scores: Sequence[PolicyScore]) -> list[str]:
+    """What the recording hides: the same for every policy."""
+    card = next((score.card for score in scores if score.card is not None), None)
+    return [] if card is None else list(score_card.resolution_lines(card.resolution))
+
+
+def _crossed(score: PolicyScore, against: PolicyDifference | None, gates: Gates) -> list[str]:
+    found = []
+    if gates.max_oom is not None and score.gated_kills > gates.max_oom:
+        found.append(f"policy '{score.name}': {score.gated_kills} OOM kills are more than --max-oom {gates.max_oom}")
+    if gates.max_regression is not None and against is not None and against.regression > gates.max_regression:
+        found.append(
+            f"policy '{score.name}': cost {against.cost.estimate:+.1%} and OOM kills {against.kills.estimate:+.0f} against "
+            f"'{against.baseline}' are more than --max-regression {gates.max_regression:.0%}"
+        )
+    return found

@@ -1,0 +1,117 @@
+"""Scores of policies as rows, one for each policy or for each policy and workload, for people and for programs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from math import isinf
+
+from agents.backtest.policy_comparison import Interval, PolicyDifference, PolicyScore, WorkloadFigures
+from agents.backtest.price_list import PriceList
+from agents.terminal.output_table import Row
+from schemas.names import Workload
+
+SPARE = (
+    *("from → to", "cpu over", "memory over", "changes", "kills/container-day", "changes/container-day"),
+    *("kills against", "difference", "cpu slack", "cpu (core-hours)"),
+)
+"""The columns that a narrow terminal does without, the first to go first."""
+
+
+def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> Iterator[Row]:
+    """A row for each policy, for people."""
+    for score in scores:
+        hours = score.total("container_hours") or 1.0
+        against = differences.get(score.name)
+        yield {
+            "policy": score.name,
+            f"cost ({prices.currency})": f"{score.total('cost'):.2f}",
+            "against baseline": "baseline" if against is None else _share(against.cost),
+            "cpu slack": _slack(score, "cpu"),
+            "memory slack": _slack(score, "memory"),
+            "OOM kills": round(score.total("kills")),
+            "kills against": "" if against is None else _count(against.kills),
+            "kills/container-day": f"{score.total('kills') / hours * 24:.3f}",
+            "changes/container-day": f"{score.total('changes') / hours * 24:.2f}",
+            "cpu over": _over(score, "cpu"),
+            "memory over": _over(score, "memory"),
+        }
+
+
+def _slack(score: PolicyScore, resource: str) -> str:
+    requested = score.total(f"{resource}_requested")
+    return f"{score.total(f'{resource}_slack') / requested:.1%}" if requested else "-"
+
+
+def _over(score: PolicyScore, resource: str) -> str:
+    """The share of container time in which use was over the request."""
+    hours = score.total("container_hours")
+    spent = sum(getattr(each, f"{resource}_over") * each.container_hours for each in score.workloads.values())
+    return f"{spent / hours:.2%}" if hours else "-"
+
+
+def _share(of: Interval) -> str:
+    return f"{of.estimate:+.1%} ({of.low:+.1%} to {of.high:+.1%}){'' if of.certain else ' ~'}"
+
+
+def _count(of: Interval) -> str:
+    return f"{of.estimate:+.0f} ({of.low:+.0f} to {of.high:+.0f}){'' if of.certain else ' ~'}"
+
+
+def workload_rows(scores: Sequence[PolicyScore]) -> Iterator[Row]:
+    """A row for each policy and workload, for programs."""
+    for score in scores:
+        for figures in score.workloads.values():
+            yield {"policy": score.name, **_named(figures)}
+
+
+def _named(figures: WorkloadFigures) -> dict[str, object]:
+    of = asdict(figures)
+    workload = Workload.parse(of.pop("workload"))
+    return {**asdict(workload), **of}
+
+
+def as_object(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDifference], prices: PriceList) -> dict[str, object]:
+    """All of it as JSON. A regression from no kills to some is null."""
+    return {
+        "prices": asdict(prices),
+        "policies": [
+            {"name": score.name, "card": score.card, "gated_kills": score.gated_kills, "workloads": list(workload_rows([score]))}
+            for score in scores
+        ],
+        "differences": [
+            {**asdict(each), "regression": None if isinf(each.regression) else each.regression} for each in differences.values()
+        ],
+    }
+
+
+def differing(one: PolicyScore, two: PolicyScore, top: int) -> Iterator[Row]:
+    """The workloads that differ most between two policies: half of them in cost, half in risk."""
+    pairs = [(one.workloads[name], two.workloads[name]) for name in one.workloads if name in two.workloads]
+    by_cost = sorted(pairs, key=lambda pair: (-abs(pair[1].cost - pair[0].cost), pair[0].workload))
+    by_risk = sorted(pairs, key=lambda pair: (-_risk(*pair), pair[0].workload))
+    in_turn = (pair for both in zip(by_risk, by_cost, strict=True) for pair in both)
+    taken = dict.fromkeys(first.workload for first, second in in_turn if first != second)
+    for name in list(taken)[:top]:
+        yield _difference(one.workloads[name], two.workloads[name], one.name, two.name)
+
+
+def _risk(one: WorkloadFigures, two: WorkloadFigures) -> float:
+    """How much their risks for a workload differ: kills count most, then time over requested memory, then over requested CPU."""
+    kills, memory, cpu = two.kills - one.kills, two.memory_over - one.memory_over, two.cpu_over - one.cpu_over
+    return abs(kills) + abs(memory) / 10 + abs(cpu) / 100
+
+
+def _difference(one: WorkloadFigures, two: WorkloadFigures, first: str, second: str) -> Row:
+    workload = Workload.parse(one.workload)
+    return {
+        "namespace": workload.namespace,
+        "workload": f"{workload.kind}/{workload.name}",
+        "cost": f"{one.cost:.3f} → {two.cost:.3f}",
+        "difference": f"{two.cost - one.cost:+.3f}",
+        "cpu (core-hours)": f"{one.cpu_requested:.2f} → {two.cpu_requested:.2f}",
+        "memory (GiB-hours)": f"{one.memory_requested:.2f} → {two.memory_requested:.2f}",
+        "OOM kills": f"{one.kills} → {two.kills}",
+        "cpu over": f"{one.cpu_over:.1%} → {two.cpu_over:.1%}",
+        "memory over": f"{one.memory_over:.1%} → {two.memory_over:.1%}",
+        "changes": f"{one.changes} → {two.changes}",
+        "from → to": f"{first} → {second}",
+    }

@@ -1,0 +1,103 @@
+"""Runs `ullage policy new`, `lint` and `test`: policies written as code, from an empty file to a score card."""
+
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import agents
+from agents.commands.compare import comparison_command
+from agents.commands.compare.comparison_command import ComparisonFlags, Gates
+from agents.policies import policy_process, policy_sources, policy_trial
+from agents.policies.policy_limits import PolicyLimits
+from agents.policies.policy_sources import PolicySource
+from agents.policies.policy_template import TEMPLATE
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note, sentence
+from schemas.units import Bytes, Seconds
+from streams.errors import BadInput
+
+_FOUND = 1
+"""The exit code when something is wrong with the policy."""
+
+
+def limits(cpu: float, mebibytes: int) -> PolicyLimits:
+    """The limits of a call. Raises BadInput for an invalid one."""
+    if not 0.0 < cpu <= 3600.0:  # noqa: PLR2004  # stated in the sentence below
+        raise BadInput(f"--seconds {cpu:g} is no limit: give more than 0 and at most 3600")
+    if not 0 < mebibytes <= 1 << 20:
+        raise BadInput(f"--memory {mebibytes} is no limit: give 1 to {1 << 20} MiB")
+    return PolicyLimits(Seconds(cpu), Bytes(mebibytes << 20))
+
+
+def new(file: Path) -> None:
+    """Write a small policy that works. Raises BadInput where there is a file."""
+    if file.suffix != ".py":
+        raise BadInput(f"'{file}' is no Python file: a policy's file ends in .py")
+    policy_sources.check_name(file.stem, str(file))
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(TEMPLATE)
+    except FileExistsError:
+        raise BadInput(f"'{file}' is there already, and is left as it is") from None
+    except OSError as error:
+        raise BadInput(f"'{file}' cannot be written: {error.strerror}") from error
+    note(f"wrote {file}; try `ullage policy test {shlex.quote(str(file))}`")
+
+
+def lint(text: str, limits: PolicyLimits) -> int:
+    """Check a policy's syntax, purity and types, then run it under limits; 1 if there is a fault."""
+    source = policy_sources.read(text)
+    faults = [f"{source.where}:{fault.line}: {fault.sentence}" for fault in source.faults()]
+    if not faults:
+        faults = [*_ran(source, text, limits), *_type_faults(source)]
+    for fault in faults:
+        sentence(fault)
+    note(f"{len(faults)} found in {source.where}" if faults else f"{source.reference} is a policy")
+    return _FOUND if faults else 0
+
+
+def test(settings: Settings, text: str, limits: PolicyLimits) -> int:
+    """Try a policy on made-up containers in two processes, and score it on a made-up trace beside the built-in estimator."""
+    source = policy_sources.read(text)
+    one, two = (policy_process.run(source.name, limits, policy_trial.tried, text) for _ in range(2))
+    unlike = one.unlike or two.unlike
+    if not unlike and one.digest != two.digest:
+        unlike = "in another process, it answers otherwise"
+    sentence(f"policy {source.reference}")
+    sentence(f"deterministic: {'yes' if not unlike else f'no; {unlike}'}")
+    sentence(f"time: {min(one.seconds, two.seconds) * 1000:.2f} ms for 1,000 containers")
+    with TemporaryDirectory(prefix="ullage-policy-") as folder:
+        flags = ComparisonFlags((), "table", None, None, baseline="default")
+        comparison_command.compare(settings, policy_trial.write_trace(Path(folder)), (text,), flags, Gates())
+    return _FOUND if unlike else 0
+
+
+def _ran(source: PolicySource, text: str, limits: PolicyLimits) -> list[str]:
+    """The faults of a run of the policy, in which it can only use what is allowed, under limits."""
+    try:
+        trial = policy_process.run(source.name, limits, policy_trial.tried, text)
+    except BadInput as error:
+        return [f"{source.where}: {error}"]
+    return [f"{source.where}: {trial.unlike}"] if trial.unlike else []
+
+
+def _type_faults(source: PolicySource) -> list[str]:
+    """The faults that mypy finds, if it is installed."""
+    if importlib.util.find_spec("mypy") is None:
+        note("mypy is not installed, so of the types only the declaration of `recommend` was checked")
+        return []
+    root = str(Path(agents.__file__).parents[1])
+    with TemporaryDirectory(prefix="ullage-types-") as folder:
+        options = ["--strict", "--follow-imports=silent", "--no-error-summary", "--no-color-output", "--cache-dir", folder]
+        command = [sys.executable, "-m", "mypy", *options, str(source.where)]
+        found = subprocess.run(  # noqa: S603  # our own arguments; mypy reads the file and does not run it
+            command, env={**os.environ, "MYPYPATH": root}, capture_output=True, text=True, check=False
+        )
+    if found.returncode > 1:
+        note(f"mypy did not work, so types are not checked: {found.stderr.strip()[:300]}")
+        return []
+    return [line for line in found.stdout.splitlines() if ": error:" in line]

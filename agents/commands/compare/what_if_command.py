@@ -1,0 +1,232 @@
+"""Runs `ullage replay` with other rules: the same stretch decided twice, and the differences."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from math import isclose, isnan
+from pathlib import Path
+
+import orjson
+
+from agents.backtest.what_if import ContainerKey, PlannedUpdate, StretchDecisions, WhatIf, what_if
+from agents.backtest.what_if_rules import OtherRules
+from agents.commands.change import policy_file
+from agents.processes.signals import stoppable
+from agents.run import rules_in_log
+from agents.run.pipeline import stages
+from agents.settings import event_times, log_factory, setting_texts
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output import note
+from agents.terminal.output_table import TextForm
+from agents.why import event_descriptions
+from schemas.outcomes import Action
+from schemas.policies.rules import RuleValue
+from schemas.times import rfc3339
+from schemas.units import Fraction
+from streams import truncated_topics
+from streams.errors import BadInput
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+
+_STAGES: Mapping[str, str] = {"vertical": "recommender", "updates": "updater", "nodes": "scaler", "replicas": "forecaster"}
+"""The stage that decides by a group of settings."""
+_GUARD = "guard."
+_BUDGET = ("updates.budget", "updates.max_concurrent", "updates.maxConcurrent")
+_SHOWN = 20
+_ABSENT = object()
+"""What no rule is equal to."""
+_NOUN = {Action.EVICT: "evictions", Action.RESIZE: "resizes"}
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfFlags:
+    """The stretch, and a file of vertical policies."""
+
+    begin: str | None
+    end: str | None
+    policy: Path | None
+    form: TextForm
+
+
+def is_rule(item: str) -> bool:
+    """Whether `--set` names a rule of a stage."""
+    group, dot, _ = item.partition("=")[0].partition(".")
+    return bool(dot) and (group in _STAGES or f"{group}." == _GUARD)
+
+
+def settings_of(given: Iterable[str]) -> tuple[str, ...]:
+    """`--set` in the form of settings: a guard is a setting of the updater, `5%` is 0.05, and maxConcurrent is the budget."""
+    return tuple(_setting(item) for item in given)
+
+
+def _setting(item: str) -> str:
+    name, equals, value = item.partition("=")
+    name = f"updates.{name.removeprefix(_GUARD)}" if name.startswith(_GUARD) else name
+    name = _BUDGET[0] if name in _BUDGET else name
+    if value.endswith("%"):
+        try:
+            value = str(setting_texts.share(value))
+        except ValueError:
+            raise BadInput(f"--set {item}: '{value}' is no share") from None
+    return f"{name}{equals}{value}"
+
+
+def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
+    """Decide the stretch again and print the difference; `given` are the settings that were named on the command line."""
+    rules = _other_rules(settings, given, flags.policy)
+    with stoppable(), log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, log_factory.topics(settings))
+        tick = OperatorLog(context).newest_tick()
+        if tick is None:
+            raise BadInput("the log holds no tick, so there is no stretch to decide again")
+        since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else datetime.min.replace(tzinfo=tick.at.tzinfo)
+        until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at
+        if until <= since:
+            raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
+        before = {name: dict(each.settings) for name, each in rules_in_log.in_log(context).items()}
+        rules = _without_equals(rules, before)
+        topics = {name for stage in stages(settings) for name in stage.reads}
+        lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
+        [found] = deque(what_if(context, stages(settings), rules, since, until), maxlen=1) or [WhatIf()]
+    if not found.turns:
+        raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
+    changes = list(_changes(rules, before))
+    output_table.print_text(flags.form, _lines(found, changes, flags.form), _object(found, changes))
+    note("facts are as recorded; after the first difference the other side is an estimate")
+    if lost:
+        note(f"both sides begin with what is kept; {lost}")
+    return 0
+
+
+def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) -> OtherRules:
+    changed: dict[str, dict[str, RuleValue]] = {}
+    budget: Fraction | None = None
+    for item in given:
+        group, _, name = item.partition("=")[0].partition(".")
+        if group in _STAGES:
+            changed.setdefault(_STAGES[group], {})[name] = asdict(getattr(settings, group))[name]
+            budget = settings.updates.budget if f"{group}.{name}" == _BUDGET[0] else budget
+    rules = OtherRules(changed, () if policy is None else policy_file.read(policy), budget)
+    if not rules:
+        raise BadInput("nothing is other than recorded: give --set guard.budget=5%, --set vertical.margin=0.3 or --policy FILE")
+    return rules
+
+
+def _without_equals(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -> OtherRules:
+    """The rules without settings that have the value that they had: those are no other rules."""
+    settings = {
+        stage: {name: value for name, value in values.items() if before.get(stage, {}).get(name, _ABSENT) != value}
+        for stage, values in rules.settings.items()
+    }
+    return replace(rules, settings={stage: values for stage, values in settings.items() if values})
+
+
+def _changes(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -> Iterator[str]:
+    for stage, settings in rules.settings.items():
+        for name, value in settings.items():
+            was = before.get(stage, {}).get(name, "not in the log")
+            yield f"{stage}: {name} is {orjson.dumps(value).decode()} instead of {orjson.dumps(was).decode()}"
+    if rules.budget is not None:
+        yield f"control: every cluster's budget is {rules.budget:g}"
+    yield from (f"policy '{policy.target}': mode {policy.update_mode.value}" for policy in rules.policies)
+
+
+def rows(found: WhatIf) -> dict[str, tuple[int, int]]:
+    """What both sides decided, by what it is."""
+    one, two = found.recorded, found.other
+    counts = {f"{noun} planned": (_planned(one, action), _planned(two, action)) for action, noun in _NOUN.items()}
+    for kind in sorted(one.others.keys() | two.others.keys()):
+        counts[kind] = (one.others[kind], two.others[kind])
+    for guard in sorted(one.refused.keys() | two.refused.keys()):
+        counts[f"refused by '{guard}'"] = (one.refused[guard], two.refused[guard])
+    counts["containers whose memory went over the recommendation"] = (len(one.over), len(two.over))
+    return counts
+
+
+def _planned(side: StretchDecisions, action: Action) -> int:
+    return sum(update.action is action for update in side.updates.values())
+
+
+def _figures(found: WhatIf) -> dict[ContainerKey, tuple[tuple[float, float], tuple[float, float]]]:
+    """Containers whose last recommendation is another."""
+    one, two = found.recorded.targets, found.other.targets
+    pairs = {key: (one[key], two[key]) for key in one if key in two}
+    return {key: pair for key, pair in pairs.items() if not all(map(_same, *pair))}
+
+
+def _same(one: float, two: float) -> bool:
+    return (isnan(one) and isnan(two)) or isclose(one, two, rel_tol=1e-9)
+
+
+def _lines(found: WhatIf, changes: Sequence[str], form: TextForm) -> Iterator[str]:
+    stretch = f"{found.first:%Y-%m-%d %H:%M:%S} to {found.last:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"{stretch}, {found.turns:,} ticks decided twice; nothing is changed"
+    yield from changes
+    shown = [
+        {"": what, "as recorded": a, "other rules": b, "difference": f"{b - a:+d}" if b != a else "="}
+        for what, (a, b) in rows(found).items()
+    ]
+    yield from output_table.lines("wide" if form == "wide" else "table", shown, shown)
+    done = ", ".join(f"{count} {action.value}" for action, count in sorted(found.carried_out.items())) or "nothing"
+    yield f"carried out in the stretch, by the recorded outcomes: {done}"
+    yield from _listed("avoided", found.only_recorded())
+    yield from _listed("added", found.only_other())
+    moved = found.moved()
+    yield from _cut("at another time", [f"{_update(a)}, then {b.at:%H:%M:%S}" for a, b in moved])
+    yield from _cut("figures changed", [_figure(key, *pair) for key, pair in sorted(_figures(found).items())])
+
+
+def _listed(title: str, updates: Sequence[PlannedUpdate]) -> Iterator[str]:
+    yield from _cut(title, [_update(update) for update in sorted(updates, key=lambda each: (each.at, each.pod))])
+
+
+def _cut(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"{title} ({len(lines)}):"
+        yield from (f"  {line}" for line in lines[:_SHOWN])
+    if len(lines) > _SHOWN:
+        yield f"  and {len(lines) - _SHOWN} more (-o json has all)"
+
+
+def _update(update: PlannedUpdate) -> str:
+    return f"{update.at:%H:%M:%S} {update.action.value} {update.pod} ({update.workload})"
+
+
+def _figure(key: ContainerKey, one: tuple[float, float], two: tuple[float, float]) -> str:
+    cpu = (
+        f"cpu {event_descriptions.amount(cpu=one[0])} → {event_descriptions.amount(cpu=two[0])}"
+        if not _same(one[0], two[0])
+        else ""
+    )
+    memory = f"memory {_size(one[1])} → {_size(two[1])}" if not _same(one[1], two[1]) else ""
+    return f"{key[0]} {key[1]}: {', '.join(filter(None, (cpu, memory)))}"
+
+
+def _size(size: float) -> str:
+    return "-" if isnan(size) else event_descriptions.amount(memory=int(size))
+
+
+def _object(found: WhatIf, changes: Sequence[str]) -> dict[str, object]:
+    """For programs. Amounts are in cores and bytes."""
+    return {
+        "from": found.first,
+        "to": found.last,
+        "ticks": found.turns,
+        "changes": changes,
+        "counts": {what: {"recorded": a, "other": b} for what, (a, b) in rows(found).items()},
+        "carried_out": {action.value: count for action, count in sorted(found.carried_out.items())},
+        "avoided": found.only_recorded(),
+        "added": found.only_other(),
+        "moved": [{"recorded": a, "other": b} for a, b in found.moved()],
+        "figures": [
+            {"workload": key[0], "container": key[1], "recorded": _amounts(one), "other": _amounts(two)}
+            for key, (one, two) in sorted(_figures(found).items())
+        ],
+    }
+
+
+def _amounts(amounts: tuple[float, float]) -> dict[str, float | None]:
+    cpu, memory = (None if isnan(each) else each for each in amounts)
+    return {"cpu": cpu, "memory": memory}

@@ -1,0 +1,1 @@
+"""Whether everything is set up as it must be."""

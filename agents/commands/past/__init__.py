@@ -1,0 +1,1 @@
+"""What was decided and why: timeline, tap, plan, replay, incident files."""

@@ -1,0 +1,132 @@
+"""Runs `ullage export` and `ullage record`: a stretch of the log into one incident file."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+
+from agents.processes.signals import stoppable, until_stopped
+from agents.run.pipeline import stages
+from agents.settings import event_times, log_factory
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note
+from agents.terminal.progress_line import ProgressLine
+from agents.terminal.terminal_escaping import visible_line
+from agents.verify import workers_at_work
+from agents.verify.verifiable_copy import copied_topics
+from streams.errors import BadInput
+from streams.incidents import incident_copy, pseudonyms
+from streams.incidents.incident_copy import Stretch
+from streams.incidents.incident_file import SUFFIX
+from streams.incidents.incident_manifest import IncidentManifest
+from streams.incidents.pseudonyms import Pseudonyms
+from streams.log_context import LogContext
+from streams.log_range import has_topic
+from streams.publishing.operator_log import OperatorLog
+from streams.topics import TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFlags:
+    """What to take. `topics` are short names, all when empty; `key_file` holds the key for pseudonyms."""
+
+    begin: str | None = None
+    end: str | None = None
+    topics: tuple[str, ...] = ()
+    key_file: Path | None = None
+
+
+def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
+    """Write the present content of the log."""
+    _require_name(file)
+    with stoppable(), log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, log_factory.topics(settings))
+        since, until = _moment(context, flags.begin, "--from"), _moment(context, flags.end, "--to")
+        if since is not None and until is not None and until <= since:
+            raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
+        whole = since is None and until is None
+        wires = _wires(context, settings, flags, whole=whole)
+        at_work = workers_at_work.at_work(context, settings.worker.name, stages(settings)) if whole else ()
+        _written(context, file, Stretch(wires, since, until), flags, settings=settings, at_work=sorted(at_work))
+
+
+def record(settings: Settings, file: Path, length: str | None, flags: ExportFlags) -> None:
+    """Wait, then write what was appended meanwhile."""
+    _require_name(file)
+    seconds = None if length is None else event_times.duration(length, "--for").total_seconds()
+    with log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, log_factory.topics(settings))
+        wires = _wires(context, settings, flags, whole=False)
+        begun = {(wire, p): log.end(wire, p) for wire in wires for p in range(log.partitions(wire))}
+        note("recording" + (" until Ctrl-C" if seconds is None else f" for {length}"))
+        with until_stopped():
+            threading.Event().wait(seconds)
+        _written(context, file, Stretch(wires, begun), flags, settings=settings)
+
+
+def _require_name(file: Path) -> None:
+    if file.suffix != SUFFIX:
+        raise BadInput(f"'{file}' is no name for an incident file: it must end in {SUFFIX}")
+
+
+def _moment(context: LogContext, text: str | None, flag: str) -> datetime | None:
+    if text is None:
+        return None
+    tick = OperatorLog(context).newest_tick()
+    if tick is None:
+        raise BadInput(f"{flag} '{text}' means nothing in a log without a tick; leave it out")
+    return event_times.moment(text, tick.at, flag)
+
+
+def _wires(context: LogContext, settings: Settings, flags: ExportFlags, *, whole: bool) -> list[str]:
+    """The topics that the log has of those wanted. A whole log includes checkpoints, whose names cannot be replaced."""
+    known = [topic.name for topic in TOPICS]
+    for name in flags.topics:
+        if name not in known:
+            raise BadInput(f"--topic '{name}' is none; there are: {', '.join(known)}")
+    if whole and not flags.topics and flags.key_file is None:
+        return copied_topics(context, stages(settings), settings.worker.name)
+    wires = [context.topics.wire(name) for name in flags.topics or known]
+    return [wire for wire in wires if has_topic(context.log, wire)]
+
+
+def _written(  # noqa: PLR0913  # wired in one place
+    context: LogContext,
+    file: Path,
+    stretch: Stretch,
+    flags: ExportFlags,
+    *,
+    settings: Settings,
+    at_work: Sequence[tuple[str, int]] = (),
+) -> None:
+    names = None
+    if flags.key_file is not None:
+        names = Pseudonyms(pseudonyms.key_of(flags.key_file), settings.topics.prefix, settings.topics.partitions)
+    line = ProgressLine(0, "records")
+
+    def progress(count: int, of: int) -> None:
+        if not line.of:
+            note(f"reading {of:,} records of {len(stretch.topics)} topics")
+        line.of = of
+        line.show(count)
+
+    try:
+        made_by = f"ullage {metadata.version('ullage')}"
+        manifest = incident_copy.to_file(context, file, stretch, made_by, names, at_work=at_work, progress=progress)
+    finally:
+        line.end()
+    note(_sentence(manifest, file))
+
+
+def _sentence(manifest: IncidentManifest, file: Path) -> str:
+    if not manifest.records:
+        return visible_line(f"no record is of that stretch: {file} holds none")
+    size = 0
+    with suppress(OSError):
+        size = file.stat().st_size
+    named = f"; names replaced by key {manifest.pseudonyms}" if manifest.pseudonyms else ""
+    about = f"of {', '.join(manifest.clusters)}" if manifest.clusters else "without a fact or decision of any cluster"
+    return visible_line(f"{manifest.records:,} records {about}, ticks of the clock included, in {file} ({size:,} bytes){named}")

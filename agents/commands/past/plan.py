@@ -1,0 +1,250 @@
+"""Runs `ullage plan`: what would be done to a cluster's pods and nodes if its mode were apply, from the log alone.
+
+It asks the states of updater and scaler, with their guards, so it agrees with what agents would decide. Nothing is written.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from agents.commands.change import mode
+from agents.commands.past import new_pods
+from agents.commands.past.new_pods import NewPodAmounts
+from agents.commands.past.newest_state import newest_of_cluster
+from agents.logic.nodes.scaler import scaling_dry_run
+from agents.logic.nodes.scaler.scaler_stage import Scaler
+from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
+from agents.logic.updates import candidate as candidates
+from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
+from agents.logic.updates.updater import Updater
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output_table import TextForm
+from agents.why.event_descriptions import amount
+from schemas import times
+from schemas.names import Amounts
+from schemas.outcomes import Action
+from schemas.policies.control import ControlChanged, Mode
+from streams.errors import BadInput
+
+_VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
+
+
+def run(settings: Settings, *, form: TextForm) -> None:
+    """Print the plan for the cluster of the settings."""
+    updater = newest_updater(settings)
+    cluster = settings.cluster.name
+    held = updater.clusters.control.get(cluster)
+    control = None if held is None else held.event
+    pods = list(outlook(updater, cluster))
+    unchanged = _unchanged(updater, cluster, pods)
+    scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
+    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) and turn >= 0 else None
+    whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
+    begin = list(new_pods.amounts(updater, cluster))
+    whole["new_pods"] = [
+        {"workload": each.workload, "container": each.container, "from": asdict(each.before), "to": asdict(each.after)}
+        for each in begin
+    ]
+    table = [*_lines(cluster, control, updater.turn, pods, unchanged), *_new_pod_lines(begin), *_node_lines(nodes)]
+    output_table.print_text(form, table, whole)
+
+
+def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Counter[NoChange]:
+    """How many of the cluster's other pods need no change, and why."""
+    listed = {each.candidate.situation.pod.fact.pod.uid for each in pods}
+    others = (uid for uid, pod in updater.clusters.pods.items() if pod.fact.workload.cluster == cluster and uid not in listed)
+    return Counter(no_change(updater, uid) for uid in others)
+
+
+def newest_updater(settings: Settings, *, warn: bool = True) -> Updater:
+    """The updater of the cluster's partition at the end of the log. Raises BadInput for a log that no clock has ticked in."""
+    state, _ = newest_of_cluster(settings, "updater", warn=warn)
+    if not isinstance(state, Updater) or state.turn == 0:
+        raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
+    return state
+
+
+def _lines(
+    cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook], unchanged: Counter[NoChange]
+) -> Iterator[str]:
+    said = "shadow: nobody has set a mode" if control is None else mode.describe(control)
+    applied = control is not None and control.mode is Mode.APPLY
+    yield "This only looks: nothing is changed."
+    yield f"cluster '{cluster}' is in mode {said}; at {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC"
+    yield "What will be done:" if applied else "What would be done if its mode were apply:"
+    if not pods:
+        yield "  nothing"
+    for action, verb in _VERB.items():
+        mine = [each for each in pods if each.refused is None and each.candidate.action is action]
+        if mine:
+            now = sum(not each.objections for each in mine)
+            yield f"  {_count(len(mine), 'pod')} {verb}: {now} at once{_listed(_waiting(mine))}"
+            yield from _by_workload(mine)
+    refused = [each for each in pods if each.refused is not None]
+    if refused:
+        yield f"  {_count(len(refused), 'pod')} left alone"
+        yield from _refused(refused)
+    if unchanged:
+        yield f"  {_count(unchanged.total(), 'other pod')} {'needs' if unchanged.total() == 1 else 'need'} no change now"
+        yield from (
+            f"    {counted(why, number)}" for why, number in sorted(unchanged.items(), key=lambda item: (-item[1], item[0]))
+        )
+
+
+def _new_pod_lines(begin: Sequence[NewPodAmounts]) -> Iterator[str]:
+    """What the webhook would give to pods that begin, whether or not a pod of today is changed."""
+    if begin:
+        yield "New pods would get:"
+    for each in begin:
+        yield f"  {each.workload.split('/', 1)[1]}  {each.container} {_change([(each.before, each.after)])}"
+
+
+def _node_lines(nodes: NodeOutlook | None) -> Iterator[str]:
+    """The plans for groups and nodes; nothing for a cluster whose nodes are not scaled."""
+    if nodes is None:
+        return
+    yield "Nodes:"
+    yield from (f"  held back: {reason}" for reason in nodes.held)
+    for each in nodes.changes:
+        when = ", planned already" if each.open else f", after 'budget': {each.waits}" if each.waits else ""
+        if each.grows:
+            why = f" for {_count(each.pods, 'pod')}" if each.pods else ""
+            yield f"  group '{each.name}' from {each.before} to {_count(each.after, 'node')}{why}{when}"
+        else:
+            yield f"  node {each.name} goes{'' if each.open else f' ({each.reason})'}{when}"
+    if not nodes.changes:
+        yield "  nothing"
+
+
+def _node_object(nodes: NodeOutlook | None) -> dict[str, object]:
+    """The same for programs."""
+    if nodes is None:
+        return {}
+    grow = [
+        {"group": each.name, "from": each.before, "to": each.after, "pods": each.pods, "open": each.open}
+        for each in nodes.changes
+        if each.grows
+    ]
+    remove = [
+        {"node": each.name, "reason": each.reason, "waits": each.waits or None, "open": each.open}
+        for each in nodes.changes
+        if not each.grows
+    ]
+    return {"nodes": {"grow": grow, "remove": remove, "held": list(nodes.held)}}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _waiting(pods: Iterable[PodOutlook]) -> Counter[str]:
+    return Counter(each.waits.guard for each in pods if each.waits is not None)
+
+
+def _listed(waiting: Counter[str]) -> str:
+    return "".join(f", {count} after '{guard}'" for guard, count in sorted(waiting.items()))
+
+
+def _by_workload(pods: Iterable[PodOutlook]) -> Iterator[str]:
+    groups: dict[str, list[PodOutlook]] = {}
+    for each in pods:
+        groups.setdefault(each.candidate.situation.workload, []).append(each)
+    for workload, members in sorted(groups.items()):
+        changed = {name: _change(amounts) for name, amounts in _by_container(members).items()}
+        changes = "; ".join(f"{name} {change}" for name, change in changed.items() if change)
+        yield f"    {workload.split('/', 1)[1]}  {_count(len(members), 'pod')}: {changes}"
+
+
+def _by_container(pods: Iterable[PodOutlook]) -> Mapping[str, Sequence[tuple[Amounts, Amounts]]]:
+    """What each container requests in each of these pods, and what it would request."""
+    found: dict[str, list[tuple[Amounts, Amounts]]] = {}
+    for each in pods:
+        requests, _ = candidates.changes(each.candidate.situation)
+        before = {seen.name: seen.requests for seen in each.candidate.situation.pod.fact.containers}
+        for name, wanted in requests.items():
+            found.setdefault(name, []).append((before[name], wanted))
+    return found
+
+
+def _change(amounts: Sequence[tuple[Amounts, Amounts]]) -> str:
+    """In words. Pods of one workload may request different amounts, after a change that only some of them got."""
+    cpu = [(before.cpu, after.cpu) for before, after in amounts if after.cpu is not None]
+    memory = [(before.memory, after.memory) for before, after in amounts if after.memory is not None]
+    return ", ".join(
+        f"{name} {_span(changes, 0, text)} to {_span(changes, 1, text)}"
+        for name, changes, text in (("cpu", cpu, _cpu), ("memory", memory, _memory))
+        if changes
+    )
+
+
+def _cpu(cores: float | None) -> str:
+    return amount(cpu=cores)
+
+
+def _memory(size: float | None) -> str:
+    return amount(memory=size)
+
+
+def _span(changes: Sequence[tuple[float | None, float | None]], side: int, text: Callable[[float | None], str]) -> str:
+    """The lowest and the highest amount on one side of some changes; an unset amount counts as lowest."""
+    amounts = sorted((change[side] for change in changes), key=lambda each: -1.0 if each is None else each)
+    least, most = text(amounts[0]), text(amounts[-1])
+    return least if least == most else f"{least}..{most}"
+
+
+def _refused(pods: Iterable[PodOutlook]) -> Iterator[str]:
+    groups: dict[str, list[PodOutlook]] = {}
+    for each in pods:
+        if each.refused is not None:
+            groups.setdefault(each.refused.guard, []).append(each)
+    for guard, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        reasons = Counter(each.refused.reason for each in members if each.refused is not None)
+        [(reason, _)] = reasons.most_common(1)
+        more = f" (and {_count(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+        yield f"    {len(members)} by guard '{guard}': {reason}{more}"
+
+
+def _object(
+    cluster: str, control: ControlChanged | None, turn: int, pods: Sequence[PodOutlook], unchanged: Counter[NoChange]
+) -> dict[str, object]:
+    """For programs. Amounts are in cores and bytes."""
+    wanted = [each for each in pods if each.refused is None]
+    return {
+        "cluster": cluster,
+        "mode": (Mode.SHADOW if control is None else control.mode).value,
+        "paused": control is not None and control.paused,
+        "at": times.rfc3339(times.from_ms(turn)),
+        "summary": {
+            "resized_in_place": sum(each.candidate.action is Action.RESIZE for each in wanted),
+            "restarted": sum(each.candidate.action is Action.EVICT for each in wanted),
+            "at_once": sum(not each.objections for each in wanted),
+            "waiting": dict(sorted(_waiting(wanted).items())),
+            "left_alone": dict(sorted(Counter(each.refused.guard for each in pods if each.refused is not None).items())),
+            "unchanged": {why.name.lower(): number for why, number in sorted(unchanged.items())},
+        },
+        "pods": [_pod(each) for each in pods],
+    }
+
+
+def _pod(each: PodOutlook) -> dict[str, object]:
+    situation = each.candidate.situation
+    requests, limits = candidates.changes(situation)
+    objection = each.refused or each.waits
+    return {
+        "workload": situation.workload,
+        "pod": situation.pod.fact.pod.name,
+        "uid": situation.pod.fact.pod.uid,
+        "action": "leave alone" if each.refused is not None else _VERB[each.candidate.action],
+        "at_once": not each.objections,
+        "why": [reason.value for reason in each.candidate.why],
+        "from": {seen.name: _amounts(seen.requests) for seen in situation.pod.fact.containers if seen.name in requests},
+        "to": {name: _amounts(asked) for name, asked in requests.items()},
+        "limits": {name: _amounts(asked) for name, asked in limits.items()},
+        "guard": None if objection is None else objection.guard,
+        "reason": None if objection is None else objection.reason,
+    }
+
+
+def _amounts(amounts: Amounts) -> dict[str, float | None]:
+    return {"cpu": amounts.cpu, "memory": amounts.memory}

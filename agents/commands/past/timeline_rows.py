@@ -1,0 +1,157 @@
+"""What happened in a stretch of the log, on one axis of time: policies, kills, decisions and outcomes, each with its place.
+
+A record that was published twice counts once. Broadcast records are read from one partition. Recommendations are many and change
+nothing by themselves, so they are left out by default.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from agents.commands.recommend import namespace_patterns
+from agents.why import event_descriptions
+from schemas.catalogue import Event
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
+from schemas.facts.pods import PodChanged
+from schemas.facts.sources import SourceReported
+from schemas.policies.rules import StageRulesChanged
+from streams.codec.event_codec import header
+from streams.log.log_port import Record
+from streams.log_context import LogContext
+from streams.log_range import has_topic, read_range
+from streams.topics import KeySpace
+
+TOPICS = (
+    "rules",
+    "policies",
+    "control",
+    "oom-events",
+    "cluster-changes",
+    "memory-leaks",
+    "pod-updates",
+    "node-updates",
+    "replica-plans",
+    "outcomes",
+)
+RECOMMENDATIONS = "recommendations"
+OF_VALUES = (RECOMMENDATIONS, "pod-changes")
+"""The topics that `changes` reads."""
+_LEFT_OUT = (SourceReported, StageRulesChanged)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One thing that happened. `about` is the workload's key, or the record's key where there is none."""
+
+    at: datetime
+    what: str
+    about: str
+    detail: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFilter:
+    """Which entries: of namespaces that match one of these patterns (none means all), and of a workload with this name.
+
+    Of one cluster, if that is given, and of what holds for all of them.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    workload: str = ""
+    cluster: str | None = None
+
+    def holds(self, key: str, workload: str | None) -> bool:
+        """Whether to show an event. What concerns the whole cluster is shown unless one workload is asked for."""
+        if self.cluster is not None and not fnmatchcase(self.cluster, key.partition("/")[0]):
+            return False
+        if self.workload:
+            return workload is not None and is_called(workload, self.workload)
+        if not self.namespaces:
+            return True
+        if workload is None:
+            return "/" not in key
+        return namespace_patterns.takes(self.namespaces, workload.split("/")[1])
+
+
+def is_called(key: str, asked: str) -> bool:
+    """Whether this names a workload: its key, the end of that, or NAMESPACE/NAME."""
+    _, _, within = key.partition("/")
+    namespace, _, kind_and_name = within.partition("/")
+    return key == asked or key.endswith(f"/{asked}") or asked == f"{namespace}/{kind_and_name.partition('/')[2]}"
+
+
+def read(
+    context: LogContext, topics: Sequence[str], since: datetime | None, until: datetime | None, wanted: TimelineFilter
+) -> Iterator[TimelineEntry]:
+    """The entries in order of time. Raises LogUnavailable."""
+    wires = [context.topics.wire(name) for name in topics]
+    seen: set[str] = set()
+    for record in read_range(context.log, [w for w in wires if has_topic(context.log, w)], since=since, until=until, merged=True):
+        if record.partition and context.topics.topic(record.topic).keyed is KeySpace.BROADCAST:
+            continue
+        ident, event = header(record, "ce_id") or str(record.place), context.codec.decode_or_none(record)
+        if event is None or isinstance(event, _LEFT_OUT) or ident in seen or (isinstance(event, MemoryLeakFound) and event.again):
+            continue
+        seen.add(ident)
+        entry = entry_of(record, event)
+        if wanted.holds(entry.about, event_descriptions.workload_of(event)):
+            yield entry
+
+
+def entry_of(record: Record, event: Event) -> TimelineEntry:
+    """The entry of a record and its event."""
+    workload = event_descriptions.workload_of(event)
+    about = workload or (record.key or b"").decode(errors="replace")
+    numbers = event_descriptions.numbers(event, workload)
+    detail = ", ".join(f"{name} {event_descriptions.text(value)}" for name, value in numbers.items())
+    return TimelineEntry(event.at, event_descriptions.what(event), about, detail, str(record.place))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """What a container requests, or is recommended, from a moment on; cores and bytes, None if not set."""
+
+    at: datetime
+    container: str
+    what: str
+    cpu: float | None
+    memory: float | None
+    cpu_lower: float | None = None
+    cpu_upper: float | None = None
+    memory_lower: float | None = None
+    memory_upper: float | None = None
+    place: str = ""
+
+
+def changes(context: LogContext, workload: str, since: datetime | None, until: datetime | None) -> Iterator[ValueChange]:
+    """Each change of what the containers of a workload (by key) request and are recommended."""
+    wires = [context.topics.wire(name) for name in OF_VALUES]
+    last: dict[tuple[str, str], tuple[float | None, ...]] = {}
+    for record in read_range(context.log, wires, since=since, until=until, merged=True):
+        if record.key != workload.encode():
+            continue
+        event = context.codec.decode_or_none(record)
+        for change in _values(event, str(record.place)):
+            amounts = (change.cpu, change.memory, change.cpu_lower, change.cpu_upper, change.memory_lower, change.memory_upper)
+            if last.get((change.container, change.what)) != amounts:
+                last[change.container, change.what] = amounts
+                yield change
+
+
+def _values(event: Event | None, place: str) -> Iterator[ValueChange]:
+    if isinstance(event, RequestsRecommended):
+        for each in event.containers:
+            bounds = (each.lower.cpu, each.upper.cpu, each.lower.memory, each.upper.memory)
+            yield ValueChange(event.at, each.container, "recommended", each.target.cpu, each.target.memory, *bounds, place)
+    elif isinstance(event, PodChanged):
+        for seen in event.containers:
+            yield ValueChange(event.at, seen.name, "requested", seen.requests.cpu, seen.requests.memory, place=place)
+
+
+def workload_named(context: LogContext, asked: str) -> list[str]:
+    """The keys of workloads with a recommendation and this name."""
+    records = read_range(context.log, [context.topics.wire(RECOMMENDATIONS)])
+    keys = dict.fromkeys((record.key or b"").decode(errors="replace") for record in records)
+    return [key for key in keys if is_called(key, asked)]

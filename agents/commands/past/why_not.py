@@ -1,0 +1,190 @@
+"""Runs `ullage why-not`: why a pod, a workload's pods or a node are left as they are, from the stages' own state."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from agents.commands.past.newest_state import newest_of_cluster
+from agents.commands.past.plan import newest_updater
+from agents.logic.nodes.scaler import scaling_dry_run
+from agents.logic.nodes.scaler.scaler_stage import Scaler
+from agents.logic.nodes.scaler.scaling_dry_run import ScalingObstacle
+from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
+from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
+from agents.logic.updates.updater import Updater
+from agents.settings import log_factory
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output import note
+from agents.terminal.output_table import TextForm
+from schemas.facts.pods import PodPhase
+from schemas.names import PodName
+from schemas.outcomes import Action
+from schemas.policies import control
+from streams.errors import BadInput
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+
+_NO_SCALING = (
+    "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, "
+    "and run `ullage source asg` (docs/nodes.md)"
+)
+_ACTIONS = {Action.RESIZE: "a resize in place", Action.EVICT: "eviction"}
+KINDS = ("pod", "workload", "node")
+
+
+def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> None:
+    """Print the answer for a pod or a workload (one word), or for the kind of thing that the first of two words names."""
+    one = "workload" if asked[0].count("/") > 1 else "pod"
+    kind, name = (one, asked[0]) if len(asked) == 1 else (asked[0], asked[1])
+    if kind not in KINDS:
+        raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
+    answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
+    answer = list(answers[kind](settings, name))
+    output_table.print_text(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
+    if settings.log.at:
+        note(f"as it was at {_moment(settings)}, the newest tick before {settings.log.at}; without --at it is as it is now")
+
+
+def _moment(settings: Settings) -> str:
+    """The newest tick of the log as it was."""
+    with log_factory.answering_log(settings) as log:
+        tick = OperatorLog(LogContext.of(log, log_factory.topics(settings), settings.cluster.name)).newest_tick()
+    return "no tick" if tick is None else f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
+    """The scaler explains a pod that waits for a node, the updater any other pod."""
+    scaler, turn = _newest_scaler(settings)
+    waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, settings.cluster.name, asked, turn)
+    if waits is not None:
+        yield f"{waits[0]} waits for a node"
+        yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
+        return
+    updater = newest_updater(settings, warn=False)
+    workload = _workload_named(updater, settings.cluster.name, asked)
+    if workload is not None:
+        yield from _workload_lines(updater, settings.cluster.name, workload)
+        return
+    if f"{settings.cluster.name}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
+        yield from _node_lines(scaler, turn, settings.cluster.name, asked)
+        return
+    pod = _named(updater, settings.cluster.name, asked)
+    yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
+    known = updater.clusters.pods.get(pod.uid)
+    if known is not None and known.fact.phase is PodPhase.PENDING and not _scales_nodes(scaler, settings.cluster.name):
+        yield f"  it is pending, and {_NO_SCALING.format(settings.cluster.name)}"
+
+
+def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
+    """Whether the scaler knows any node of a cluster."""
+    return any(key.startswith(f"{cluster}/") for key in scaler.clusters.nodes)
+
+
+def _about_node(settings: Settings, name: str) -> Iterator[str]:
+    scaler, turn = _newest_scaler(settings)
+    yield from _node_lines(scaler, turn, settings.cluster.name, name)
+
+
+def _node_lines(scaler: Scaler, turn: int, cluster: str, name: str) -> Iterator[str]:
+    found = None if turn < 0 else scaling_dry_run.node_stays(scaler, cluster, name, turn)
+    if found is None and not _scales_nodes(scaler, cluster):
+        raise BadInput(f"nothing is known of node '{name}': {_NO_SCALING.format(cluster)}")
+    if found is None:
+        raise BadInput(f"no source has published a node '{name}' of cluster '{cluster}', or it is gone")
+    yield f"node {name} is there"
+    yield from _objections(found, otherwise="nothing holds it: the next look plans its removal")
+
+
+def _objections(found: Sequence[ScalingObstacle], *, otherwise: str) -> Iterator[str]:
+    for each in found:
+        yield f"  no: {each.code}: {each.reason}"
+        for key, value in each.numbers.items():
+            yield f"       {key}: {value}"
+    if not found:
+        yield f"  {otherwise}"
+
+
+def _newest_scaler(settings: Settings) -> tuple[Scaler, int]:
+    """The scaler of the cluster's partition at the end of the log, and the turn; below 0 if it has taken none."""
+    state, turn = newest_of_cluster(settings, "scaler")
+    assert isinstance(state, Scaler)  # noqa: S101  # the stage opens nothing else
+    return state, turn
+
+
+def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
+    """Each pod of a workload in a word, equal ones together. Raises BadInput for a workload without pods."""
+    updater, cluster = newest_updater(settings), settings.cluster.name
+    key = asked if asked.startswith(f"{cluster}/") else f"{cluster}/{asked}"
+    yield from _workload_lines(updater, cluster, key)
+
+
+def _workload_lines(updater: Updater, cluster: str, key: str) -> Iterator[str]:
+    pods = [one.fact.pod for one in updater.clusters.pods.values() if one.fact.workload.key == key]
+    if not pods:
+        raise BadInput(f"no source has published a pod of workload '{key}'; a workload is NAMESPACE/KIND/NAME")
+    outlooks = _outlooks(updater, cluster)
+    answers = Counter(
+        "; ".join(answer.strip() for answer in _answers(updater, cluster, pod, outlooks.get(pod.uid))) for pod in pods
+    )
+    for answer, count in answers.most_common():
+        yield f"{count} {'pod' if count == 1 else 'pods'} of {key}: {answer}"
+    yield from _unpatched(updater, key)
+
+
+def _workload_named(updater: Updater, cluster: str, asked: str) -> str | None:
+    """The key of the one workload that goes by this name or NAMESPACE/NAME, where no pod goes by it; else None."""
+    facts = [record.fact for record in updater.clusters.pods.values() if record.fact.workload.cluster == cluster]
+    if any(asked in (one.pod.uid, one.pod.name, f"{one.pod.namespace}/{one.pod.name}") for one in facts):
+        return None
+    workloads = {one.workload for one in facts}
+    found = {each.key for each in workloads if asked in (each.name, f"{each.namespace}/{each.name}")}
+    return found.pop() if len(found) == 1 else None
+
+
+def _named(updater: Updater, cluster: str, asked: str) -> PodName:
+    """The pod by its uid, its name or NAMESPACE/NAME. Raises BadInput if there is none or there are several."""
+    pods = [record.fact.pod for record in updater.clusters.pods.values() if record.fact.workload.cluster == cluster]
+    found = [pod for pod in pods if asked in (pod.uid, pod.name, f"{pod.namespace}/{pod.name}")]
+    if not found:
+        raise BadInput(f"no source has published a pod '{asked}' of cluster '{cluster}', or it is gone")
+    if len(found) > 1:
+        raise BadInput(f"'{asked}' may be any of {', '.join(sorted(f'{pod.namespace}/{pod.name}' for pod in found))}: say which")
+    return found[0]
+
+
+def _outlooks(updater: Updater, cluster: str) -> Mapping[str, PodOutlook]:
+    """The pods that should be changed, by uid."""
+    return {each.candidate.situation.pod.fact.pod.uid: each for each in outlook(updater, cluster)}
+
+
+def _lines(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
+    first, *others = _answers(updater, cluster, pod, mine)
+    yield f"{pod.namespace}/{pod.name}: {first}"
+    yield from others
+    known = updater.clusters.pods.get(pod.uid)
+    if known is not None and not (mine is not None and any(each.guard == "unpatched" for each in mine.objections)):
+        yield from _unpatched(updater, known.fact.workload.key)
+
+
+def _unpatched(updater: Updater, workload: str) -> Iterator[str]:
+    """That the webhook leaves new pods of the workload as they are, which holds a rollout, too."""
+    pause = updater.clusters.unpatched.pause(workload, updater.turn)
+    if pause is not None:
+        yield f"  {pause.says(workload)}"
+
+
+def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | None) -> Iterator[str]:
+    """What will happen to a pod, and why, without its name."""
+    if mine is None:
+        yield f"left alone: {why_not_wanted(updater, pod.uid)}"
+        return
+    wanted = " and ".join(reason.value for reason in mine.candidate.why)
+    yield f"should be changed ({wanted}), by {_ACTIONS[mine.candidate.action]}"
+    for each in mine.objections:
+        yield f"  {'waits' if each.guard in WAITING else 'no'}: guard '{each.guard}' says: {each.reason}"
+    held = updater.clusters.control.get(cluster)
+    obstacle = control.objection(None if held is None else held.event, cluster)
+    if obstacle is not None and "paused" not in {each.guard for each in mine.objections}:
+        yield f"  no: {obstacle}"
+    elif not mine.objections:
+        yield "  nothing holds it back: the next interval plans for it"

@@ -1,0 +1,1 @@
+"""What workloads should request, from the log, from a cluster, or from a recording."""

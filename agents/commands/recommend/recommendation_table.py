@@ -1,0 +1,208 @@
+"""What every container requests and should request, from the log alone: one row for each container, the largest saving first.
+
+A recommendation is published again each hour and a pod every three, so the last hours of the log have all of them, however long
+the log is; the newest stretch is read first, and no more than is needed. Only the newest record of each workload is decoded. To
+sort by one number, a core counts as much as `CORE_IN_BYTES` of memory, about their ratio in clouds' prices.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain
+from types import MappingProxyType
+
+from agents.commands.recommend import namespace_patterns, request_risk, target_caps, workload_pods
+from agents.commands.recommend.request_risk import Risk
+from agents.commands.recommend.target_caps import TargetCap
+from agents.commands.recommend.workload_pods import PodsOfWorkload, RequestsOfPods
+from agents.why import leak_texts
+from schemas.decisions.pod_updates import UpdateRefused
+from schemas.names import Amounts
+from schemas.units import Bytes, Cores, Seconds
+from streams import reverse_log_reader
+from streams.codec.container_requests_reader import (
+    ContainerRequestsReader,
+    RecommendedAmounts,
+    RecommendedRequests,
+)
+from streams.codec.event_codec import header
+from streams.log.log_port import Record
+from streams.log_context import LogContext
+
+CORE_IN_BYTES = 8 << 30
+_POD_REACH = timedelta(hours=8)
+"""How far before the newest tick pods are looked for: twice the time after which each is stated again, and more."""
+_LATELY = timedelta(days=1)
+_RUNS = ("Job", "Pod", "Workflow", "TaskRun", "PipelineRun", "SparkApplication")
+"""Kinds of which mostly each run is an object with a name of its own, where no controller above makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedContainer:
+    """One row. `saved` is for all pods together, negative where more is recommended; not set if unknown."""
+
+    namespace: str
+    kind: str
+    workload: str
+    container: str
+    pods: int
+    requests: Amounts | None
+    target: Amounts
+    lower: Amounts
+    upper: Amounts
+    saved: Amounts
+    risk: Risk
+    why: str
+    """The words of docs/scan.md."""
+    cluster: str = ""
+    limits: Amounts = Amounts()
+    """What limits are now; None where there is none."""
+    other_recommender: str = ""
+    """The recommender that the workload's VPA names where that is not ours: nobody acts on the row then."""
+    of_pods: RequestsOfPods | None = None
+    """What each pod requests; `requests` is what most of them do."""
+    over: tuple[float | None, float | None] = (None, None)
+    """In how large a share of the time CPU, and of its daily peaks memory, was over the usual request, at least."""
+    caps: tuple[TargetCap, ...] = ()
+    """What keeps the target from being what was estimated, or from being applied."""
+    held_back: str = ""
+    """What keeps running pods from getting the target now, in a word or two; see `held_back`."""
+    leak: str = ""
+    """What is known of a memory leak, in words."""
+
+    @property
+    def held_by(self) -> str:
+        """The words for what caps the target, separated by commas; empty where nothing does."""
+        return ", ".join(dict.fromkeys(cap.word for cap in self.caps))
+
+    @property
+    def remark(self) -> str:
+        """Why the target is another, what caps it, and who else recommends for the workload."""
+        leak = f"{self.leak}; " if self.leak else ""
+        held = f"; held by {self.held_by}" if self.caps else ""
+        other = f"; VPA of '{self.other_recommender}'" if self.other_recommender else ""
+        return f"{leak}{self.why}{held}{other}"
+
+    @property
+    def worth(self) -> float:
+        """What the row saves, in cores."""
+        return (self.saved.cpu or 0.0) + (self.saved.memory or 0) / CORE_IN_BYTES
+
+
+def read(context: LogContext, now: datetime, namespaces: Iterable[str], *, heartbeat: Seconds) -> list[RecommendedContainer]:
+    """The rows of the context's cluster, of the namespaces that match one of these patterns; none means all."""
+    patterns = tuple(namespaces)
+
+    def wanted(key: str) -> bool:
+        cluster, namespace, *_ = key.split("/", 2)
+        return cluster == context.cluster and namespace_patterns.takes(patterns, namespace)
+
+    reader = ContainerRequestsReader(context.codec)
+    decisions = list(_recommendations(context, reader, now - reach(heartbeat)["recommendations"], wanted))
+    counts = {decision.workload.key: max(1, decision.pods or 1) for decision in decisions}
+    pods = workload_pods.newest(context, reader, now - _POD_REACH, counts)
+    return rows_of(decisions, pods, now, target_caps.of_guards(target_caps.refusals(context, now)))
+
+
+def reach(heartbeat: Seconds) -> Mapping[str, timedelta]:
+    """How far before the newest tick `read` looks into each topic."""
+    return {"recommendations": 2 * timedelta(seconds=heartbeat), "pod-changes": _POD_REACH}
+
+
+def sentences_on_caps(rows: Iterable[RecommendedContainer], most: int) -> Iterator[str]:
+    """What caps targets, in sentences: those of so many rows, and how many there are more."""
+    capped = [row for row in rows if row.caps]
+    for row in capped[:most]:
+        said = "; ".join(dict.fromkeys(cap.sentence for cap in row.caps))
+        yield f"{row.namespace}/{row.kind}/{row.workload} is held by {row.held_by}: {said}"
+    if len(capped) > most:
+        yield f"... and {len(capped) - most} more containers are held: `-o json` has each sentence as 'held_because'"
+
+
+def runs_with_names_of_their_own(rows: Iterable[RecommendedContainer]) -> str:
+    """A sentence on workloads that are one run each, so that the next run is another one; empty if there are not several."""
+    runs = sorted({f"{row.namespace}/{row.kind}/{row.workload}" for row in rows if row.kind in _RUNS})
+    if len(runs) < 2:  # noqa: PLR2004  # one bare pod may well be meant to stay
+        return ""
+    kinds = " and ".join(f"{kind}s" for kind in _RUNS if any(f"/{kind}/" in run for run in runs))
+    return (
+        f"{len(runs)} of these workloads are {kinds} with names of their own, such as '{runs[0]}': what one needed says nothing "
+        "of the next, because nothing shows that they are the same work. Runs of a CronJob are one workload (docs/usage.md)"
+    )
+
+
+def rows_of(
+    decisions: Iterable[RecommendedRequests],
+    pods: Mapping[str, PodsOfWorkload],
+    now: datetime,
+    refused: Mapping[str, Sequence[UpdateRefused]] = MappingProxyType({}),
+) -> list[RecommendedContainer]:
+    """The rows of some recommendations; `pods` has the containers of each pod, `refused` what guards say, of each workload."""
+    rows = [
+        replace(row, caps=target_caps.of_container(decision, each, refused.get(decision.workload.key, ())))
+        for decision in decisions
+        for each, row in zip(decision.containers, _rows(decision, pods.get(decision.workload.key, ()), now), strict=True)
+    ]
+    return sorted(rows, key=lambda row: (-row.worth, row.namespace, row.workload, row.container))
+
+
+def _recommendations(
+    context: LogContext, reader: ContainerRequestsReader, since: datetime, wanted: Callable[[str], bool]
+) -> Iterator[RecommendedRequests]:
+    """The newest of each workload: the highest turn, as a worker may have repeated an older one."""
+    newest: dict[str, tuple[int, Record]] = {}
+    stretches = reverse_log_reader.since(context.log, context.topics.wire("recommendations"), since)
+    for record in chain.from_iterable(stretches):
+        ident = (header(record, "ce_id") or "").split("/", 4)
+        key = (record.key or b"").decode(errors="replace")
+        if len(ident) == 5 and ident[2].isdecimal() and key.count("/") == 3 and wanted(key):  # noqa: PLR2004  # an id's and a key's parts
+            turn = int(ident[2])
+            if key not in newest or turn > newest[key][0]:
+                newest[key] = turn, record
+    for _, record in newest.values():
+        recommended = reader.recommendation(record)
+        if recommended is not None:
+            yield recommended
+
+
+def _rows(decision: RecommendedRequests, seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
+    for each in decision.containers:
+        of_pods = workload_pods.of_container(seen, each.container)
+        requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
+        oom = decision.oom_at is not None and decision.oom_container == each.container and now - decision.oom_at < _LATELY
+        risk, why = request_risk.of_pods(of_pods, each, oom=oom)
+        yield RecommendedContainer(
+            decision.workload.namespace,
+            decision.workload.kind,
+            decision.workload.name,
+            each.container,
+            pods,
+            requests,
+            each.target,
+            each.lower,
+            each.upper,
+            _saved(of_pods, each.target, pods),
+            risk,
+            why,
+            decision.workload.cluster,
+            Amounts() if of_pods is None else of_pods.limits,
+            decision.other_recommender,
+            of_pods,
+            _over(requests, each),
+            leak=next((leak_texts.in_words(leak, now) for leak in decision.leaks if leak.container == each.container), ""),
+        )
+
+
+def _over(requests: Amounts | None, to: RecommendedAmounts) -> tuple[float | None, float | None]:
+    now = requests or Amounts()
+    return request_risk.share_over(now.cpu, to.reached_cpu), request_risk.share_over(now.memory, to.reached_memory)
+
+
+def _saved(of_pods: RequestsOfPods | None, target: Amounts, pods: int) -> Amounts:
+    """What all pods together would request less; a pod that was not seen requests what most do."""
+    if of_pods is None:
+        return Amounts()
+    requests = [*of_pods.all[:pods], *[of_pods.usual] * (pods - len(of_pods.all))]
+    cpu = [each.cpu - target.cpu for each in requests if each.cpu is not None and target.cpu is not None]
+    memory = [each.memory - target.memory for each in requests if each.memory is not None and target.memory is not None]
+    return Amounts(Cores(sum(cpu)) if cpu else None, Bytes(sum(memory)) if memory else None)

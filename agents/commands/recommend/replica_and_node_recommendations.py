@@ -1,0 +1,236 @@
+"""Runs `ullage recommendations --of replicas` and `--of nodes`: both from pods, usage and forecasts in the log.
+
+Pods and nodes are published again every three hours, so the last hours of the log have all of them. Usage is added up by workload
+and scrape over the requested time, together with the newest forecast of a workload.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from agents.commands.recommend import namespace_patterns
+from agents.logic.replicas import fleet_recommendations
+from agents.logic.replicas.fleet_recommendations import RecommendedReplicas, ReplicaNeeds
+from agents.settings import log_factory
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output import data, note
+from agents.terminal.output_table import OutputForm, Row
+from agents.why import event_descriptions
+from schemas.decisions.forecasts import LoadForecast
+from schemas.facts.nodes import NodeChanged, NodeRemoved
+from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Amounts
+from streams import reverse_log_reader, truncated_topics
+from streams.log_context import LogContext
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
+
+_REACH = timedelta(hours=8)
+"""How far before the newest tick pods and nodes are looked for."""
+_FIXED = ("CronJob", "DaemonSet", "Job", "Node", "Pod")
+"""Kinds that nobody scales: nothing has so many replicas as are asked for."""
+_ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+_Seen = dict[tuple[str, str, str], float]
+"""By workload, pod and container."""
+NEEDS = ReplicaNeeds()
+_SPARE = ("memory p95", "cpu p95", "pods", "action", "why")
+_COLUMNS = {
+    "nodes": ("node", "pods", "why"),
+    "replicas": ("workload", "pods", "recommended", "by", "cpu p95", "memory p95", "why"),
+}
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The pods of a cluster by uid, and its nodes by name, as they are now."""
+
+    pods: dict[str, PodChanged] = field(default_factory=dict)
+    nodes: dict[str, NodeChanged] = field(default_factory=dict)
+
+    def by_workload(self) -> Mapping[str, list[PodChanged]]:
+        """The pods that have not ended, by the key of their workload."""
+        found: dict[str, list[PodChanged]] = {}
+        for pod in self.pods.values():
+            if pod.phase not in _ENDED:
+                found.setdefault(pod.workload.key, []).append(pod)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """A workload: pods now, the requests of one, and how many there should be; `why` says why nothing is recommended."""
+
+    workload: str
+    pods: int
+    request: Amounts
+    recommended: RecommendedReplicas | None
+    why: str = ""
+
+
+def run(settings: Settings, of: str, namespaces: Sequence[str], form: OutputForm, since: timedelta) -> None:
+    """Print the rows. Raises BadInput for a cluster that no source has named."""
+
+    def rows(context: LogContext, fleet: Fleet, now: datetime) -> list[Row]:
+        if of == "nodes":
+            return [_node(name, count) for name, count in idle_nodes(fleet)]
+        return [_shown(row) for row in replica_rows(context, fleet, now, since) if is_of(row.workload, namespaces)]
+
+    print_rows(settings, form, _COLUMNS[of], rows)
+
+
+def print_rows(
+    settings: Settings, form: OutputForm, columns: Sequence[str], rows: Callable[[LogContext, Fleet, datetime], list[Row]]
+) -> None:
+    """Print the rows of what a cluster has at the newest tick. Raises BadInput for a cluster that no source has named."""
+    with log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+        source_reports.require_cluster(context, context.cluster)
+        tick = OperatorLog(context).newest_tick()
+        if tick is None:
+            note("the log has no time yet: no clock has ticked")
+            return
+        found = rows(context, read_fleet(context, tick.at), tick.at)
+        lost = truncated_topics.sentence(
+            truncated_topics.late_starts(log, context.topics, ("pod-changes", "cluster-changes"), before=tick.at - _REACH)
+        )
+    if not found:
+        note(f"nothing is recommended for cluster '{settings.cluster.name}' at {tick.at:%Y-%m-%d %H:%M:%S} UTC")
+    if lost:
+        note(f"rows may be missing; {lost}")
+    for line in output_table.lines(form, found, found, columns, _SPARE):
+        data(line)
+
+
+def is_of(workload: str, namespaces: Sequence[str]) -> bool:
+    """Whether a workload, by its key, is in one of these namespaces; in any, where none is given."""
+    return namespace_patterns.takes(namespaces, workload.split("/")[1])
+
+
+def read_fleet(context: LogContext, now: datetime) -> Fleet:
+    """The pods and nodes of the context's cluster."""
+    fleet, seen = Fleet(), set[str]()
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-changes"), now - _REACH):
+        for record in reversed(stretch):
+            event = context.codec.decode_or_none(record)
+            if (
+                isinstance(event, PodChanged | PodDeleted)
+                and event.workload.cluster == context.cluster
+                and event.pod.uid not in seen
+            ):
+                seen.add(event.pod.uid)
+                if isinstance(event, PodChanged):
+                    fleet.pods[event.pod.uid] = event
+    known = set[str]()
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("cluster-changes"), now - _REACH):
+        for record in reversed(stretch):
+            node = context.codec.decode_or_none(record)
+            if isinstance(node, NodeChanged | NodeRemoved) and node.cluster == context.cluster and node.node not in known:
+                known.add(node.node)
+                if isinstance(node, NodeChanged):
+                    fleet.nodes[node.node] = node
+    return fleet
+
+
+def idle_nodes(fleet: Fleet) -> Iterator[tuple[str, int]]:
+    """The nodes that may go, by name, and how many pods of DaemonSets each has."""
+    owners: dict[str, list[str]] = {name: [] for name in fleet.nodes}
+    for pod in fleet.pods.values():
+        if pod.node in owners and pod.phase not in _ENDED:
+            owners[pod.node].append(pod.controller.partition("/")[0] or pod.workload.kind)
+    return ((name, len(kinds)) for name, kinds in sorted(owners.items()) if fleet_recommendations.idle(kinds))
+
+
+def replica_rows(context: LogContext, fleet: Fleet, now: datetime, since: timedelta) -> list[ReplicaRow]:
+    """A row for each workload that can be scaled and has pods, by key."""
+    workloads = {key: pods for key, pods in fleet.by_workload().items() if pods[0].workload.kind not in _FIXED}
+    cpu, memory = _usage(context, workloads, now - since)
+    forecasts = _forecasts(context, workloads, now)
+    return [_row(key, pods, [*cpu[key], *forecasts.get(key, ())], memory[key]) for key, pods in sorted(workloads.items())]
+
+
+def _row(key: str, pods: Sequence[PodChanged], cpu: Sequence[float], memory: Sequence[float]) -> ReplicaRow:
+    newest = max(pods, key=lambda pod: (pod.created, pod.pod.uid))
+    request = _sum([each.requests for each in newest.containers])
+    ready = sum(all(each.ready for each in pod.containers) for pod in pods)
+    if len(pods) < NEEDS.least or ready < NEEDS.ready * len(pods):
+        return ReplicaRow(key, len(pods), request, None, f"only {ready} of {len(pods)} pods are ready")
+    found = fleet_recommendations.replicas(np.array(cpu), np.array(memory), request, NEEDS)
+    return ReplicaRow(key, len(pods), request, found, "" if found else "no usage is known, or a pod requests nothing")
+
+
+def _usage(
+    context: LogContext, workloads: Mapping[str, object], since: datetime
+) -> tuple[Mapping[str, list[float]], Mapping[str, list[float]]]:
+    """Totals of each workload, one for each minute: a scrape may come in several records, and a container in several scrapes.
+
+    For each container the newest row of a minute counts. Minutes that no older record can belong to are added up at once.
+    """
+    cpu: dict[str, list[float]] = {key: [] for key in workloads}
+    memory: dict[str, list[float]] = {key: [] for key in workloads}
+    minutes: dict[int, tuple[_Seen, _Seen]] = {}
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("pod-metrics"), since):
+        oldest: dict[int, int] = {}
+        for record in reversed(stretch):
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, MetricsScraped) and event.at >= since:
+                oldest[record.partition] = minute = int(event.at.timestamp() // 60)
+                for seen, column in zip(minutes.setdefault(minute, ({}, {})), (event.cores, event.memory), strict=True):
+                    for workload, pod, container, value in zip(
+                        event.workloads, event.pods, event.containers, column, strict=True
+                    ):
+                        if workload in workloads and not math.isnan(value):
+                            seen.setdefault((workload, pod, container), float(value))
+        for minute in [each for each in minutes if oldest and each > max(oldest.values())]:
+            _add_up(minutes.pop(minute), (cpu, memory))
+    for left in minutes.values():
+        _add_up(left, (cpu, memory))
+    return cpu, memory
+
+
+def _add_up(seen: tuple[_Seen, _Seen], totals: tuple[dict[str, list[float]], dict[str, list[float]]]) -> None:
+    for values, found in zip(seen, totals, strict=True):
+        summed = Counter[str]()
+        for (workload, _, _), value in values.items():
+            summed[workload] += value  # type: ignore[assignment]  # a sum of floats
+        for workload, total in summed.items():
+            found[workload].append(float(total))
+
+
+def _forecasts(context: LogContext, workloads: Mapping[str, object], now: datetime) -> Mapping[str, Sequence[float]]:
+    """The CPU that is forecast for workloads."""
+    found: dict[str, Sequence[float]] = {}
+    for stretch in reverse_log_reader.since(context.log, context.topics.wire("load-forecasts"), now - _REACH):
+        for record in reversed(stretch):
+            event = context.codec.decode_or_none(record)
+            if isinstance(event, LoadForecast) and event.workload.key in workloads and event.workload.key not in found:
+                values = [m.expected or m.values for m in event.metrics if m.identifier == "resource.cpu"]
+                found[event.workload.key] = values[0] if values and not event.withdrawn else ()
+    return found
+
+
+def _sum(amounts: Sequence[Amounts]) -> Amounts:
+    cpu, memory = sum(each.cpu or 0.0 for each in amounts), sum(each.memory or 0 for each in amounts)
+    return Amounts(cpu or None, memory or None)  # type: ignore[arg-type]  # sums of units
+
+
+def _shown(row: ReplicaRow) -> Row:
+    found = row.recommended
+    return {
+        "workload": row.workload.partition("/")[2],
+        "pods": row.pods,
+        "recommended": None if found is None else found.replicas,
+        "by": "" if found is None else found.by,
+        "cpu p95": "" if found is None else event_descriptions.amount(cpu=found.cpu),
+        "memory p95": "" if found is None else event_descriptions.amount(memory=int(found.memory)),
+        "why": row.why,
+    }
+
+
+def _node(name: str, pods: int) -> Row:
+    return {"node": name, "pods": pods, "why": "all of them belong to DaemonSets" if pods else "it has no pod"}

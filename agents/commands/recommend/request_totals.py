@@ -1,0 +1,44 @@
+"""What becomes of all requests together if targets are taken, in words. What grows is negative, as in the rows' `saved`."""
+
+from collections.abc import Iterable
+
+from agents.commands.recommend.recommendation_table import RecommendedContainer
+from agents.why import event_descriptions
+
+_MANY_CORES = 10.0
+
+
+def in_words(rows: Iterable[RecommendedContainer]) -> str:
+    """As in `2294m CPU of requests would be freed and 605.6 MiB memory added`, and how many containers these sums leave out."""
+    cpu, memory, left_out = 0.0, 0, 0
+    for row in rows:
+        cpu += row.saved.cpu or 0.0
+        memory += row.saved.memory or 0
+        left_out += (row.saved.cpu is None and row.target.cpu is not None) or (
+            row.saved.memory is None and row.target.memory is not None
+        )
+    whole = freed_or_added(cpu, memory)
+    if not left_out:
+        return whole
+    which = "1 container whose requests are" if left_out == 1 else f"{left_out} containers whose requests are"
+    return f"{whole}, without {which} not set or not known"
+
+
+def freed_or_added(cpu: float, memory: float) -> str:
+    """As `in_words`, of two sums."""
+    cpu_text, memory_text = amount_text((abs(cpu), abs(memory))).rsplit(", ", 1)
+    first, second = ("added" if amount < 0 else "freed" for amount in (cpu, memory))
+    if first == second:
+        return f"{cpu_text} and {memory_text} memory of requests would be {first}"
+    return f"{cpu_text} of requests would be {first} and {memory_text} memory {second}"
+
+
+def amount_text(amount: tuple[float, float]) -> str:
+    """Cores and bytes for people, with a sign where they are negative."""
+    cpu, memory = amount
+    cores = (
+        f"{cpu:,.1f} cores"
+        if abs(cpu) >= _MANY_CORES
+        else f"{'-' if cpu < 0 else ''}{event_descriptions.amount(cpu=abs(cpu))} CPU"
+    )
+    return f"{cores}, {'-' if memory < 0 else ''}{event_descriptions.amount(memory=abs(memory))}"

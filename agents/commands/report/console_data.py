@@ -1,0 +1,51 @@
+"""What the live page shows above the report: mode, pause and budget, each part's health, and the newest events of the log."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from agents.commands.past import timeline_rows
+from agents.commands.past.timeline_rows import TimelineEntry
+from agents.commands.status import newest_records, status
+from agents.commands.status.status_rows import StatusRow
+from agents.settings.all_settings import Settings
+from schemas.outcomes import Outcome
+from streams.codec.event_codec import header
+from streams.log_context import LogContext
+
+TOPICS = ("pod-updates", "node-updates", "replica-plans", "outcomes", "memory-leaks", "oom-events", "control")
+MOST = 200
+"""Events that are shown, the newest."""
+_LATELY = timedelta(days=1)
+_REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleEvent:
+    """One event; `kind` is decision, refusal, outcome or fact."""
+
+    kind: str
+    entry: TimelineEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleData:
+    """`updated` is the newest tick; `health` has a row for each part, and the cluster's mode, pause and budget."""
+
+    updated: datetime
+    health: tuple[StatusRow, ...]
+    events: tuple[ConsoleEvent, ...]
+
+
+def collect(context: LogContext, settings: Settings, now: datetime) -> ConsoleData:
+    """Read it from the log's end. Raises LogUnavailable."""
+    seen: dict[str, ConsoleEvent] = {}
+    for name in TOPICS:
+        for record in newest_records.read(context.log, context.topics.wire(name), now - _LATELY, most=MOST).records:
+            event = context.codec.decode_or_none(record)
+            if event is not None:
+                entry = timeline_rows.entry_of(record, event)
+                kind = "fact" if name in {"oom-events", "control"} else "outcome" if isinstance(event, Outcome) else "decision"
+                ident = header(record, "ce_id") or entry.place
+                seen[ident] = ConsoleEvent("refusal" if _REFUSED in entry.what else kind, entry)
+    newest = sorted(seen.values(), key=lambda found: (found.entry.at, found.entry.place), reverse=True)
+    return ConsoleData(now, tuple(status.read(context, settings)), tuple(newest[:MOST]))

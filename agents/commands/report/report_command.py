@@ -1,0 +1,146 @@
+"""Runs `ullage report`: one HTML file about a stretch of the log, which opens without a network, or the same as a live page."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from agents.backtest import price_list
+from agents.commands.report import report_data, report_page
+from agents.processes.signals import stoppable
+from agents.settings import event_times, log_factory
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note
+from schemas.units import Seconds
+from streams import truncated_topics
+from streams.errors import BadInput
+from streams.log_context import LogContext
+from streams.publishing import source_reports
+from streams.publishing.operator_log import OperatorLog
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFlags:
+    """The stretch, how many containers get a chart, and the prices."""
+
+    begin: str | None = None
+    end: str | None = None
+    top: int = 12
+    prices: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFlags:
+    """Where the page is served, the file of the token that readers show, and seconds between two looks at the log."""
+
+    listen: str
+    token_file: Path | None
+    every: float
+
+
+def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
+    """Write the report of the settings' cluster. Raises BadInput."""
+    script, prices = _script(), price_list.read(flags.prices)
+    with stoppable(), _stretch(settings, flags) as stretch:
+        data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
+        context, since, _ = stretch
+        before = since if flags.begin else None
+        lost = truncated_topics.sentence(
+            truncated_topics.late_starts(context.log, context.topics, report_data.TOPICS, before=before)
+        )
+    part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
+    try:
+        part.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
+        if part != to:
+            part.replace(to)
+    except OSError as error:
+        if part != to:
+            with suppress(OSError):
+                part.unlink()
+        raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
+    note(f"{len(data.rows)} containers, {len(data.charts)} charts; open {to} in a browser, no network is needed")
+    if lost:
+        note(lost)
+
+
+def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
+    """Serve the same page until stopped, kept up to date with the log. Raises BadInput."""
+    from agents.commands.report import console_data, live_report
+    from agents.why import explanation, explanation_lines
+
+    if not 0.2 <= live.every <= 3600:  # noqa: PLR2004  # stated in the sentence below
+        raise BadInput(f"--every {live.every:g} is no period: give 0.2 to 3600 seconds")
+    address = live_report.address_of(live.listen, _token(live.token_file))
+    newest: datetime | None = None
+
+    def read() -> live_report.LiveData | None:
+        nonlocal newest
+        with _stretch(settings, flags) as (context, since, until):
+            if until == newest:
+                return None
+            newest = until
+            data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
+            return live_report.LiveData(data, console_data.collect(context, settings, until))
+
+    def explain(asked: str) -> str:
+        with _stretch(settings, flags) as (context, *_):
+            return "\n".join(explanation_lines.lines(explanation.explain(context, asked)))
+
+    async def serving() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a coroutine that runs has a task")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)  # an exception in a handler may get lost in a callback of the loop
+        page = live_report.LiveReport(read, explain, prices, script, address, Seconds(live.every), say=note)
+        with suppress(asyncio.CancelledError):
+            await page.serve()
+
+    script, prices = _script(), price_list.read(flags.prices)
+    asyncio.run(serving())
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--token-file '{file}' cannot be read: {error}") from error
+    if not token:
+        raise BadInput(f"--token-file '{file}' is empty")
+    return token
+
+
+@contextmanager
+def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContext, datetime, datetime]]:
+    """The log, and the beginning and end of what is to be reported of it."""
+    with log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+        source_reports.require_cluster(context, context.cluster)
+        tick = OperatorLog(context).newest_tick()
+        if tick is None:
+            raise BadInput("the log holds no tick, so there is nothing to report on yet")
+        until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at
+        since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else _begin(context, until)
+        if until <= since:
+            raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
+        yield context, since, until
+
+
+def _begin(context: LogContext, until: datetime) -> datetime:
+    """The first tick that the log keeps."""
+    first = OperatorLog(context).first_tick()
+    return until if first is None else first
+
+
+def _script() -> str:
+    """The script that draws charts, from the installed package. Raises BadInput where that is not installed."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise BadInput("`ullage report` draws with plotly, which is not installed: pip install 'ullage[report]'") from None
+    return str(get_plotlyjs())

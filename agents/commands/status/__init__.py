@@ -1,0 +1,1 @@
+"""What is going on: parts, sources, and warnings."""

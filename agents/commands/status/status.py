@@ -1,0 +1,113 @@
+"""Runs `ullage status`. Everything comes from the log, not from processes, and only the ends of the log are read."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from agents.commands.change import mode
+from agents.commands.status import (
+    clock_silence,
+    halted_scaling,
+    leaking_containers,
+    left_workloads,
+    limited_memory,
+    missing_webhook,
+    paused_admissions,
+    status_rows,
+    unanswered_plans,
+    waiting_inputs,
+)
+from agents.commands.status.status_rows import StatusRow, length
+from agents.run import stage_topics
+from agents.settings import log_factory
+from agents.settings.all_settings import Settings
+from agents.terminal import output_table
+from agents.terminal.output import data
+from agents.terminal.output_table import OutputForm
+from schemas.policies.control import ControlChanged, Mode
+from streams.log_context import LogContext
+from streams.publishing.operator_log import NewestTick, OperatorLog
+
+_RUNNING = ": is `ullage source clock` running?"
+_COLUMNS = ("what", "name", "state", "says")
+
+
+def run(settings: Settings, form: OutputForm = "table") -> None:
+    """Print a line for the clock, and for each cluster, source, stage and consumer; and for dead letters."""
+    topics = log_factory.topics(settings)
+    with log_factory.answering_log(settings) as log:
+        context = LogContext.of(log, topics, settings.cluster.name)
+        rows = read(context, settings)
+    for line in lines(rows, form):
+        data(line)
+
+
+def lines(rows: Sequence[StatusRow], form: OutputForm) -> Iterator[str]:
+    """The lines to print."""
+    shown = [
+        {"what": row.kind, "name": row.name, "state": f"{row.state} !" if row.warns else row.state, "says": row.says}
+        for row in rows
+    ]
+    exact = [{"what": row.kind, "name": row.name, "state": row.state, "warns": row.warns, "says": row.says} for row in rows]
+    return output_table.lines(form, shown, exact, _COLUMNS, ("what",))
+
+
+def read(context: LogContext, settings: Settings) -> list[StatusRow]:
+    """A row for every part."""
+    operator = OperatorLog(context)
+    tick, control = operator.newest_tick(), operator.control(settings.cluster.name)
+    rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(control))]
+    if tick is None:
+        return rows
+    allowed = Mode.SHADOW if control is None else control.mode
+    now = tick.at + timedelta(seconds=clock_silence.silence(tick, settings))
+    outcomes = status_rows.outcomes(context, now)
+    return [
+        *rows,
+        *(_open_log(settings) if allowed is Mode.APPLY and settings.log.kind == "kafka" else ()),
+        *status_rows.sources(context, now),
+        *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
+        *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
+        *halted_scaling.rows(context, now),
+        *status_rows.consumers(context, outcomes, now),
+        *unanswered_plans.rows(context, outcomes, now, operator.control),
+        *left_workloads.rows(context, now),
+        *limited_memory.rows(context),
+        *leaking_containers.rows(context, now),
+        *paused_admissions.rows(context, now),
+        *(missing_webhook.rows(context, control) if settings.evictor.needs_webhook else ()),
+        status_rows.dead_letters(context, now),
+    ]
+
+
+def _open_log(settings: Settings) -> Iterator[StatusRow]:
+    """A warning where whoever reaches the log can command."""
+    from streams.log import open_log  # Kafka's client is heavy, and other logs do without
+
+    why = open_log.why_open(log_factory.connection(settings))
+    if why is not None:
+        yield StatusRow("log", settings.log.brokers, "open", f"{why}; docs/security.md has the rights", warns=True)
+
+
+def _allowed(control: ControlChanged | None) -> str:
+    if control is None:
+        return "shadow: nobody has set a mode, and nothing is changed"
+    return mode.describe(control)
+
+
+def _clock(tick: NewestTick | None) -> StatusRow:
+    if tick is None:
+        return StatusRow(
+            "clock", "all", "silent", "no clock has ticked, so nothing is decided: start `ullage source clock`", warns=True
+        )
+    at = f"newest tick {tick.at:%Y-%m-%d %H:%M:%S} UTC"
+    if tick.appended_ms < 0:
+        return StatusRow("clock", "all", "unknown", f"{at}; the log does not say when it was written")
+    age = clock_silence.age(tick)
+    silent = age > clock_silence.SILENT
+    return StatusRow(
+        "clock",
+        "all",
+        "silent" if silent else "at work",
+        f"{at}, written {length(age)} ago{_RUNNING if silent else ''}",
+        warns=silent,
+    )

@@ -1,0 +1,231 @@
+"""The state of every part by the end of the log: is it running, what does it wait for, what can it not see, since when?
+
+Sources report that themselves. A stage leaves a mark with each checkpoint, which names its turn; it waits for the topics whose
+newest tick is older than that turn. A consumer only shows in its outcomes, so one that acted may have stopped since; plans that
+it leaves undone show that (see `unanswered_plans`). Only ends of partitions are read.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from agents.commands.status import acting_consumers, newest_records
+from agents.commands.status.newest_records import NewestRecords
+from agents.engine.checkpoint_selection import CheckpointMark, is_mark
+from agents.run.stage_topics import StageTopics
+from schemas import times
+from schemas.catalogue import parse_wire_name
+from schemas.facts.sources import SourceReported
+from schemas.outcomes import Outcome, Result
+from schemas.policies.control import ControlChanged, Mode
+from schemas.times import to_ms
+from streams import reverse_log_reader
+from streams.codec.event_codec import header, latest_tick
+from streams.errors import BadRecord
+from streams.log.log_port import Log
+from streams.log_context import LogContext
+from streams.log_range import has_topic
+from streams.publishing import source_reports
+from streams.publishing.published_state import newest
+from streams.topics import changelog_topic
+
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_LATE = 2.5
+"""Periods of a source after which it counts as silent."""
+_BEHIND_MS = 60_000
+"""Event time that a stage may be behind the newest tick."""
+_AHEAD_MS = 60_000
+"""A stage's newest turn may be so far ahead of the newest tick, which was read before it."""
+_TAIL = (16, 256)
+"""Records at the end of a changelog among which its newest mark is looked for."""
+_TICKS = 64
+"""Records at the end of a partition among which its newest tick is looked for."""
+_WOULD = {
+    "resize-planned": "would resize",
+    "eviction-planned": "would evict",
+    "scale-up-planned": "would scale up",
+    "size-correction-planned": "would lower a size",
+    "node-removal-planned": "would remove a node",
+    "replicas-planned": "would set replicas",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """One part: its kind, its name, its state in a word or two, and the rest in a sentence. `warns`: somebody should look."""
+
+    kind: str
+    name: str
+    state: str
+    says: str
+    warns: bool = False
+
+
+def clusters(context: LogContext, control: ControlChanged | None, allowed: str) -> Iterator[StatusRow]:
+    """The configured cluster, with a warning when no source has named it."""
+    named = source_reports.clusters(context)
+    if named and context.cluster not in named:
+        there_are = ", ".join(f"'{name}'" for name in sorted(named))
+        says = f"no source has named it; the log has {there_are}: set cluster.name"
+        yield StatusRow("cluster", context.cluster, "unknown", says, warns=True)
+        return
+    state = "shadow" if control is None else "paused" if control.paused else control.mode.value
+    yield StatusRow("cluster", context.cluster, state, allowed)
+
+
+def sources(context: LogContext, now: datetime) -> Iterator[StatusRow]:
+    """A row for each source of each cluster that has reported lately."""
+    history: dict[tuple[str, str], list[SourceReported]] = {}
+    for report in source_reports.reports(context):
+        history.setdefault((report.cluster, report.source), []).append(report)
+    for (cluster, name), reports in sorted(history.items()):
+        last = reports[-1]
+        age = (now - last.at).total_seconds()
+        ever = {topic for report in reports for topic in report.sees}
+        blind = {topic: _blind_since(reports, topic) for topic in sorted(ever - set(last.sees))}
+        about = f"cluster '{cluster}'; last report {length(age)} ago"
+        if age > _LATE * last.period:
+            yield StatusRow("source", name, "silent", f"{about}: is it running?", warns=True)
+        elif blind or not last.sees:
+            lacks = ", ".join(f"{topic} since {at:%Y-%m-%d %H:%M:%S}" for topic, at in blind.items()) or "everything so far"
+            yield StatusRow("source", name, "blind", f"{about}; blind to {lacks}", warns=True)
+        else:
+            lacks = f"; but {'; '.join(last.lacks)}" if last.lacks else ""
+            yield StatusRow("source", name, "at work", f"{about}; sees {', '.join(last.sees)}{lacks}", warns=bool(lacks))
+
+
+def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:
+    """When a topic was first missing after it was last seen."""
+    seen = max(n for n, report in enumerate(reports) if topic in report.sees)
+    return reports[seen + 1].at
+
+
+def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now: datetime, mode: Mode) -> Iterator[StatusRow]:
+    """A row for each stage: how far it is, and what it decided in the last hour."""
+    log, topics = context.log, context.topics
+    for stage in listed:
+        wire = topics.wire(stage.writes[0])
+        if not has_topic(log, wire):
+            yield StatusRow("stage", stage.name, "away", f"the log has no topic '{wire}'", warns=True)
+            continue
+        decided = _decided(log, wire, now, mode)
+        turns = [_turn(log, changelog_topic(worker, stage.name), partition) for partition in range(topics.partitions)]
+        reached = [turn for turn in turns if turn is not None]
+        if len(reached) < len(turns):
+            where = ", ".join(str(n) for n, turn in enumerate(turns) if turn is None)
+            which = "has" if not reached else f"has in partition {where}"
+            says = f"no worker of group '{worker}' {which} left a checkpoint; {decided}"
+            yield StatusRow("stage", stage.name, "not seen", says, warns=True)
+            continue
+        ahead = max(reached) - to_ms(now)
+        behind = to_ms(now) - min(reached)
+        if ahead > _AHEAD_MS:
+            says = f"{length(ahead / 1000)} ahead of the clock, and takes no turn before that is over: was a clock's time wrong?"
+            yield StatusRow("stage", stage.name, "waiting", f"{says}; {decided}", warns=True)
+        elif behind <= _BEHIND_MS:
+            yield StatusRow("stage", stage.name, "at work", decided)
+        else:
+            partition = reached.index(min(reached))
+            late = _without_tick(context, stage, partition, to_ms(now) - _BEHIND_MS)
+            waits = f"waits for ticks in {', '.join(late)}" if late else "is the worker running?"
+            says = f"{length(behind / 1000)} behind in partition {partition}: {waits}; {decided}"
+            yield StatusRow("stage", stage.name, "waiting", says, warns=True)
+
+
+def _turn(log: Log, topic: str, partition: int) -> int | None:
+    """The turn of the newest mark at the end of a changelog; None where there is none."""
+    if not has_topic(log, topic) or partition >= log.partitions(topic):
+        return None
+    for count in _TAIL:
+        records = reverse_log_reader.last(log, [(topic, partition)], count)[topic, partition]
+        found = [_decoded(record.value) for record in records if is_mark(record.key or b"")]
+        turns = [mark.turn for mark in found if mark is not None]
+        if turns:
+            return max(turns)
+    return None
+
+
+def _decoded(value: bytes | None) -> CheckpointMark | None:
+    try:
+        return None if value is None else CheckpointMark.decode(value)
+    except ValueError:
+        return None
+
+
+def _without_tick(context: LogContext, stage: StageTopics, partition: int, since: int) -> list[str]:
+    """The inputs of a stage that have no tick since a moment."""
+    return [name for name in stage.reads if _newest_tick(context, name, partition) < since]
+
+
+def _newest_tick(context: LogContext, name: str, partition: int) -> int:
+    tick, wire = -1, context.topics.wire(name)
+    for record in newest(context.log, wire, partition, _TICKS) if has_topic(context.log, wire) else ():
+        found = latest_tick(record, before=tick)
+        tick = tick if found is None else found
+    return tick
+
+
+def _decided(log: Log, wire: str, now: datetime, mode: Mode) -> str:
+    """What a stage decided in the last hour; decisions that will not be carried out are worded as "would"."""
+    found = newest_records.read(log, wire, now - _HOUR)
+    if found.newest_ms is None:
+        return "no decision in the last hour"
+    counts = Counter((parse_wire_name(header(record, "ce_type") or "") or ("unreadable", 0))[0] for record in found.records)
+    names = {name: name if mode is Mode.APPLY else _WOULD.get(name, name) for name in counts}
+    listed = ", ".join(f"{found.count(count)} {names[name]}" for name, count in sorted(counts.items()))
+    return f"newest decision {length((to_ms(now) - found.newest_ms) / 1000)} ago; in the last hour: {listed}"
+
+
+def outcomes(context: LogContext, now: datetime) -> NewestRecords:
+    """The outcomes of the last hour."""
+    return newest_records.read(context.log, context.topics.wire("outcomes"), now - _HOUR)
+
+
+def consumers(context: LogContext, found: NewestRecords, now: datetime) -> Iterator[StatusRow]:
+    """A row for each consumer that had one of these outcomes of the last hour."""
+    counts: dict[str, Counter[str]] = {}
+    last: dict[str, datetime] = {}
+    failed: set[str] = set()
+    for record in found.records:
+        try:
+            event = context.codec.decode(record)
+        except BadRecord:
+            counts.setdefault("unreadable", Counter())["outcomes"] += 1
+            continue
+        if isinstance(event, Outcome):
+            name = acting_consumers.name_of(event)
+            counts.setdefault(name, Counter())[acting_consumers.result_of(event)] += 1
+            last[name] = max(event.at, last.get(name, event.at))
+            if event.result in (Result.FAILED, Result.LOST):
+                failed.add(name)
+    if not counts:
+        yield StatusRow("consumer", "all", "idle", "no outcome in the last hour")
+    for name, results in sorted(counts.items()):
+        listed = ", ".join(f"{found.count(count)} {result}" for result, count in sorted(results.items()))
+        age = f"last outcome {length((now - last[name]).total_seconds())} ago; " if name in last else ""
+        yield StatusRow("consumer", name, "acted", f"{age}in the last hour: {listed}", warns=name in failed)
+
+
+def dead_letters(context: LogContext, now: datetime) -> StatusRow:
+    """How many records could not be read in the last day."""
+    found = newest_records.read(context.log, context.topics.wire("dead-letters"), now - _DAY)
+    if not found.records:
+        return StatusRow("dead letters", "all", "none", "every record of the last day could be read")
+    newest_ms = found.newest_ms or 0
+    at = f", the newest at {times.from_ms(newest_ms):%Y-%m-%d %H:%M:%S} UTC" if newest_ms > 0 else ""
+    return StatusRow(
+        "dead letters", "all", found.count(), f"in the last day{at}; `ullage tap dead-letters` shows them", warns=True
+    )
+
+
+def length(seconds: float) -> str:
+    """A length of time in the largest unit of which there are at least two.
+
+    Negative lengths, from differing clocks, count as zero.
+    """
+    seconds = max(0.0, seconds)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,1 @@
+"""What runs the stages: their list and topics, one partition's task, and the runners over a log."""

@@ -1,0 +1,60 @@
+"""The newest checkpoint of a partition that the log does not contradict, from which a worker would go on.
+
+For readers beside the workers, through the log's port. A worker reads the same by itself (`app.partition_recovery`).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from agents.engine import checkpoint_selection, checkpoint_validation
+from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
+from agents.engine.checkpoint_validation import InputEvidence
+from agents.engine.stage import Stage
+from agents.run.partition_task import evidence
+from streams.log_context import LogContext
+from streams.log_range import has_topic, last_records
+from streams.topics import changelog_topic
+
+Keep = Callable[[bytes, bytes | None], bytes | None]
+_NOTHING = ChangelogContents(None, 0)
+
+
+def newest_checkpoint(
+    context: LogContext, stage: Stage, partition: int, worker: str, *, keep: Keep | None = None
+) -> ChangelogContents:
+    """What the changelog of the workers of this name holds, without marks that the inputs contradict. Raises LogUnavailable.
+
+    `keep`, if given, selects what to keep of a value; the checksums of chunks are not checked then.
+    """
+    topic = changelog_topic(worker, stage.name)
+    if not has_topic(context.log, topic) or partition >= context.log.partitions(topic):
+        return _NOTHING
+    records = last_records(context.log, topic, partition, keep=keep or _whole)
+    refused: list[tuple[CheckpointMark, str]] = []
+    while True:
+        contents = checkpoint_selection.read(records, checked=keep is None, without=[mark for mark, _ in refused])
+        if contents.found is None or not (why := objection(context, stage, partition, contents.found.mark)):
+            return replace(contents, refused=tuple(refused))
+        refused.append((contents.found.mark, why))
+
+
+def _whole(_: bytes, value: bytes | None) -> bytes | None:
+    return value
+
+
+def objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
+    """Why a mark cannot be of the log's inputs; empty if it can."""
+    shown = {name: _shown(context, name, partition, mark.positions.get(name, 0)) for name in stage.reads}
+    return checkpoint_validation.objection(mark, shown, now_ms=time.time_ns() // 1_000_000)
+
+
+def _shown(context: LogContext, name: str, partition: int, position: int) -> InputEvidence:
+    log, wire = context.log, context.topics.wire(name)
+    if not has_topic(log, wire):
+        return evidence(0, None)
+    end = log.end(wire, partition)
+    if not log.begin(wire, partition) < position <= end:
+        return evidence(end, None)
+    read = log.poll({(wire, partition): position - 1}, limit=1)
+    return evidence(end, read[0] if read and read[0].offset == position - 1 else None)

@@ -1,0 +1,266 @@
+"""A task: one partition of one stage at work. Records go in; each complete turn gives encoded decisions and dead letters.
+
+All drivers host the same task, so live, backtest and verification cannot drift apart. A task does no I/O and reads no clock: the
+driver feeds it records, and appends the results of its turns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
+from agents.engine.input_digest import InputDigests, record_digest
+from agents.engine.stage import Stage
+from agents.engine.turn import Decided, Recorded, State, Turn
+from agents.engine.turn_aligner import Aligner, Input, TurnRecords
+from agents.run.own_decision_cache import OwnDecisionCache
+from schemas.catalogue import Event
+from schemas.facts.usage import MetricsScraped
+from schemas.ids import TaskSource
+from schemas.names import Place
+from schemas.policies.rules import StageRulesChanged
+from streams.codec import event_codec
+from streams.codec.event_codec import Codec
+from streams.codec.plan_attestations import attested
+from streams.errors import BadRecord
+from streams.log.log_port import NewRecord, Record
+from streams.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRulesChange:
+    """Rules that took effect at a turn, and their place in the log."""
+
+    rules: StageRulesChanged
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """The result of one turn: decisions in order, dead letters, and how many records and samples of usage went in.
+
+    `rules` is the newest record about the stage's rules that went in, if any. `attestations` vouch for the plans among the
+    decisions, and follow from them.
+    """
+
+    turn: int
+    decisions: Sequence[NewRecord]
+    dead: Sequence[NewRecord]
+    records: int
+    samples: int
+    rules: RecordedRulesChange | None = None
+    attestations: Sequence[NewRecord] = ()
+
+    @property
+    def published(self) -> Sequence[NewRecord]:
+        """All that a driver appends, as one unit; the attestations first, so that no consumer waits for one."""
+        return [*self.attestations, *self.decisions, *self.dead]
+
+
+class SharedRecord(Record):
+    """A record that several stages of a process may read: the first reader caches event and digest in it for the others.
+
+    It keeps the event as long as some stage has the record, so the stages' buffer bounds limit this, too.
+    """
+
+    __slots__ = ("digest", "reading")
+    digest: bytes
+    reading: "_Reading | None"
+
+    def __init__(self, *parts: Any) -> None:
+        """`parts` are those of a `Record`, in their order. Nobody has read it yet."""
+        super().__init__(*parts)
+        object.__setattr__(self, "reading", None)
+        object.__setattr__(self, "digest", b"")
+
+    @staticmethod
+    def of(record: Record) -> "SharedRecord":
+        """The same record, for several readers."""
+        at = record.timestamp_ms
+        return SharedRecord(record.topic, record.partition, record.offset, record.key, record.value, record.headers, at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The result of reading a record: an event, or why it is none. `refuse` is the check that was applied."""
+
+    refuse: Callable[[Event], str | None]
+    event: Event | None = None
+    fault: BadRecord | None = None
+
+
+def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> bool:
+    """Take one record of the log into an input of an aligner. This decides which ticks make turns.
+
+    False for a tick that is ignored. Without `keep` only ticks are taken, for a reader that wants no records.
+    """
+    number = event_codec.tick_number(record)
+    if number is None and keep:
+        source.add(record.last_offset, record, record.size)
+    elif number is None:
+        source.skip(record.last_offset)
+    elif event_codec.is_implausible(record, number):
+        source.skip(record.offset)
+        return False
+    else:
+        source.tick(record.offset, number)
+    return True
+
+
+def closes_segment(source: Input[Record], record: Record) -> bool:
+    """Whether the next record is a valid tick."""
+    number = event_codec.tick_number(record)
+    if number is None or number <= source.highest:
+        return False
+    return not event_codec.is_implausible(record, number)
+
+
+def evidence(end: int, before: Record | None) -> InputEvidence:
+    """An input's evidence about a mark: it ends at `end`, and has `before` just before the mark's position, if anything."""
+    number = None if before is None else event_codec.tick_number(before)
+    return InputEvidence(end, NO_TICK if before is not None and number is None else number)
+
+
+class Task:
+    """One partition of one stage. `positions` maps the short name of each input to the offset after the tick of `turn`."""
+
+    def __init__(  # noqa: PLR0913  # a task is wired once, in one place, by keyword
+        self,
+        stage: Stage,
+        partition: int,
+        *,
+        topics: Topics,
+        codec: Codec,
+        positions: Mapping[str, int],
+        turn: int = -1,
+        state: State | None = None,
+        inputs: InputDigests | None = None,
+        in_flight: OwnDecisionCache | None = None,
+    ) -> None:
+        """Begin after `turn` with `state`, or with an empty one. `inputs`: digests of what was read up to there, if known.
+
+        `in_flight`: what the tasks of this process publish and read back, where that saves reading.
+        """
+        self.stage, self.partition = stage, partition
+        self.topics, self.codec, self.in_flight = topics, codec, in_flight
+        self.state = stage.open(partition) if state is None else state
+        self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
+        self.inputs = self._continued(inputs, turn)
+        self._name = TaskSource(stage.name, partition)
+        self.source = str(self._name)
+
+    @property
+    def turn(self) -> int:
+        """The last turn taken."""
+        return self.aligner.turn
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """For each input, the offset after the tick of the last turn taken."""
+        return dict(self.aligner.positions)
+
+    def resume(self, turn: int, *, positions: Mapping[str, int], inputs: InputDigests | None) -> None:
+        """Go on after `turn`, whose state was loaded; drop what was fed before."""
+        self.aligner = Aligner({name: positions[name] for name in self.stage.reads}, turn)
+        self.inputs = self._continued(inputs, turn)
+
+    def _continued(self, inputs: InputDigests | None, turn: int) -> InputDigests:
+        """The digests to go on with. Digests of inputs that the stage no longer reads do not count."""
+        if inputs is None or inputs.chains.keys() != set(self.stage.reads):
+            return InputDigests.begin(self.stage.reads, since=turn)
+        return inputs
+
+    def feed(self, name: str, record: Record) -> bool:
+        """Take in one record of the input `name`. Offsets must rise; gaps are allowed.
+
+        False for a tick that is ignored because it lies implausibly far ahead.
+        """
+        return feed_input(self.aligner.inputs[name], record)
+
+    def next_turn(self) -> TurnResult | None:
+        """Take the next turn: apply its records to the state and return the result. None while no turn is complete."""
+        cut = self.aligner.next_turn()
+        if cut is None:
+            return None
+        dead: list[NewRecord] = []
+        if any(cut.records.values()):
+            self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
+        turn = Turn(cut.number, self._decode(cut, dead))
+        decisions = [self._encode(each) for each in self.state.step(turn)]
+        count = sum(len(records) for records in turn.inputs.values())
+        vouched = attested(decisions, task=self._name, turn=cut.number, topics=self.topics, codec=self.codec)
+        return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn), vouched)
+
+    def _encode(self, decided: Decided) -> NewRecord:
+        event, partition = decided.event, self.topics.partition_of(decided.key)
+        record = self.codec.encode(
+            event, topic=decided.topic, key=decided.key, partition=partition, source=self.source, cause=decided.cause
+        )
+        in_flight = self.in_flight
+        if in_flight is not None and in_flight.follows(record) and self.stage.vouches(event):
+            in_flight.publish(record, event, self.stage.refuse)
+        return record
+
+    def _rules(self, turn: Turn) -> RecordedRulesChange | None:
+        newest = None
+        for recorded in turn.of("rules"):
+            event = recorded.event
+            if isinstance(event, StageRulesChanged) and event.stage == self.stage.name:
+                newest = RecordedRulesChange(event, recorded.place)
+        return newest
+
+    def _decode(self, cut: TurnRecords[Record], dead: list[NewRecord]) -> dict[str, list[Recorded]]:
+        inputs: dict[str, list[Recorded]] = {}
+        for name, records in cut.records.items():
+            inputs[name] = []
+            for record in records:
+                try:
+                    event = self._read(record, cut.number)
+                except BadRecord as error:
+                    dead.append(self.codec.dead_letter(record, error, by=self.source))
+                else:
+                    inputs[name].append(Recorded(event, record.place))
+        return inputs
+
+    def _read(self, record: Record, turn: int) -> Event:
+        event = self._shared(record) if isinstance(record, SharedRecord) else self._accepted(record)
+        reason = self.stage.ahead(event, turn)
+        if reason is not None:
+            raise BadRecord(reason)
+        return event
+
+    def _accepted(self, record: Record) -> Event:
+        ours = None if self.in_flight is None else self.in_flight.land(record, self.stage.refuse)
+        if ours is not None:
+            return ours
+        event = self.codec.decode(record)
+        reason = self.stage.refuse(event)
+        if reason is not None:
+            raise BadRecord(reason)
+        return event
+
+    def _shared(self, record: SharedRecord) -> Event:
+        """The event that another stage has read from the same record and by the same check, else read now."""
+        reading = record.reading
+        if reading is None or reading.refuse is not self.stage.refuse:
+            try:
+                reading = _Reading(self.stage.refuse, event=self._accepted(record))
+            except BadRecord as fault:
+                reading = _Reading(self.stage.refuse, fault=fault.with_traceback(None))
+            object.__setattr__(record, "reading", reading)
+        if reading.event is None:
+            raise reading.fault or BadRecord("nothing is in the record")
+        return reading.event
+
+
+def _digest(record: Record) -> bytes:
+    if not isinstance(record, SharedRecord):
+        return record_digest(record)
+    if not record.digest:
+        object.__setattr__(record, "digest", record_digest(record))
+    return record.digest
+
+
+def _samples(turn: Turn) -> int:
+    """Rows of scrapes in this turn."""
+    return sum(len(r.event.pods) for r in turn.of("pod-metrics") if isinstance(r.event, MetricsScraped))

@@ -1,0 +1,106 @@
+"""All stages on one screen. Every driver builds from this list, so live, backtest and verification cannot drift apart.
+
+Which topics they read and write stands in `stage_topics`. The scaler's and the forecaster's code is loaded when a partition of
+theirs is opened first: it takes an eighth of a second, and most commands need neither.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+
+from agents.engine.stage import Stage
+from agents.engine.turn import State
+from agents.logic.conditions import conditions_stage
+from agents.logic.nodes import scaler_settings
+from agents.logic.nodes.scaler_settings import ScalerSettings
+from agents.logic.replicas import forecaster_settings
+from agents.logic.replicas.forecaster_settings import ForecasterSettings
+from agents.logic.stage_rules import StageRules
+from agents.logic.updates import update_settings, updater
+from agents.logic.updates.update_settings import UpdateRules
+from agents.logic.validation.events import refuse
+from agents.logic.validation.future_events import ahead
+from agents.logic.vertical import recommender_stage, vertical_event_validation, vertical_settings
+from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.policies import policy_sources
+from agents.run import stage_topics
+from agents.settings.all_settings import Settings
+from streams.topics import partition_of
+
+
+def stages(settings: Settings) -> tuple[Stage, ...]:
+    """The pipeline with these settings. Settings tune the stages; they never add or remove one, or change its topics.
+
+    Raises BadInput for a policy written as code that is missing or refused.
+    """
+    update_rules = UpdateRules(**asdict(settings.updates), recommender=settings.vertical.recommender)
+    code = policy_sources.resolved(settings.vertical)
+    vertical, place = code.settings, partial(partition_of, partitions=settings.topics.partitions)
+    return (
+        Stage(
+            *stage_topics.RECOMMENDER,
+            open=lambda partition: recommender_stage.Recommender(vertical, partition, code.policy_of),
+            refuse=refuse,
+            ahead=ahead,
+            vouches=vertical_event_validation.is_surely_good,
+            program=vertical_settings.PROGRAM,
+            rules=asdict(vertical),
+            defaults=asdict(VerticalSettings()),
+        ),
+        Stage(
+            *stage_topics.CONDITIONS,
+            open=lambda partition: conditions_stage.VpaConditions(StageRules("recommender", vertical), partition, place),
+            refuse=refuse,
+            ahead=ahead,
+            program=conditions_stage.PROGRAM,
+        ),
+        Stage(
+            *stage_topics.UPDATER,
+            open=lambda partition: updater.Updater(settings.updates, partition, settings.vertical.recommender),
+            refuse=refuse,
+            ahead=ahead,
+            program=update_settings.PROGRAM,
+            rules=asdict(update_rules),
+            defaults=asdict(UpdateRules()),
+        ),
+        Stage(
+            *stage_topics.SCALER,
+            open=_scaler(settings, place),
+            refuse=refuse,
+            ahead=ahead,
+            program=scaler_settings.PROGRAM,
+            rules=asdict(settings.nodes),
+            defaults=asdict(ScalerSettings()),
+        ),
+        Stage(
+            *stage_topics.FORECASTER,
+            open=_forecaster(settings, place),
+            refuse=refuse,
+            ahead=ahead,
+            program=forecaster_settings.PROGRAM,
+            rules=asdict(settings.replicas),
+            defaults=asdict(ForecasterSettings()),
+        ),
+    )
+
+
+def _scaler(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:
+    """How to open a partition of the stage that scales groups of nodes."""
+
+    def opened(partition: int) -> State:
+        from agents.logic.nodes.scaler.scaler_stage import Scaler
+
+        return Scaler(settings.nodes, partition, lambda cluster: place(cluster) == partition)
+
+    return opened
+
+
+def _forecaster(settings: Settings, place: Callable[[str], int]) -> Callable[[int], State]:
+    """How to open a partition of the stage that forecasts load and plans replicas for it."""
+
+    def opened(partition: int) -> State:
+        from agents.logic.replicas.forecaster import Forecaster
+
+        return Forecaster(settings.replicas, partition, place)
+
+    return opened

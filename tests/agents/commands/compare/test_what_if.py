@@ -1,0 +1,139 @@
+"""`ullage replay` of a stretch under other rules: what is the same, what is avoided, what is added, which figures change."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import cli
+from agents.commands.compare.what_if_command import settings_of
+from tests.support import kept_day
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kept_day.keep(tmp_path_factory.mktemp("kept"), hours=0.8)
+
+
+@pytest.fixture
+def decided(log: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Decides the last 18 minutes of the log again; gives the JSON."""
+
+    def run(*words: str) -> Any:
+        capsys.readouterr()
+        assert cli.run(["replay", "--log", str(log), "--from", "00:30", "-o", "json", *words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def published(log: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> int:
+    capsys.readouterr()
+    assert cli.run(["tap", "pod-updates", "--type", kind, "-o", "jsonl", "--log", str(log)]) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return sum(each["value"]["at"][10:16] >= "T00:30" for each in said)
+
+
+def test_the_rules_that_were_in_force_give_what_was_published_and_no_difference(
+    decided: Any, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = decided("--set", "guard.budget=10%", "--set", "updates.threshold=0.1")
+    assert found["ticks"] == 19
+    assert found["changes"] == ["control: every cluster's budget is 0.1"], "the threshold is what it was"
+    assert [found[name] for name in ("avoided", "added", "moved", "figures")] == [[], [], [], []]
+    assert {each["recorded"] - each["other"] for each in found["counts"].values()} == {0}
+    assert found["counts"]["resizes planned"]["recorded"] == published(log, "ResizePlanned", capsys) > 5
+    assert found["counts"]["evictions planned"]["recorded"] == published(log, "EvictionPlanned", capsys)
+
+
+def test_a_guard_that_holds_everything_back_avoids_every_update_and_says_its_name(decided: Any) -> None:
+    found = decided("--set", "updates.protected_namespaces=*")
+    counts = found["counts"]
+    assert counts["resizes planned"]["other"] == counts["evictions planned"]["other"] == 0
+    assert len(found["avoided"]) == counts["resizes planned"]["recorded"] + counts["evictions planned"]["recorded"] > 5
+    assert counts["refused by 'protected'"]["other"] > counts["refused by 'protected'"]["recorded"]
+
+
+@pytest.mark.slow
+def test_another_margin_changes_figures_by_exactly_that(decided: Any) -> None:
+    found = decided("--set", "vertical.margin=0.265")
+    changed = {(e["workload"], e["container"]): (e["recorded"]["cpu"], e["other"]["cpu"]) for e in found["figures"]}
+    assert len(changed) > 5
+    for before, after in changed.values():
+        assert (
+            after == pytest.approx(before * 1.265 / 1.15, abs=0.0011) or after == before == 0.025
+        )  # whole thousandths; the least
+
+
+@pytest.mark.slow
+def test_a_policy_file_that_switches_updates_off_avoids_them_all(decided: Any, tmp_path: Path) -> None:
+    policy = tmp_path / "off.yaml"
+    policy.write_text(
+        "- target: '*'\n  mode: 'Off'\n- target: demo/*\n  mode: 'Off'\n- target: demo/shop/Deployment/search\n  mode: 'Off'\n"
+    )
+    found = decided("--policy", str(policy))
+    assert found["counts"]["resizes planned"]["other"] == found["counts"]["evictions planned"]["other"] == 0
+    assert len(found["changes"]) == 3
+
+
+def test_the_table_says_that_nothing_is_changed(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["replay", "--log", str(log), "--from", "00:44", "--to", "00:46", "--set", "guard.maxConcurrent=50%"]) == 0
+    said = capsys.readouterr().out
+    assert "3 ticks decided twice; nothing is changed" in said
+    assert "control: every cluster's budget is 0.5" in said
+
+
+@pytest.mark.parametrize("rule", ["guard.protected_namespaces=*", "updates.protected_namespaces=*"])
+def test_without_a_stretch_other_rules_decide_the_whole_log_again(
+    rule: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["replay", "--log", str(log), "-o", "json", "--set", rule]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["resizes planned"]["other"] == 0 < found["counts"]["resizes planned"]["recorded"]
+    assert found["changes"] == ['updater: protected_namespaces is "*" instead of "kube-system"']
+    assert found["ticks"] > 19
+
+
+def test_rules_that_the_log_has_from_its_beginning_on_stay_but_for_what_is_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = (Path(__file__).parents[4] / "docs/scenarios/storm.yaml").read_text().replace("length: 1h", "length: 20m")
+    (tmp_path / "storm.yaml").write_text(scenario)
+    assert cli.run(["simulate", str(tmp_path / "storm.yaml"), "--keep", str(tmp_path)]) == 0
+    found = {}
+    for rule in ("updates.cool_down=601", "updates.lifetime=43200"):
+        capsys.readouterr()
+        assert cli.run(["replay", "--log", str(tmp_path / "log.jsonl"), "-o", "json", "--set", rule]) == 0
+        found[rule] = json.loads(capsys.readouterr().out)["counts"]["evictions planned"]
+    assert found["updates.cool_down=601"]["other"] == found["updates.cool_down=601"]["recorded"] > 8
+    assert 0 < found["updates.lifetime=43200"]["other"] < found["updates.lifetime=43200"]["recorded"]
+
+
+def test_a_verification_takes_the_settings_of_stages_for_what_they_are(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["replay", "--verify", "--log", str(log), "--set", "updates.min_replicas=100"]) == 0
+    assert "as published" in capsys.readouterr().out
+
+
+def test_settings_may_be_written_as_guards_and_as_shares() -> None:
+    assert settings_of(["guard.budget=5%", "guard.rate=3", "vertical.margin=20%"]) == (
+        "updates.budget=0.05",
+        "updates.rate=3",
+        "vertical.margin=0.2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--from", "00:30"), "nothing is other than recorded"),
+        (("--from", "00:30", "--to", "00:10", "--set", "guard.rate=1"), "is not after"),
+        (("--from", "2020-01-01", "--to", "2020-01-02", "--set", "guard.rate=1"), "no tick from"),
+        (("--from", "00:30", "--set", "guard.budget=x%"), "is no share"),
+        (("--from", "00:30", "--set", "guard.nonsense=1"), "there is no setting 'updates.nonsense'"),
+        (("--policy", "nowhere.yaml"), "cannot be read"),
+    ],
+)
+def test_wrong_usage_exits_with_2(words: tuple[str, ...], says: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["replay", "--log", str(log), *words]) == 2
+    assert says in capsys.readouterr().err

@@ -1,0 +1,171 @@
+"""The live page: who may read it, and that a browser shows the log as it grows, in both colour schemes, without an error."""
+
+import asyncio
+import http.client
+import os
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agents import cli
+from agents.commands.report import live_report
+from streams.errors import BadInput
+from tests.support import kept_day
+from tests.support.commands import ROOT
+from tests.support.headless_browser import CHROMIUM, HeadlessBrowser
+
+pytest.importorskip("plotly", reason="the extra `report` is not installed")
+TOKEN = "a-token-of-twenty-chars"  # noqa: S105  # of a test
+
+
+@contextmanager
+def served(log: Path, *words: str) -> Iterator[str]:
+    """The address that a process says it serves at."""
+    command = [sys.executable, "-m", "agents", "report", "--live", "--log", str(log), "--every", "0.3", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=log.parent, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline().strip()
+        assert line.startswith("http://"), line
+        try:
+            yield line
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def status(url: str, method: str = "GET", **headers: str) -> int:
+    """What the page answers."""
+    at = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(at.netloc, timeout=60)
+    connection.request(method, f"{at.path}?{at.query}", headers=headers)
+    with connection.getresponse() as answer:
+        return answer.status
+
+
+def test_beyond_this_machine_a_token_is_needed() -> None:
+    for listen in ("0.0.0.0:0", "10.0.0.1:80", ":8080", "[::]:0"):
+        with pytest.raises(BadInput, match="give --token-file with a token of 16 characters or more"):
+            live_report.address_of(listen, "short")
+        assert live_report.address_of(listen, TOKEN).token == TOKEN
+    for listen in ("127.0.0.1:0", "localhost:80", "[::1]:0"):
+        assert live_report.address_of(listen, "").is_loopback
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536"])
+def test_what_is_no_address_is_named(listen: str) -> None:
+    with pytest.raises(BadInput, match=f"--listen '{listen}' is no address"):
+        live_report.address_of(listen, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "give a file to write, or --live to serve the page"),
+        (("report.html", "--live"), "give a file to write, or --live to serve the page, not both"),
+        (("--live", "--every", "0"), "--every 0 is no period"),
+        (("--live", "--token-file", "nowhere"), "--token-file 'nowhere' cannot be read"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_exits_with_2(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", *words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ullage: {sentence}")
+
+
+@pytest.mark.slow
+def test_the_page_asks_for_its_token_and_for_nothing_but_reading(tmp_path: Path) -> None:
+    log = kept_day.keep(tmp_path, hours=0.2)
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    with served(log, "--token-file", "token") as url:
+        base = url.partition("?")[0]
+        assert url == f"{base}?token=..."
+        assert [status(base), status(f"{base}?token=other"), status(f"{base}events")] == [401, 401, 401]
+        assert [status(f"{base}?token={TOKEN}"), status(base, Authorization=f"Bearer {TOKEN}")] == [200, 200]
+    with served(log) as base:
+        assert [status(base), status(base, Host="evil.example")] == [200, 403]
+        assert status(base, "POST") == status(f"{base}why", "POST") == 405
+        assert [status(f"{base}why?asked={asked}") for asked in ("", "x" * 501, "nothing-of-that-name")] == [400, 400, 404]
+
+
+SHOWN = "[...document.querySelectorAll('#news tbody tr')].filter(row => !row.hidden)"
+
+
+async def used_as_a_console(browser: HeadlessBrowser) -> None:
+    """Search, filter, sort, and from a row and from a mark to the explanation that `ullage why` prints."""
+    assert await browser.asks("document.getElementById('updated').textContent") == "2026-01-05 00:48:00"
+    assert "apply" in await browser.asks("document.querySelector('#console .tile b').textContent")
+    health = await browser.asks("[...document.querySelectorAll('#health td:first-child')].map(cell => cell.textContent)")
+    assert {"clock", "cluster", "source", "stage"} <= set(health)
+    kinds = await browser.asks(f"[...new Set({SHOWN}.map(row => row.cells[1].textContent))]")
+    assert {"decision", "outcome"} <= set(kinds)
+    await browser.asks("kind.value = 'outcome', kind.dispatchEvent(new Event('change'))")
+    assert await browser.asks(f"[...new Set({SHOWN}.map(row => row.cells[1].textContent))]") == ["outcome"]
+    await browser.asks("search.value = 'no such thing', search.dispatchEvent(new Event('input'))")
+    assert await browser.asks(f"{SHOWN}.length") == 0
+    await browser.asks("search.value = kind.value = '', arrange()")
+    for up in (True, False):
+        await browser.asks("document.querySelector('#news th').click()")
+        times = await browser.asks(f"{SHOWN}.map(row => row.cells[0].textContent)")
+        assert times == sorted(times, reverse=not up)
+        assert len(times) > 2
+    place = await browser.asks(f"{SHOWN}[0].dataset.why")
+    await browser.asks(f"{SHOWN}[0].click()")
+    await browser.until(
+        f"dialog.open && dialog.querySelector('b').textContent === '{place}' && said.textContent.includes('{place}')"
+    )
+    await browser.asks("dialog.close()")
+    marks = "shown.flatMap(chart => chart.lines.filter(line => line.customdata).map(line => [chart.id, line.customdata[0]]))"
+    [chart, asked] = (await browser.asks(marks))[0]
+    await browser.asks(f"document.getElementById('{chart}').emit('plotly_click', {{points: [{{customdata: '{asked}'}}]}})")
+    await browser.until("dialog.open && said.textContent.includes('[ullage.')")
+    await browser.asks("dialog.close(), document.querySelector('#workloads-table tbody tr').click()")
+    await browser.until("dialog.open && said.textContent.includes('requests recommended')")
+    await browser.asks("dialog.close()")
+    assert await browser.asks("document.querySelectorAll('form:not([method=dialog])').length") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+@pytest.mark.timeout(300)
+def test_a_browser_follows_the_log_as_it_grows(tmp_path: Path) -> None:
+    for name, hours in (("short", 0.4), ("long", 0.8)):
+        (tmp_path / name).mkdir()
+        kept_day.keep(tmp_path / name, hours=hours)
+    log = tmp_path / "log.jsonl"
+    shutil.copy(tmp_path / "short" / "log.jsonl", log)
+
+    async def looked(url: str) -> None:
+        async with HeadlessBrowser(tmp_path / "profile") as browser:
+            await browser.call("Page.navigate", url=url)
+            await browser.until("document.readyState === 'complete' && document.body.dataset.version === '0'")
+            assert "2026-01-05 00:24 UTC" in await browser.asks("document.querySelector('#report > .sub').textContent")
+            await browser.until("document.querySelectorAll('.chart .main-svg').length > 0")
+            await browser.asks("document.querySelector('nav a[href=\"#workloads\"]').click()")
+            await browser.until("scrollY > 0 && location.hash === '#workloads'")
+            (tmp_path / "long" / "log.jsonl").replace(log)
+            await browser.until("document.querySelector('#report > .sub').textContent.includes('2026-01-05 00:48 UTC')")
+            await browser.until("document.querySelectorAll('.chart .main-svg').length > 0")
+            assert await browser.asks("scrollY") > 0
+            await used_as_a_console(browser)
+            for width, dark in ((1280, False), (1280, True), (420, False), (420, True)):
+                picture = await browser.looks(width, dark=dark)
+                assert picture.startswith(b"\x89PNG")
+                (tmp_path / f"live-{width}-{'dark' if dark else 'light'}.png").write_bytes(picture)
+                assert await browser.asks("document.documentElement.scrollWidth <= innerWidth")
+                table = "document.getElementById('workloads-table')"
+                assert width < 1280 or await browser.asks(f"{table}.scrollWidth <= {table}.parentElement.clientWidth"), (
+                    "a cut column"
+                )
+            assert browser.console == []
+
+    with served(log) as url:
+        asyncio.run(looked(url))

@@ -1,0 +1,214 @@
+"""A task over a small stage: poison is set aside in order, a redo gives the same bytes, a snapshot is as good as going on."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.engine import checkpoint_selection
+from agents.engine.checkpoint_selection import CheckpointLedger
+from agents.run.partition_task import SharedRecord, Task, TurnResult
+from schemas.catalogue import Event
+from schemas.names import Place
+from streams.codec.event_codec import Codec, header
+from streams.log.log_port import NewRecord, Record
+from tests.support.small_pipeline import TILL, WEB, PipelineLog, stages
+
+OOMS, METRICS = "oom-events", "pod-metrics"
+
+
+@pytest.fixture
+def bench() -> PipelineLog:
+    return PipelineLog()
+
+
+def make(bench: PipelineLog, **at: Any) -> Task:
+    stage = stages()[0]
+    return Task(stage, 0, topics=bench.topics, codec=bench.codec, positions=at.pop("positions", {OOMS: 0, METRICS: 0}), **at)
+
+
+def records(*new: NewRecord) -> list[Record]:
+    return [Record(n.topic, n.partition, offset, n.key, n.value, n.headers) for offset, n in enumerate(new)]
+
+
+def feed(task: Task, name: str, *new: NewRecord) -> None:
+    for record in records(*new):
+        task.feed(name, record)
+
+
+def tick(bench: PipelineLog, name: str, number: int) -> NewRecord:
+    return NewRecord(bench.topics.wire(name), 0, b"tick", b'{"at":%d}' % number)
+
+
+def reasons(taken: TurnResult) -> list[tuple[str, int, str]]:
+    bodies = [json.loads(dead.value or b"") for dead in taken.dead]
+    return [(b["topic"], b["offset"], b["reason"]) for b in bodies]
+
+
+def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_the_rest_counts(bench: PipelineLog) -> None:
+    task = make(bench)
+    ooms, metrics = bench.topics.wire(OOMS), bench.topics.wire(METRICS)
+    (good,) = bench.metrics(1, (WEB, 0.5, 100))
+    feed(task, METRICS, NewRecord(metrics, 0, b"k", b"{"), good, NewRecord(metrics, 0, None, None), good, tick(bench, METRICS, 5))
+    assert task.next_turn() is None
+    feed(task, OOMS, NewRecord(ooms, 0, b"k", b"\xff"), tick(bench, OOMS, 5))
+    taken = task.next_turn()
+    assert taken is not None
+    assert [(topic, offset) for topic, offset, _ in reasons(taken)] == [(ooms, 0), (metrics, 0), (metrics, 2)]
+    assert (taken.turn, taken.records, taken.samples) == (5, 2, 2)
+    recommended = json.loads(taken.decisions[0].value or b"")
+    assert recommended["containers"][0]["target"] == {"cpu": 1.0, "memory": 100}
+    assert header(taken.decisions[0], "cause") == f'["{Place(metrics, 0, 1)}","{Place(metrics, 0, 3)}"]'
+    assert task.next_turn() is None
+
+
+def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: PipelineLog) -> None:
+    task = make(bench)
+    feed(task, OOMS, bench.oom(1, WEB, 1001), bench.oom(1, WEB, 1000), tick(bench, OOMS, 5))
+    feed(task, METRICS, tick(bench, METRICS, 5))
+    taken = task.next_turn()
+    assert taken is not None
+    assert reasons(taken) == [(bench.topics.wire(OOMS), 0, "1001 restarts cannot be")]
+    assert header(taken.dead[0], "ce_source") == "/ullage/adder/0"
+    assert (taken.records, list(taken.decisions)) == (1, [])
+
+
+def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: PipelineLog) -> None:
+    task = make(bench)
+    wire = bench.topics.wire(METRICS)
+    values = [b'{"at":"5"}', b'{"at":-1}', b"5", b"{}", b"", b"\xff", None, b'{"at":5.5}']
+    malformed = [NewRecord(wire, 0, b"tick", value) for value in values]
+    feed(task, METRICS, *malformed, tick(bench, METRICS, 9))
+    feed(task, OOMS, tick(bench, OOMS, 5), tick(bench, OOMS, 9))
+    taken = task.next_turn()
+    assert taken is not None
+    assert taken.turn == 9
+    assert [offset for _, offset, _ in reasons(taken)] == list(range(len(values)))
+
+
+def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: PipelineLog) -> None:
+    task = make(bench)
+    feed(task, METRICS, *bench.metrics(1, (TILL, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
+    feed(task, OOMS, tick(bench, OOMS, 60_000))
+    taken = task.next_turn()
+    assert taken is not None
+    keys = [TILL.key, "demo", WEB.key, "demo"]
+    assert [(d.key or b"").decode() for d in taken.decisions] == keys
+    assert [d.partition for d in taken.decisions] == [bench.topics.partition_of(k) for k in keys]
+    assert header(taken.decisions[0], "ce_id") == f"adder/0/60000/recommended/{TILL.key}"
+    assert header(taken.decisions[0], "ce_time") == "1970-01-01T00:01:00Z"
+
+
+entries = st.lists(st.sampled_from(["web", "till", "poison", "refused", "tick"]), max_size=30)
+
+
+def logs(bench: PipelineLog, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
+    """Each input's log; ticks count up with their offset in it, so that two inputs share only some of them."""
+    made: dict[str, list[Record]] = {}
+    for name, words in drawn.items():
+        new = []
+        for i, word in enumerate(words):
+            if word == "tick":
+                new.append(tick(bench, name, i // 3))
+            elif word == "poison":
+                new.append(NewRecord(bench.topics.wire(name), 0, b"k", b"{"))
+            elif name == OOMS:
+                new.append(bench.oom(i, WEB, 5000 if word == "refused" else 1))
+            else:
+                new += bench.metrics(i, (WEB if word == "web" else TILL, i / 8, i))
+        made[name] = records(*new)
+    return made
+
+
+def run(task: Task, logs: dict[str, list[Record]]) -> list[TurnResult]:
+    for name, log in logs.items():
+        for record in log[task.positions[name] :]:
+            task.feed(name, record)
+    return list(iter(task.next_turn, None))
+
+
+class CountingCodec(Codec):
+    """It counts the records that were read."""
+
+    decoded = 0
+
+    def decode(self, record: Record) -> Event:
+        self.decoded += 1
+        return super().decode(record)
+
+
+@given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}))
+def test_what_two_tasks_read_from_the_same_records_is_read_once_and_gives_each_what_it_would_alone(
+    drawn: dict[str, list[str]],
+) -> None:
+    bench = PipelineLog(1)
+    made = logs(bench, drawn)
+    alone = run(make(bench), made)
+    bench.codec = codec = CountingCodec(bench.topics)
+    shared = {name: [SharedRecord.of(record) for record in log] for name, log in made.items()}
+    first, second = make(bench), make(bench)
+    assert run(first, shared) == alone
+    once = codec.decoded
+    assert run(second, shared) == alone
+    assert codec.decoded == once
+    assert second.inputs == first.inputs
+
+
+@given(drawn=st.fixed_dictionaries({OOMS: entries, METRICS: entries}), stop=st.integers(0, 8))
+def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: dict[str, list[str]], stop: int) -> None:
+    bench = PipelineLog(1)
+    made = logs(bench, drawn)
+    never_stopped = make(bench)
+    whole = run(never_stopped, made)
+    assert run(make(bench), made) == whole
+
+    first = make(bench)
+    for name, log in made.items():
+        for record in log:
+            first.feed(name, record)
+    before = [taken for _ in range(stop) if (taken := first.next_turn()) is not None]
+    plan = CheckpointLedger("f").plan(
+        turn=first.turn,
+        positions=first.positions,
+        dumps=[(c, first.state.dump(c)) for c in first.state.chunks()],
+        inputs=first.inputs,
+    )
+    found = checkpoint_selection.read(dict([*plan.records, plan.mark])).found
+    assert found is not None
+    state = stages()[0].open(0)
+    for chunk in sorted(found.chunks):
+        state.load(chunk, found.chunks[chunk])
+    resumed = make(bench, positions=found.mark.positions, turn=found.mark.turn, state=state)
+    resumed.resume(found.mark.turn, positions=found.mark.positions, inputs=found.mark.inputs)
+    assert before + run(resumed, made) == whole
+    assert resumed.inputs == never_stopped.inputs
+
+
+NOW, FIVE_MINUTES = 1_795_000_000_000, 300_000
+
+
+def turns_after(bench: PipelineLog, *bad: int) -> list[int]:
+    """The turns of a fresh partition in whose first input these ticks come first, and then ten of real time in every input."""
+    task, taken = make(bench), []
+    offsets = {OOMS: 0, METRICS: 0}
+    found = [(OOMS, NOW, number) for number in bad]
+    found += [(name, NOW + 1000 * n, NOW + 1000 * n) for n in range(1, 11) for name in (OOMS, METRICS)]
+    for name, at, number in found:
+        new = tick(bench, name, number)
+        assert task.feed(name, Record(new.topic, 0, offsets[name], new.key, new.value, (), at)) is (number - at <= FIVE_MINUTES)
+        offsets[name] += 1
+        while (turn := task.next_turn()) is not None:
+            taken.append(turn.turn)
+    return taken
+
+
+def test_the_first_tick_of_a_partition_a_day_ahead_stops_nothing(bench: PipelineLog) -> None:
+    assert turns_after(bench, NOW + 24 * 3_600_000) == [NOW + 1000 * n for n in range(1, 11)]
+
+
+def test_ticks_in_small_steps_lead_no_further_ahead_than_one(bench: PipelineLog) -> None:
+    walk = [NOW + 5_500 + n * FIVE_MINUTES // 2 for n in range(1, 49)]
+    assert turns_after(bench, *walk, NOW + 49 * FIVE_MINUTES) == []  # the second is 155 s ahead, and is waited for
+    assert turns_after(bench, *walk[2:]) == [NOW + 1000 * n for n in range(1, 11)]

@@ -1,0 +1,36 @@
+"""The list of stages, and what others derive from it."""
+
+import pytest
+
+from agents.engine.stage import Stage
+from agents.run.pipeline import stages
+from agents.run.stage_topics import all_decision_topics, ticked_topics
+from agents.settings.all_settings import Settings
+from schemas.facts.sources import SourceReported
+from streams.topics import TOPICS
+from tests.support.cluster_events import START, when
+
+NAMES = {topic.name for topic in TOPICS}
+
+
+def test_every_topic_that_a_stage_reads_or_writes_exists() -> None:
+    for stage in stages(Settings()):
+        assert {*stage.reads, *stage.writes} <= NAMES
+
+
+def test_a_clock_ticks_every_topic_that_a_stage_reads_and_no_other() -> None:
+    assert set(ticked_topics()) == {name for stage in stages(Settings()) for name in stage.reads}
+    assert len(set(ticked_topics())) == len(ticked_topics())
+
+
+def test_no_two_stages_write_one_topic_and_all_but_copies_count_as_decisions() -> None:
+    written = [name for stage in stages(Settings()) for name in stage.writes]
+    assert len(set(written)) == len(written)
+    assert set(written) - set(all_decision_topics()) == {"recommendations-by-cluster", "replica-plans-by-cluster"}
+
+
+@pytest.mark.parametrize("stage", stages(Settings()), ids=lambda stage: stage.name)
+def test_no_stage_believes_a_source_whose_clock_is_a_day_ahead(stage: Stage) -> None:
+    """It would count as running for a day after it ended, and stale facts would be decided on."""
+    report = SourceReported(when(START + 86_400_000), "demo", "kube", ("scheduling-changes", "node-group-changes"))
+    assert "s after the turn of" in (stage.ahead(report, START) or "")
