@@ -11,7 +11,8 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 LOCKING := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 SETUP := .venv/.setup-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
 # What the demo needs, and every command of README: a part of the lock. An environment that has all of it is as good.
-DEMO := $(or $(wildcard $(SETUP)),.venv/.demo-$(shell cat requirements-demo.lock pyproject.toml | cksum | cut -d' ' -f1))
+PART := .venv/.demo-$(shell cat requirements-demo.lock pyproject.toml | cksum | cut -d' ' -f1)
+DEMO := $(or $(wildcard $(SETUP)),$(PART))
 # Nothing is compiled that nobody imports; a line for every tenth package, so that a slow network looks like one.
 FETCH = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile --require-hashes
 SHOWN = awk '/^ *(Collecting|Requirement already)/ && ++n % 10 == 0 {print "  " n " of $(1) packages"} /^Installing/ {print "  unpacking them ..."} /^(ERROR|WARNING)/ {print} {fflush()}'
@@ -24,7 +25,7 @@ help: ## this list
 
 setup: $(SETUP) ## the whole environment in .venv, from the lock with hashes
 
-$(SETUP): requirements.lock pyproject.toml | $(DEMO)
+$(SETUP): requirements.lock pyproject.toml | $(PART)
 	@echo "fetching what tests and checks need into .venv (once, about a minute) ..."
 	@$(FETCH) -r requirements.lock | $(call SHOWN,$(call COUNT,requirements.lock))
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true # compiles all once, for what runs in parallel later

@@ -36,7 +36,7 @@ def measure(put: Put) -> None:
         ("nothing changed", 0, 1.0, ""),
         ("1 % changed", WORKLOADS // 100, 1.0, "<= 0.1"),
         ("all changed", WORKLOADS, 1.0, "<= 1"),
-        ("all outside their bounds", WORKLOADS, 3.0, ""),
+        ("all outside their bounds", WORKLOADS, 0.3, ""),
     ):
         took = []
         for _ in range(PASSES):
@@ -46,7 +46,7 @@ def measure(put: Put) -> None:
             began = time.process_time()
             decided = stage.step(taken)
             took.append(time.process_time() - began)
-            assert bool(decided) == (least > 1.0)
+            assert bool(decided) == (least < 1.0)
         put(f"updater: pass over {WORKLOADS * REPLICAS:,} pods, {label}", min(took), "s", goal)
     gc.unfreeze()
 
