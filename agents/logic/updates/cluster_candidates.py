@@ -9,7 +9,7 @@ from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.updates import api_refusals, eviction_tolerance
-from agents.logic.updates.candidate import Candidate, changes, raised
+from agents.logic.updates.candidate import Candidate, changes, disrupts, raised
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.missing_pods import Shortfall
@@ -73,7 +73,7 @@ class ClusterCandidates:
                 situation = replace(situation, planned=situation.planned.one_more(each.action))
                 if each.action is Action.EVICT and situation.free is not None:
                     situation.free.evicted(each.situation.pod.fact, changes(each.situation)[0])
-                if each.action is Action.EVICT:
+                if disrupts(each):
                     self.evicting.update(budget.key for budget in situation.disruption_budgets)
 
     def _situation_of(self, pod: Candidate, situation: ClusterSituation) -> ClusterSituation:

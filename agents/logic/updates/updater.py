@@ -42,7 +42,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
 @dataclass(frozen=True, slots=True)
 class OpenPlans:
-    """How many open plans stop a container of a running pod, by workload and direct controller; open evictions, by budget.
+    """How many open plans stop a container of a running pod, by workload and direct controller; and by budget.
 
     `down`: those of `groups` whose pods do not serve anyway.
     """
@@ -317,7 +317,7 @@ class Updater(PartedState):
                 found.down[group] += not serving
                 counts[workload].acting += serving
                 counts[workload].down -= not serving
-            if history.to_evict:
+            if history.to_evict or (history.plan is not None and history.plan.action is Action.RESIZE):
                 found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
         for (workload, controller), count in leaving.items():  # those that are missed already count once
             counts[workload].acting += max(0, count - self.missing.groups(workload)[controller].missing)

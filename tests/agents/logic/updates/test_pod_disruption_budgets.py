@@ -74,6 +74,21 @@ def test_no_more_evictions_are_planned_than_a_budget_allows_and_the_refusal_name
     assert refused(decided) == {"disruption-budget": (2, reason)}
 
 
+@pytest.mark.parametrize(("restarts_on", "planned", "later"), [((), 4, 0), (("cpu",), 1, 0)])
+def test_a_resize_that_restarts_a_container_takes_a_pod_away_as_an_eviction_does(
+    restarts_on: tuple[str, ...], planned: int, later: int
+) -> None:
+    facts = [ready(name) for name in "abcd"]
+    facts = [replace(fact, containers=tuple(replace(c, restarts_on=restarts_on) for c in fact.containers)) for fact in facts]
+    stage = open_stage(budget(allowed=1), *facts, mode=UpdateMode.IN_PLACE, expires=3600.0)
+    decided = look(stage)
+    assert sum(isinstance(each, ResizePlanned) for each in decided) == planned
+    assert ("disruption-budget" in refused(decided)) is bool(restarts_on)
+    assert sum(isinstance(each, ResizePlanned) for each in look(stage, 2)) == later
+    none = look(open_stage(budget(allowed=0), *facts, mode=UpdateMode.IN_PLACE))
+    assert any(isinstance(each, ResizePlanned) for each in none) is not bool(restarts_on)
+
+
 def test_an_open_eviction_counts_until_the_cluster_has_accepted_it_and_the_budget_itself_says_so() -> None:
     stage = open_stage(budget(allowed=1), expires=3600.0)
     [first] = [each for each in look(stage) if isinstance(each, EvictionPlanned)]
