@@ -1,9 +1,10 @@
 """The house: who owns our names, how long files and functions are, and where time may be read."""
 
 import ast
+import graphlib
 import importlib.metadata
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -37,6 +38,24 @@ def test_nobody_else_owns_our_top_level_names(name: str) -> None:
 def test_a_file_has_one_idea_a_docstring_and_a_bounded_length() -> None:
     assert [name for name, (_, tree) in trees().items() if not ast.get_docstring(tree)] == []
     assert [name for name, (text, _) in trees().items() if len(text.splitlines()) > LONGEST_FILE] == []
+
+
+def test_no_module_needs_itself_to_be_imported() -> None:
+    """A circle works or not by which of its modules is imported first."""
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): tree for name, (_, tree) in trees().items()}
+    needs = {name: _needed(tree, modules.keys() - {name}) for name, tree in modules.items()}
+    assert list(graphlib.TopologicalSorter(needs).static_order())
+
+
+def _needed(tree: ast.Module, modules: Collection[str]) -> set[str]:
+    """The modules of ours that are imported when this one is; not those that a function imports when it is called."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {child if (child := f"{node.module}.{alias.name}") in modules else node.module for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names.intersection(modules)
 
 
 def test_functions_stay_short() -> None:

@@ -8,27 +8,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from agents.commands.health import doctor_cluster_checks
+from agents.commands.health.doctor_check import DoctorCheck
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import data, sentence
 from agents.terminal.output_table import OutputForm
 from streams.errors import BadInput, UllageError
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
-    """The outcome of one check. `fix` says what to do, and is empty when there is nothing to do."""
-
-    level: Literal["ok", "warn", "fail"]
-    name: str
-    finding: str
-    fix: str = ""
-
 
 _NEWEST = (3, 14)
 _OLDEST = (3, 11)

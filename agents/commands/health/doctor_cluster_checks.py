@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from agents.commands.health import doctor_registration_checks
-from agents.commands.health.doctor import DoctorCheck
+from agents.commands.health.doctor_check import DoctorCheck
 from agents.processes import component_rights
 from agents.processes.component_rights import KEPT, NODES, REPLICAS, RIGHTS, WATCHING
 from agents.settings import cluster_factory, log_factory

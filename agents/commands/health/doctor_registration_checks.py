@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from agents.commands.health.doctor import DoctorCheck
+from agents.commands.health.doctor_check import DoctorCheck
 from streams.errors import BadInput
 from streams.serving import certificates
 
