@@ -61,7 +61,7 @@ class HourlyMinima:
         high[rows] = np.where(rose, high[rows], np.where(np.isnan(before), np.nan, np.fmax(high[rows], before)))
         last[rows] = np.where(hours == ended + 1, lowest, np.nan)
         columns["hour"][rows], low[rows] = hours, np.nan
-        many = count >= self._hours
+        many = (count >= self._hours) & (hours == ended + 1)  # of a series that an hour without a sample ended nothing is known
         if np.count_nonzero(many):
             rows, count = rows[many], count[many]
             lowest, before, base = (found.astype(np.float64) for found in (lowest[many], before[many], first[rows]))

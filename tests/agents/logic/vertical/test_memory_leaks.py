@@ -39,6 +39,8 @@ def alarms(hours: Any, lowest: Any, wanted: int = HOURS) -> list[int]:
             run -= 1
         if any(low >= lowest[end] for low in lowest[run:first]):  # it has used as much before, and gave it back
             continue
+        if end + 1 < len(hours) and hours[end + 1] - hours[end] > 1:  # nobody looked in the hour that followed
+            continue
         if rises >= wanted and grown >= LEAST_RISE * lowest[first] and (lowest[end] - lowest[end - 1]) * rises >= STILL * grown:
             found.append(end)
     return found
@@ -65,6 +67,20 @@ def test_a_leak_is_what_a_plain_program_finds(steps: Any, first: int) -> None:
     hours = np.cumsum([400_000, *(step for step, _ in steps)])
     lowest = np.maximum(1, np.cumsum([first, *(grows for _, grows in steps)])).astype(float) * MIB
     assert by_us(hours.tolist(), lowest.tolist()) == alarms(hours, lowest)
+
+
+@pytest.mark.parametrize("away", [30, 90, 150, 2_000])
+def test_a_pause_of_the_samples_within_a_leak_is_no_fault(away: int) -> None:
+    """In a pause of more than an hour the series ends, and what was used last is not known any more."""
+    for minutes in range(8 * 60, 11 * 60, 20):
+        stage = Recommender(VerticalSettings(), 0)
+        seen = pod("a", START, containers=(ContainerSeen("app", Amounts(0.1, GIB), Amounts(None, 4 * GIB)),))
+        decided = list(stage.step(turn(START, pod_changes=[seen])))
+        for minute in [*range(10, minutes, 10), *range(minutes + away, minutes + away + 120, 10)]:
+            number = START + minute * MINUTE
+            rows = [(API.key, "a", "app", 0.1, GIB + 5 * MIB * minute)]
+            decided += stage.step(turn(number, pod_metrics=[scrape(number, rows)]))
+        assert [each.event for each in decided if isinstance(each.event, RequestsRecommended)]
 
 
 def test_what_rises_each_day_and_comes_back_is_no_leak_and_after_a_kill_it_may_be_one() -> None:
