@@ -51,7 +51,7 @@ READING: Sequence[tuple[str, ...]] = (
 )
 OTHER_COMMANDS = {
     *("mode", "pause", "resume", "import"),  # write
-    *("broker", "up", "demo", "worker", "source", "consumer", "record"),  # run until they are stopped
+    *("broker", "up", "demo", "worker", "run", "source", "consumer", "record"),  # run until they are stopped
     *("backtest", "diff", "simulate", "scan", "config", "version"),  # read no log of Kafka's
     *("-h", "--help", "--version", "--install-completion"),
 }
