@@ -120,16 +120,12 @@ def test_the_page_does_what_it_says(hour: Hour, plane: Plane, world: World) -> N
     finally:
         stop.set()
     assert hour.over()
-    with KafkaLog(KafkaConnection(hour.commands.broker)) as log:
-        codec = Codec(hour.commands.topics)
-        records = read_range(log, [hour.commands.topics.wire("outcomes")])
-        done = [event for record in records if isinstance(event := codec.decode_or_none(record), ActionFinished)]
-    assert len(done) >= len(pods) * 2, "resized, and put back"
+    done = _done(hour)
     assert audit_judge.faults(plane.at.audit, world.namespace, done, ["ullage"]) == []
 
 
 def _go_through(hour: Hour) -> None:
-    assert "ullage-source-kube" in hour.box()
+    assert "ullage-worker" in hour.box()
     for name, words in WATCHING.items():
         hour.commands.start(name, *words)
     hour.commands.wait(lambda: hour.requests() == {"1"}, 30, "the pods run")
@@ -144,12 +140,21 @@ def _go_through(hour: Hour) -> None:
     assert hour.box().endswith("apply, 10% of the pods at one time\n") or "PAUSED" in hour.said
     hour.box()
     hour.commands.wait(lambda: hour.requests() == {"1"}, 90, "the pods have back what they had")
+    hour.commands.wait(lambda: len(_done(hour)) >= 2 * 2, 30, "an outcome says of both that they were resized, and put back")
     assert hour.box().count("Running") == 2
 
 
 def _wait_for_figures(hour: Hour) -> None:
     """A recommendation is in the log."""
     hour.commands.wait(lambda: _recommended(hour), 60, "something is recommended")
+
+
+def _done(hour: Hour) -> list[ActionFinished]:
+    """The outcomes in the log."""
+    codec = Codec(hour.commands.topics)
+    with KafkaLog(KafkaConnection(hour.commands.broker)) as log:
+        records = read_range(log, [hour.commands.topics.wire("outcomes")])
+        return [event for record in records if isinstance(event := codec.decode_or_none(record), ActionFinished)]
 
 
 def _recommended(hour: Hour) -> bool:
