@@ -6,6 +6,7 @@ from tests.support import front_figures, sizing_page
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_readme_has_the_figures_and_the_picture_that_make_figures_writes() -> None:
     readme, picture = front_figures.front()
     assert front_figures.README.read_text() == readme, "make figures"
