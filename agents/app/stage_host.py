@@ -9,6 +9,7 @@ from functools import partial
 from time import perf_counter
 
 from agents.app import log_reader, supervision
+from agents.app.backpressure import Backpressure
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.owned_partition import OwnedPartition
@@ -22,42 +23,6 @@ from streams.codec.event_codec import Codec
 from streams.codec.headers import TICK
 from streams.errors import BadInput
 from streams.log.log_port import Record
-
-
-class Backpressure:
-    """Holds and releases the inputs of one stage. `wires` maps all of them from short to wire names; `alone` reads it alone."""
-
-    def __init__(self, consumer: FaustConsumer, wires: dict[str, str], bound: int, *, alone: frozenset[str]) -> None:
-        """`bound` is in bytes, for each input."""
-        self.consumer, self.wires, self.bound, self.alone = consumer, wires, bound, alone
-
-    def hold(self, owned: OwnedPartition, name: str) -> None:
-        """After a record of input `name` came in: skim that input if it gets no tick, and hold it if it is ahead."""
-        source = owned.task.aligner.inputs[name]
-        if source.open_size > self.bound and not source.closed:
-            source.forget_open()
-            owned.skimmed.add(name)
-        if source.buffered > self.bound and source.closed and name not in owned.held:
-            owned.held.add(name)
-            if name in self.alone:
-                self.consumer.pause(self.wires[name], owned.task.partition)
-
-    async def release(self, owned: OwnedPartition) -> None:
-        """Read on with the held inputs that are no longer ahead."""
-        for name in sorted(owned.held):
-            if not owned.open:
-                return  # a rebalance began meanwhile, and recovery starts without pauses
-            source = owned.task.aligner.inputs[name]
-            if name in owned.held and (not source.closed or source.buffered < self.bound // 2):
-                owned.held.discard(name)
-                read_on = self.consumer.resume if name in self.alone else self.consumer.seek
-                await read_on(self.wires[name], owned.task.partition, source.next)
-
-    @staticmethod
-    def read_again(owned: OwnedPartition, name: str) -> None:
-        """A skimmed input has got its tick: read its whole segment again."""
-        owned.skimmed.discard(name)
-        owned.task.aligner.inputs[name].next = owned.task.aligner.positions[name]
 
 
 class StageHost:

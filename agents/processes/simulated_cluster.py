@@ -5,244 +5,31 @@ pods may be changed: without one, or with mode `Off`, a new pod stays as it is. 
 with a scaling, their sources and consumers run here, too.
 """
 
-import base64
-import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.processes.admission_reviewer import AdmissionReviewer
+from agents.processes.simulated_admission import SimulatedAdmission
+from agents.processes.simulated_constraints import SimulatedConstraints
+from agents.processes.simulated_node_facts import SimulatedNodeFacts
+from agents.processes.simulated_node_groups import open_node_groups
 from agents.processes.simulated_replicas import open_replicas
-from agents.processes.source_asg import node_template
-from schemas import admission_notes
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
-from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
-from schemas.facts.scheduled_pods import ControllingOwner, LabelQuery
-from schemas.names import Amounts
-from schemas.policies.limit_ranges import LimitRangeChanged, LimitRangeRemoved
-from schemas.units import Bytes, Cores
-from schemas.well_known_labels import ADMISSION_NOTE
-from streams.clients.aws.aws_client import AwsClient
-from streams.clients.cluster_port import AdmissionHook, Patch, Pod, admit_unchanged
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
-from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.clients.kube.quantities import read_amounts
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
-from streams.consumers.nodes.node_removal import RemovalOptions
+from streams.clients.cluster_port import AdmissionHook, admit_unchanged
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
 from streams.log.log_port import Log
 from streams.log_context import LogContext
-from streams.publishing.outbox import Outbox
-from streams.publishing.published_state import REPUBLISH_AFTER
-from streams.simulated import kube_json, pod_admission
-from streams.simulated.api_server import KubernetesPaths
-from streams.simulated.cluster import SimulatedCluster, replica_set_of
-from streams.simulated.cluster_nodes import ClusterNode
-from streams.simulated.cluster_spec import SimulatedDeployment
+from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import ShopSettings
-from streams.simulated.pod_admission import SimulatedQuota, spelled
-from streams.simulated.scheduling_changes import SchedulingChanges
-from streams.simulated.simulated_api import SimulatedApi
 from streams.simulated.simulated_client import SimulatedClient
-from streams.sources.asg.asg_source import AsgSource, GroupSelection
-from streams.sources.kube.publish.fact_changes import PublishedFacts
-from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
-from streams.sources.simulated_scheduling_poller import SimulatedSchedulingPoller
 from streams.topics import Topics
-
-
-class SimulatedConstraints:
-    """Publishes what changed since the last call."""
-
-    def __init__(self, cluster: SimulatedCluster, context: LogContext) -> None:
-        self._cluster, self._outbox = cluster, Outbox(context)
-        self._publisher = publisher = Publisher(context)
-        publish = publisher.publish_for_updates
-        self._at = cluster.now
-        self._controllers: PublishedFacts[ReplicaControllerChanged] = PublishedFacts(
-            publish, lambda fact: publish(ReplicaControllerRemoved(self._at, fact.cluster, fact.namespace, fact.kind, fact.name))
-        )
-        self._quotas: PublishedFacts[ResourceQuotaChanged] = PublishedFacts(
-            publish, lambda fact: publish(ResourceQuotaRemoved(self._at, fact.cluster, fact.namespace, fact.name))
-        )
-        self._budgets: PublishedFacts[PodDisruptionBudgetChanged] = PublishedFacts(
-            publish, lambda fact: publish(PodDisruptionBudgetRemoved(self._at, fact.cluster, fact.namespace, fact.name))
-        )
-        self._limit_ranges: PublishedFacts[LimitRangeChanged] = PublishedFacts(
-            publisher.publish,
-            lambda fact: publisher.publish(LimitRangeRemoved(self._at, fact.cluster, fact.namespace, fact.name)),
-        )
-
-    def publish(self, at: datetime) -> None:
-        """Publish what is new at this time."""
-        self._at = at
-        cluster = self._cluster
-        with cluster.lock:
-            for deployment in cluster.deployments:
-                name, owner = replica_set_of(deployment), ControllingOwner("Deployment", deployment.name, "apps/v1")
-                wants, refusal = cluster.wanted(deployment), cluster.refusal(deployment)
-                namespace = deployment.namespace
-                fact = ReplicaControllerChanged(at, cluster.name, namespace, "ReplicaSet", name, wants, owner, refusal)
-                self._controllers.put(f"{namespace}/{name}", fact if wants else None)
-                if deployment.keep:
-                    self._budgets.upsert(f"{namespace}/{deployment.name}", self._budget(deployment, at))
-            for quota in cluster.rules.quotas:
-                there = quota.begin <= at.timestamp() < quota.end
-                self._quotas.put(f"{quota.namespace}/{quota.name}", self._quota(quota, at) if there else None)
-        for each in cluster.rules.limit_ranges:
-            found = LimitRangeChanged(at, cluster.name, each.namespace, each.name, each.limits)
-            self._limit_ranges.upsert(f"{each.namespace}/{each.name}", found)
-        for facts in (self._controllers, self._quotas, self._limit_ranges, self._budgets):
-            facts.republish(at, REPUBLISH_AFTER)
-        self._outbox.publish(facts=self._publisher.drain(), scrapes=())
-        self._outbox.flush()
-
-    def _budget(self, deployment: SimulatedDeployment, at: datetime) -> PodDisruptionBudgetChanged:
-        cluster = self._cluster
-        return PodDisruptionBudgetChanged(
-            at,
-            cluster.name,
-            deployment.namespace,
-            deployment.name,
-            LabelQuery({"app": deployment.name}),
-            allowed=cluster.allowed_disruptions(deployment),
-            healthy=cluster.healthy(deployment),
-            desired=deployment.keep,
-            expected=cluster.wanted(deployment),
-        )
-
-    def _quota(self, quota: SimulatedQuota, at: datetime) -> ResourceQuotaChanged:
-        used = pod_admission.used(quota, self._cluster.pods_by_name.values())
-        texts = [{name: spelled(name, each[name]) for name in sorted(quota.hard)} for each in (quota.hard, used)]
-        return ResourceQuotaChanged(at, self._cluster.name, quota.namespace, quota.name, texts[0], texts[1])
-
-
-OPTIONS = RemovalOptions(evictions=1)
-"""One eviction after the other, so that the same seed gives the same day."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedNodeGroups:
-    """The node groups of a simulated cluster. `publish` publishes what is new, `act` carries out what was decided."""
-
-    publish: Callable[[datetime], object]
-    act: Callable[[], object]
-
-
-def open_node_groups(
-    cluster: SimulatedCluster, context: Callable[[], LogContext], *, world: NodeWorld | None = None
-) -> SimulatedNodeGroups:
-    """Sources and consumer, each with a `context` of its own. `world` has other clients in tests of their failures."""
-    acted_on = world or node_world(cluster)
-    scheduling = SimulatedSchedulingPoller(context(), SchedulingChanges(cluster).take)
-    groups = AsgSource(acted_on.aws, context(), GroupSelection(tags={"owner": ""}, prices=cluster.cloud.prices), node_template)
-    consumer = asg_consumer(context(), acted_on, OPTIONS)
-
-    def publish(at: datetime) -> None:
-        scheduling.poll(at)
-        groups.poll(at)
-
-    return SimulatedNodeGroups(publish, consumer.poll_once)
-
-
-def node_world(cluster: SimulatedCluster) -> NodeWorld:
-    """The real clients on a simulated cluster and its cloud."""
-    api = SimulatedApi(KubernetesPaths(cluster))
-    return NodeWorld(
-        AwsClient(cluster.cloud, cluster.cloud), NodeDrainClient(api), CapacityBufferClient(api), lambda: cluster.now
-    )
-
-
-class SimulatedNodeFacts:
-    """`publish` is called at each look. After a restart every node is published again, which is harmless."""
-
-    def __init__(self, cluster: SimulatedCluster, context: LogContext) -> None:
-        self._cluster, self._context = cluster, context
-        self._outbox = Outbox(context)
-        self._published: dict[str, NodeChanged] = {}
-
-    def publish(self, at: datetime) -> None:
-        """Publish what is new about nodes. They wait while the log is away."""
-        source, key = f"/ullage/source/{self._context.cluster}", self._context.cluster
-        facts = [
-            record
-            for event in self._news(at)
-            for record in self._context.codec.encode_for_all(event, topic="cluster-changes", key=key, source=source)
-        ]
-        self._outbox.publish(facts=facts, scrapes=[])
-        self._outbox.flush()
-
-    def _news(self, at: datetime) -> Iterator[NodeChanged | NodeRemoved]:
-        with self._cluster.lock:
-            now = {node.name: _fact(node, self._context.cluster, at) for node in self._cluster.nodes}
-        for name in sorted(self._published.keys() - now.keys()):
-            del self._published[name]
-            yield NodeRemoved(at, self._context.cluster, name)
-        for name, fact in sorted(now.items()):
-            before = self._published.get(name)
-            if before is None or at - before.at >= REPUBLISH_AFTER or replace(before, at=at) != fact:
-                self._published[name] = fact
-                yield fact
-
-
-def _fact(node: ClusterNode, cluster: str, at: datetime) -> NodeChanged:
-    size = Amounts(Cores(node.amounts["cpu"] / 1000), Bytes(node.amounts["memory"]))
-    return NodeChanged(at, cluster, node.name, size, schedulable=not node.unschedulable, labels=dict(node.labels))
-
-
-class SimulatedAdmission:
-    """Called once for each new pod. `answer` is the webhook's function for an AdmissionReview."""
-
-    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
-        self._answer = answer
-
-    def __call__(self, pod: Pod) -> Patch:
-        """The patch for a new pod; empty when it is to stay as it is."""
-        answer = json.loads(self._answer(json.dumps(review(pod)).encode()))
-        coded = answer["response"].get("patch")
-        return Patch() if coded is None else _patch(pod, json.loads(base64.b64decode(coded)))
-
-
-def review(pod: Pod) -> dict[str, Any]:
-    """The review of a new pod, with its workload as its controller."""
-    manifest = kube_json.pod(pod)
-    owner = {"apiVersion": "apps/v1", "kind": pod.workload.kind, "name": pod.workload.name, "controller": True}
-    resource = {"group": "", "version": "v1", "resource": "pods"}
-    request = {
-        "uid": pod.pod.uid,
-        "operation": "CREATE",
-        "namespace": pod.pod.namespace,
-        "name": pod.pod.name,
-        "resource": resource,
-        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
-        "object": {**manifest, "metadata": {**kube_json.metadata(pod), "ownerReferences": [owner]}, "status": {}},
-    }
-    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-
-
-def _patch(pod: Pod, ops: list[dict[str, Any]]) -> Patch:
-    found: dict[str, dict[str, dict[str, str]]] = {"requests": {}, "limits": {}}
-    names, note = [container.name for container in pod.containers], None
-    for op in ops:
-        match op["path"].split("/")[1:]:
-            case ["spec", "containers", index, "resources", kind, resource]:
-                found[kind].setdefault(names[int(index)], {})[resource] = op["value"]
-            case ["metadata", "annotations", name] if name == ADMISSION_NOTE.replace("/", "~1"):
-                note = admission_notes.read(op["value"])
-    read: dict[str, dict[str, Amounts]] = {
-        kind: {name: read_amounts(quantities) for name, quantities in each.items()} for kind, each in found.items()
-    }
-    return Patch(read["requests"], read["limits"], note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from agents.logic.nodes.scaler_settings import ScalerSettings
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from agents.settings.autoscaler_settings import AutoscalerSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.settings_group import SettingsGroup
@@ -21,30 +22,6 @@ from agents.settings.usage_source_settings import HistorySettings, LoadSourceSet
 from agents.settings.webhook_settings import WebhookSettings
 from schemas.bounds import LAST_SECOND
 from schemas.units import Seconds
-
-
-class AutoscalerSettings(SettingsGroup):
-    """The consumer that keeps generated autoscalers, and scales."""
-
-    resync_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
-    """How often each EHPA is looked at, in seconds, where nothing new is known of it: somebody may have changed its HPA."""
-    preview_seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
-    """How often one is looked at whose strategy is Preview; upstream's interval of Substitutes."""
-    writers: Annotated[int, Field(ge=1, le=100)] = 8
-    """EHPAs that are looked at at one time."""
-    rate: Annotated[float, Field(gt=0, le=100_000)] = 20.0
-    """EHPAs that are looked at in a second, on the long run; each costs some four requests."""
-    burst: Annotated[int, Field(ge=1, le=100_000)] = 100
-    """... and at once, after a rest."""
-    label_prefixes: tuple[str, ...] = ()
-    """Beginnings of labels that an EHPA hands on to its HPA; upstream's ehpa-propagation-label-prefixes."""
-    labels: tuple[str, ...] = ()
-    """Labels that it hands on; upstream's ehpa-propagation-labels."""
-    annotation_prefixes: tuple[str, ...] = ()
-    """Beginnings of annotations that it hands on; upstream's ehpa-propagation-annotation-prefixes."""
-    annotations: tuple[str, ...] = ()
-    """Annotations that it hands on; upstream's ehpa-propagation-annotations."""
-
 
 DAY_MS = 86_400_000
 LAST_MS = int(LAST_SECOND * 1000)

@@ -8,99 +8,19 @@ import atexit
 import os
 import shutil
 import signal
-import socket
-import ssl
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 from schemas.units import Seconds
-from streams.broker import jar_lock, jars, java, preflight, server_properties
+from streams.broker import api_versions_probe, jar_lock, jars, java, preflight, private_files, server_properties
 from streams.broker.broker_settings import BrokerSettings
-from streams.broker.server_properties import HOST
 from streams.errors import LogUnavailable
-
-UMASK = 0o077
-"""What Java starts with, so that all that it writes is private."""
-_FOLDER, _FILE = 0o700, 0o600
-
-
-def make_folder(folder: Path) -> None:
-    """Make the data folder, private. Raises LogUnavailable when it cannot be made or written."""
-    try:
-        folder.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"the broker's data folder '{folder}' cannot be made ({error.strerror}): choose another with broker.data"
-        raise LogUnavailable(msg) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        msg = f"the broker's data folder '{folder}' cannot be written: choose another with broker.data, or change its owner"
-        raise LogUnavailable(msg)
-
-
-def close_to_others(folder: Path) -> None:
-    """Make the folder if it is missing, and close it to others: files that an earlier version wrote there may be readable.
-
-    A file of that name stays as it is; using it as a folder will raise.
-    """
-    with suppress(FileExistsError):
-        folder.mkdir(mode=_FOLDER, exist_ok=True)
-        folder.chmod(_FOLDER)
-
-
-def create(file: Path) -> TextIO:
-    """The file, empty and private, open for writing."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), _FILE)
-    opened = os.fdopen(descriptor, "w", encoding="utf-8")
-    file.chmod(_FILE)
-    return opened
-
-
-_API_VERSIONS = 18
-_CORRELATION = 0x5EAD
-
-
-def answers(port: int, *, wait: Seconds, tls: bool = False) -> bool:
-    """True when an ApiVersions request (version 0, which every broker knows) is answered within `wait`, also to strangers."""
-    body = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION, -1)
-    try:
-        with socket.create_connection((HOST, port), timeout=wait) as plain, _wrapped(plain, tls=tls) as connection:
-            connection.sendall(struct.pack(">i", len(body)) + body)
-            return _is_answer(_read(connection, 10))
-    except OSError:
-        return False
-
-
-def _wrapped(plain: socket.socket, *, tls: bool) -> socket.socket:
-    """Over TLS we accept any certificate: we send nothing secret, and only learn that Kafka answers."""
-    if not tls:
-        return plain
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(plain)
-
-
-def _read(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = connection.recv(count - len(data))
-        if not more:
-            break
-        data += more
-    return data
-
-
-def _is_answer(data: bytes) -> bool:
-    """Length, our correlation id, error code 0."""
-    return len(data) == struct.calcsize(">iih") and struct.unpack(">iih", data)[1:] == (_CORRELATION, 0)
-
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -219,8 +139,8 @@ class Broker:
     def _prepare(self) -> None:
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="ullage-broker-"))
-        make_folder(self.data)
-        close_to_others(self._logs)
+        private_files.make_folder(self.data)
+        private_files.close_to_others(self._logs)
         preflight.check_space(self.data, self.settings.min_free_mb)
         preflight.check_unlocked(self._logs, _LOCK_WAIT)
         self._choose_ports()
@@ -232,7 +152,7 @@ class Broker:
         preflight.check_port(self.port)
         security = self.settings.security
         text = server_properties.server(port=self.port, controller=self._controller, logs=self._logs, security=security)
-        with create(self._properties) as file:
+        with private_files.create(self._properties) as file:
             file.write(text)
 
     def _format(self, command: list[str]) -> None:
@@ -266,7 +186,7 @@ class Broker:
     def _spawn(self, command: list[str]) -> "subprocess.Popen[str]":
         """In a session of its own, so that Ctrl-C in the terminal reaches us and not Java, and we can end Java in order."""
         throw_away = str(self.data) if self.settings.data is None else ""
-        with create(self.log) as log:
+        with private_files.create(self.log) as log:
             watchdog = self._watchdog = subprocess.Popen(  # noqa: S603  # our own script and command
                 [sys.executable, "-I", "-S", str(_WATCHDOG), throw_away, *command],
                 stdin=subprocess.PIPE,
@@ -274,7 +194,7 @@ class Broker:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                umask=UMASK,
+                umask=private_files.UMASK,
             )
         atexit.register(self.close)
         line = watchdog.stdout.readline() if watchdog.stdout is not None else ""
@@ -294,7 +214,7 @@ class Broker:
     def _is_ready(self) -> bool:
         until, tls = time.monotonic() + self.settings.start_timeout, self.settings.security is not None
         while self.running and time.monotonic() < until:
-            if self._has_started() and answers(self.port, tls=tls, wait=Seconds(2.0)):
+            if self._has_started() and api_versions_probe.answers(self.port, tls=tls, wait=Seconds(2.0)):
                 return True
             time.sleep(0.05)
         return False

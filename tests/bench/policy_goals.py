@@ -20,7 +20,7 @@ import numpy as np
 
 from agents.backtest.policy_comparison import Interval, PolicyScore, WorkloadFigures, difference, relative
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import comparison_command, policy_specs
+from agents.commands.compare import policy_runs, policy_specs
 from agents.settings.loading import load
 
 TRACES = Path(os.environ.get("ULLAGE_SHARED", "../shared")) / "traces"
@@ -44,7 +44,7 @@ def main() -> None:
     sys.stdout.write(f"| {_HEAD} |\n|{'---|' * (_HEAD.count('|') + 1)}\n")
     for name in asked.sets:
         with _part_of(TRACES / name / "usage.parquet", asked.one_in) as trace:
-            upstream, ours = comparison_command.run(trace, specs, settings, PriceList(), asked.jobs)
+            upstream, ours = policy_runs.run(trace, specs, settings, PriceList(), asked.jobs)
         for half, workloads in _halves(upstream.workloads):
             sides = (_part(upstream, workloads), _part(ours, workloads))
             sys.stdout.write(f"| {name}, {half} | {_line(*sides, settings.vertical.risk_cpu)} |\n")

@@ -1,162 +1,20 @@
 """Runs `ullage backtest --policy` and `ullage diff`: policies over one recording, side by side, with gates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Literal
-
-import orjson
 
 from agents.backtest import price_list, score_card
-from agents.backtest.backtest import Backtest
-from agents.backtest.partial_scores import PartialScore
-from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference, figures
+from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
-from agents.backtest.scoring import Score
-from agents.backtest.workload_sums import ContainerSums
-from agents.commands.compare import comparison_table, frontier, policy_specs, trace_backtest
-from agents.commands.compare.policy_specs import BASELINE, SIDES, PolicySpec
-from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN
-from agents.policies import policy_process
-from agents.policies.policy_limits import PolicyLimits
+from agents.commands.compare import comparison_output, comparison_table, frontier, policy_runs, policy_specs
+from agents.commands.compare.comparison_output import ComparisonForm, PrintedComparison
+from agents.commands.compare.policy_specs import BASELINE, SIDES
 from agents.processes.signals import stoppable
-from agents.run.pipeline import stages
-from agents.settings import log_factory, recorded_log, setting_texts
+from agents.settings import setting_texts
 from agents.settings.all_settings import Settings
-from agents.terminal import html_table, output_table
-from agents.terminal.output import data, note
-from agents.terminal.output_table import Row
+from agents.terminal.output import note
 from streams.errors import BadInput
-
-
-def run(
-    file: Path, specs: Sequence[PolicySpec], settings: Settings, prices: PriceList, jobs: int | None = None
-) -> list[PolicyScore]:
-    """A score for each policy. `settings` are those of the command line, for policies that no stage decides.
-
-    `jobs`: processes for each policy, as `trace_backtest.scored` has it.
-    """
-    trace_backtest.require_jobs(jobs)
-    scores: dict[str, PolicyScore] = {}
-    done: PartialScore | None = None
-    for spec in specs:
-        if spec.settings is None:
-            continue
-        note(f"policy '{spec.name}' ...")
-        if spec.settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
-            scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices)
-        else:
-            done = played(file, spec.settings, jobs)
-            scores[spec.name] = _scored(spec.name, done, "ours", prices)
-    if done is None:
-        done = played(file, settings, jobs)
-    for spec in specs:
-        if spec.settings is None:
-            scores[spec.name] = _scored(spec.name, done, SIDES[spec.name], prices)
-    return [scores[spec.name] for spec in specs]
-
-
-def scored_alone(file: Path, spec: PolicySpec, prices: PriceList) -> PolicyScore:
-    """The score of one policy that stages decide by; what the process of a policy written as code does."""
-    if spec.settings is None:
-        raise BadInput(f"the policy '{spec.name}' is decided by no stage")
-    return _scored(spec.name, played(file, spec.settings, jobs=1), "ours", prices)
-
-
-def played(file: Path, settings: Settings, jobs: int | None) -> PartialScore:
-    """One policy over a trace, a log file or an incident file. Raises BadInput."""
-    if not recorded_log.is_log(file):
-        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True)
-    found = recorded_log.reading(settings, file)
-    with log_factory.log(found) as log:
-        backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums()))
-        backtest.play(log)
-        return backtest.score.part()
-
-
-def _scored(name: str, part: PartialScore, side: str, prices: PriceList) -> PolicyScore:
-    recorded = {each.workload: (each.cpu.seconds, each.memory.seconds) for each in part.totals("oracle")}
-    found = figures(part.totals(side), recorded, prices)
-    return PolicyScore(name, found, part.card() if side == "ours" else None)
-
-
-ComparisonForm = Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html"]
-
-
-@dataclass(frozen=True, slots=True)
-class PrintedComparison:
-    """Sentences, a table for people, rows for programs, and everything as JSON."""
-
-    said: Sequence[str]
-    rows: Sequence[Row]
-    exact: Sequence[Row]
-    whole: object
-
-
-def write(form: ComparisonForm, to: Path | None, what: PrintedComparison) -> None:
-    """Print it, or write it into a file. Raises BadInput when that cannot be."""
-    if form == "parquet":
-        _parquet(to, what.exact)
-        return
-    if to is not None and form == "table":
-        form = "wide"  # a file is no terminal
-    lines = list(_lines(form, what))
-    if to is None:
-        for line in lines:
-            data(line)
-        return
-    try:
-        to.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"'{to}' cannot be written: {error.strerror}") from error
-    note(f"written to {to}")
-
-
-def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
-    match form:
-        case "json":
-            yield orjson.dumps(what.whole).decode()
-        case "yaml":
-            yield from output_table.document("yaml", what.whole)
-        case "csv":
-            yield from output_table.lines("csv", what.rows, what.exact)
-        case "html":
-            yield from html_table.lines("Policies compared", what.said, what.rows)
-        case "md":
-            yield from output_table.lines("md", what.rows, what.exact)
-            yield ""
-            for sentence in what.said:
-                yield f"{sentence}  "
-        case _:
-            yield from output_table.fitted(form, what.said)
-            yield from output_table.lines(
-                "wide" if form == "wide" else "table", what.rows, what.exact, spare=comparison_table.SPARE
-            )
-
-
-def require_file(form: ComparisonForm, to: Path | None) -> None:
-    """Raises BadInput for a binary form without a file, before any work is done."""
-    if form == "parquet" and to is None:
-        raise BadInput("Parquet is no text: give --fileoutput FILE.parquet")
-
-
-def _parquet(to: Path | None, rows: Sequence[Row]) -> None:
-    import duckdb
-
-    require_file(form="parquet", to=to)
-    with TemporaryDirectory(prefix="ullage-rows-") as folder:
-        lines = Path(folder) / "rows.jsonl"
-        lines.write_bytes(b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
-        source, target = (str(path).replace("'", "''") for path in (lines, to))
-        copy = "COPY (SELECT * FROM read_json('SOURCE', format='newline_delimited')) TO 'TARGET' (FORMAT parquet)"
-        try:
-            with duckdb.connect() as db:
-                db.execute(copy.replace("SOURCE", source).replace("TARGET", target))
-        except (duckdb.Error, OSError) as error:
-            raise BadInput(f"'{to}' cannot be written: {str(error).splitlines()[0]}") from error
-    note(f"{len(rows)} rows written to {to}")
-
 
 GATE = 3
 
@@ -203,7 +61,7 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
     said = [*_about(baseline, prices), *_resolution(scores)]
     rows, exact = list(comparison_table.shown(scores, differences, prices)), list(comparison_table.workload_rows(scores))
     whole = comparison_table.as_object(scores, differences, prices)
-    write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+    comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
     crossed = [sentence for score in candidates for sentence in _crossed(score, differences.get(score.name), gates)]
     for sentence in crossed:
         note(sentence)
@@ -221,7 +79,7 @@ def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags:
     exact = list(comparison_table.workload_rows(scores))
     found = list(frontier.rows(scores))
     whole = {"frontier": found, **comparison_table.as_object(scores, {}, prices)}
-    write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole))
+    comparison_output.write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole))
     return 0
 
 
@@ -239,17 +97,17 @@ def diff(settings: Settings, file: Path, policies: tuple[str, str], top: int, fl
         said.append("no workload differs")
     exact = list(comparison_table.workload_rows([one, two]))
     whole = comparison_table.as_object([one, two], {two.name: total}, prices)
-    write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+    comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
     return 0
 
 
 def _scores(
     settings: Settings, file: Path, policies: Sequence[str], flags: ComparisonFlags, prices: PriceList
 ) -> list[PolicyScore]:
-    require_file(flags.form, flags.to)
+    comparison_output.require_file(flags.form, flags.to)
     specs = policy_specs.read(policies, settings, flags.given)
     with stoppable():
-        return run(file, specs, settings, prices, flags.jobs)
+        return policy_runs.run(file, specs, settings, prices, flags.jobs)
 
 
 def _about(baseline: PolicyScore, prices: PriceList) -> list[str]:

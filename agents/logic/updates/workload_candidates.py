@@ -1,73 +1,18 @@
 """The pods of one workload that should be changed now: because of a recommendation, or because their startup boost has ended."""
 
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agents.logic.governing_policies import PolicyRecord
-from agents.logic.guards.budget import Headcount
-from agents.logic.updates import eviction_tolerance, oom_loops, startup_boosts
+from agents.logic.updates import eviction_tolerance, startup_boosts
 from agents.logic.updates.candidate import Candidate, PodSituation, candidate, held_by_caps, without
-from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, WorkloadAdvice
 from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.update_priority import UpdatePriority
+from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, UpdaterState
-from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.policies.scaling import UtilizationMetric
-
-NEVER = sys.maxsize
-
-
-class QuietWorkloads:
-    """Until which turn each workload is quiet, and how many pods it has."""
-
-    def __init__(self) -> None:
-        self._until: dict[str, int] = {}
-        self._pods: dict[str, Headcount] = {}
-
-    def follow(self, changed: ChangedWorkloads) -> None:
-        """Forget the workloads that changed since the last call."""
-        if changed.all:
-            self._until.clear()
-        for workload in changed.keys:
-            self._until.pop(workload, None)
-            self._pods.pop(workload, None)
-        changed.clear()
-
-    def holds(self, workload: str, now: int) -> bool:
-        """Whether no pod of a workload needs a change in turn `now`."""
-        return now < self._until.get(workload, 0)
-
-    def enter(self, workload: str, until: int) -> None:
-        """No pod of a workload needs a change before this turn."""
-        self._until[workload] = until
-
-    def counted(self, workload: str) -> Headcount | None:
-        """The pods of a workload, none of which counts as being changed; None if they are not counted yet."""
-        found = self._pods.get(workload)
-        return None if found is None else replace(found)
-
-    def count(self, workload: str, count: Headcount) -> None:
-        """Remember the pods of a workload."""
-        self._pods[workload] = replace(count)
-
-
-def calm_until(
-    pod: PodRecord, recommended: NewestRecommendation, priority: UpdatePriority, settings: UpdateSettings, now: int
-) -> int:
-    """The first turn in which a pod may need a change, if nothing of it changes; 0 if it may need one now.
-
-    A pod with a container that was OOM-killed a short time ago counts as one that may.
-    """
-    killed = oom_loops.last_kill(pod.fact)
-    if priority.outside or (killed is not None and now - times.to_ms(killed) < settings.quick_oom * 1000):
-        return 0
-    if recommended.reverted is not None or priority.difference < settings.threshold or pod.fact.started is None:
-        return NEVER
-    return times.to_ms(pod.fact.started) + int(settings.lifetime * 1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,61 +13,18 @@ from schemas.decisions.node_updates import (
     SizeCorrectionPlanned,
     SoftTaintPlanned,
 )
-from schemas.outcomes import Action, OutcomeDetail, Result
-from schemas.well_known_labels import DELETION_CANDIDATE
+from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
-from streams.clients.kube.json_objects import Json
-from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient
+from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
-from streams.consumers.executing.handler import Handler, HandlerResult
+from streams.consumers.executing.handler import Handler
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import buffer_status, group_growth, group_size, removal_marks
+from streams.consumers.nodes import buffer_status, group_growth, group_size, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.errors import EdgeError
 from streams.log_context import LogContext
-
-EFFECT = "PreferNoSchedule"
-
-
-def change(nodes: NodeDrainClient, plan: SoftTaintPlanned, permit: ActPermit, now: datetime) -> HandlerResult | None:
-    """Look, ask the permit, then the API server; `now` is real time. Raises TryAgain and GiveUp."""
-    node = nodes.node(plan.node)
-    if node is None or node.uid != plan.node_uid:
-        return _moved(f"node '{plan.node}' with uid '{plan.node_uid}' is gone")
-    if removal_marks.leaves(node):
-        return _moved(f"node '{plan.node}' is being taken away")
-    if _tainted(node) == plan.tainted:
-        return _shown(node)
-    others: list[Json] = [taint for taint in node.taints if taint.get("key") != DELETION_CANDIDATE]
-    ours: list[Json] = [{"key": DELETION_CANDIDATE, "value": str(int(now.timestamp())), "effect": EFFECT}] if plan.tainted else []
-    permit.check("tainting node", plan.node)
-    nodes.change(node, metadata={}, spec={"taints": [*others, *ours] or None})
-    return None
-
-
-def look(nodes: NodeDrainClient, plan: SoftTaintPlanned) -> HandlerResult | str:
-    """The result for a node that is as decided; for any other, what it shows. Raises TryAgain and GiveUp."""
-    node = nodes.node(plan.node)
-    if node is None or node.uid != plan.node_uid:
-        return f"node '{plan.node}' with uid '{plan.node_uid}' is gone"
-    shown = _shown(node)
-    return shown if _tainted(node) == plan.tainted else shown.reason
-
-
-def _tainted(node: DrainableNode) -> bool:
-    return any(taint.get("key") == DELETION_CANDIDATE for taint in node.taints)
-
-
-def _shown(node: DrainableNode) -> HandlerResult:
-    has = "has" if _tainted(node) else "does not have"
-    return HandlerResult(Result.DONE, f"node '{node.name}' {has} the taint '{DELETION_CANDIDATE}'", OutcomeDetail.ALREADY_DONE)
-
-
-def _moved(what: str) -> HandlerResult:
-    return HandlerResult(Result.REFUSED, f"it moved: {what}", OutcomeDetail.MOVED)
-
 
 TOPIC = "node-updates"
 _log = structlog.get_logger(__name__)
@@ -111,8 +68,8 @@ def asg_consumer(
             TOPIC,
             SoftTaintPlanned,
             Action.SOFT_TAINT,
-            act=lambda plan: change(world.nodes, plan, permit, world.now()),
-            look=lambda plan: look(world.nodes, plan),
+            act=lambda plan: soft_taints.change(world.nodes, plan, permit, world.now()),
+            look=lambda plan: soft_taints.look(world.nodes, plan),
             at_once=True,
         ),
         Handler(

@@ -8,7 +8,7 @@ from rich.console import Console
 from agents.demo import event_narration
 from agents.demo.day_screen import ScreenFrame, bars, draw, plain
 from agents.demo.day_state import DayState, state_of
-from agents.demo.demo import ProgressDisplay
+from agents.demo.progress_display import ProgressDisplay
 from agents.demo.summary import hanging
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended

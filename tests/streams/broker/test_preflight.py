@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.broker import Broker, BrokerSettings, broker_process, preflight, server_properties
+from streams.broker import Broker, BrokerSettings, preflight, private_files, server_properties
 from streams.errors import BadInput, LogUnavailable
 
 HOLD = """
@@ -46,13 +46,13 @@ def test_a_full_disk_says_how_much_is_left_and_wanted(tmp_path: Path) -> None:
 def test_a_data_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogUnavailable, match=r"data folder '.*/file/kafka' cannot be made \(Not a directory\): choose another"):
-        broker_process.make_folder(tmp_path / "file" / "kafka")
+        private_files.make_folder(tmp_path / "file" / "kafka")
 
 
 def test_a_data_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_process.os, "access", lambda *_: False)
+    monkeypatch.setattr(private_files.os, "access", lambda *_: False)
     with pytest.raises(LogUnavailable, match=rf"data folder '{tmp_path}' cannot be written: choose another with broker.data, or"):
-        broker_process.make_folder(tmp_path)
+        private_files.make_folder(tmp_path)
 
 
 def test_a_folder_another_process_has_locked_is_refused_until_it_lets_go(tmp_path: Path) -> None:

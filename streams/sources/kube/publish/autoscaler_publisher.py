@@ -3,119 +3,23 @@
 Scales are taken from the controllers that are watched anyway.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from schemas import event_bounds
 from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.names import Workload
-from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, EhpaRemoved, ehpa_key
-from schemas.policies.time_series_prediction import (
-    PredictionMetric,
-    TimeSeriesPredictionChanged,
-    TimeSeriesPredictionRemoved,
-    tsp_key,
-)
-from schemas.policies.vpa import TargetRef
-from streams.clients.kube import prediction_specs as specs
+from schemas.policies.ehpa import EhpaChanged, EhpaRemoved, ehpa_key
+from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved, tsp_key
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
 from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.publish import ehpa_policies, hpa_facts, object_authors, object_bounds
+from streams.sources.kube.publish import ehpa_policies, hpa_facts, prediction_policies
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
-
-SHORTEST_WINDOW = 600
-"""Seconds, as upstream's admission has it."""
-_QUERIES = ("ResourceQuery", "MetricQuery", "ExpressionQuery")
-
-
-def changed(found: specs.PredictionObject, cluster: str, at: datetime) -> TimeSeriesPredictionChanged:
-    """The policy that an object makes."""
-    meta, about = found.metadata, specs.decode_predicted(found.spec)
-    owners = [owner.uid for owner in meta.owner_references or () if owner.kind == EHPA_KIND]
-    named = about is not None and about.kind and about.name and "/" not in about.kind + about.name + about.namespace
-    bare = TimeSeriesPredictionChanged(
-        at=at,
-        cluster=cluster,
-        namespace=meta.namespace,
-        name=meta.name,
-        created=meta.creation_timestamp or at,
-        target_ref=TargetRef(about.kind, about.name, about.api_version) if about is not None and named else None,
-        target_namespace=about.namespace if about is not None and named else "",
-        labels=dict(meta.labels or {}),
-        owner_uid=owners[0] if owners else "",
-        uid=meta.uid,
-        generation=meta.generation,
-        resource_version=meta.resource_version,
-        by=object_authors.author(meta),
-    )
-    try:
-        return _whole(bare, specs.decode_prediction(found.spec))
-    except ValueError as fault:
-        return replace(bare, unsupported=f"The spec cannot be carried out: {fault}")
-
-
-def within_bounds(
-    policy: TimeSeriesPredictionChanged, size: Callable[[TimeSeriesPredictionChanged], int]
-) -> TimeSeriesPredictionChanged:
-    """The policy itself, or, if it is too large, one that only names the object and the bound."""
-    why = object_bounds.excess(policy, size)
-    if not why:
-        return policy
-    bare = TimeSeriesPredictionChanged(policy.at, policy.cluster, policy.namespace, policy.name, policy.created, uid=policy.uid)
-    bare = replace(bare, generation=policy.generation, unsupported=f"The object is too large: {why}")
-    named = replace(bare, target_ref=policy.target_ref, target_namespace=policy.target_namespace)
-    return named if event_bounds.fault(named) is None else bare
-
-
-def _whole(bare: TimeSeriesPredictionChanged, spec: specs.TspSpec) -> TimeSeriesPredictionChanged:
-    metrics = tuple(_metric(entry) for entry in spec.prediction_metrics or ())
-    whole = replace(bare, window_seconds=spec.prediction_window_seconds, metrics=metrics)
-    return replace(whole, unsupported=_objection(whole))
-
-
-def _metric(entry: specs.PredictionMetricSpec) -> PredictionMetric:
-    return PredictionMetric(
-        entry.resource_identifier,
-        entry.type,
-        entry.resource_query,
-        "" if entry.expression_query is None else entry.expression_query.expression,
-        "" if entry.metric_query is None else entry.metric_query.metric_name,
-        None if entry.algorithm is None else ehpa_policies.algorithm(entry.algorithm),
-    )
-
-
-def _objection(policy: TimeSeriesPredictionChanged) -> str:
-    """Why nothing can be forecast for the object; empty if something can.
-
-    Source: `pkg/webhooks/prediction/time_series_prediction.go` of Crane.
-    """
-    if policy.target_ref is None:
-        return "spec.targetRef names no kind or no name"
-    if (policy.window_seconds or 0) < SHORTEST_WINDOW:
-        return f"spec.predictionWindowSeconds is {policy.window_seconds}; it must be at least {SHORTEST_WINDOW}"
-    if not policy.metrics:
-        return "spec.predictionMetrics is empty"
-    twice = [name for name, count in Counter(each.identifier for each in policy.metrics).items() if count > 1]
-    if twice:
-        return f"spec.predictionMetrics names '{twice[0]}' more than once"
-    objections = (_metric_objection(each) for each in policy.metrics)
-    return next((f"spec.predictionMetrics[{place}] {what}" for place, what in enumerate(objections) if what), "")
-
-
-def _metric_objection(metric: PredictionMetric) -> str:
-    if metric.type not in _QUERIES:
-        return f"has the type '{metric.type}'; there are {', '.join(_QUERIES)}"
-    if metric.type == "MetricQuery":
-        return "asks by a MetricQuery, which nothing answers; say it as an expressionQuery"
-    query = metric.resource if metric.type == "ResourceQuery" else metric.expression
-    return "" if query else f"is of type {metric.type} and says no query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +83,8 @@ class AutoscalerPublisher:
                 self._targets[policy.key] = policy.target
                 self._publish_scale(policy.target)
             case PredictionObject():
-                asked = changed(found, self._cluster, self._now())
-                asked = within_bounds(asked, self._publisher.size_of_policy)
+                asked = prediction_policies.changed(found, self._cluster, self._now())
+                asked = prediction_policies.within_bounds(asked, self._publisher.size_of_policy)
                 self._predictions.upsert(asked.key, asked)
             case HpaObject():
                 self._hpa_seen(f"{found.metadata.namespace}/{found.metadata.name}", found)

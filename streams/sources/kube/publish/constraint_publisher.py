@@ -1,6 +1,5 @@
 """Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, quotas, a webhook's Lease."""
 
-from collections import OrderedDict
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -19,83 +18,13 @@ from streams.clients.kube.watched_objects import (
     ResourceQuotaObject,
 )
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
-from streams.sources.kube.publish import ehpa_policies, scheduling_facts
+from streams.sources.kube.publish import ehpa_policies, failed_creations, scheduling_facts
 from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.failed_creations import FailedCreations
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.quota_publisher import QuotaPublisher
 from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, QUOTAS
-
-MOST = 10_000
-"""Controllers whose events are kept."""
-LONGEST = 500
-"""Characters of an answer that are kept."""
-_CONDITION, _REASON = "ReplicaFailure", "FailedCreate"
-_EVENTS_ONLY = ("StatefulSet", "DaemonSet", "Job")
-AnyController = ControllerObject | ReplicationControllerObject
-
-
-class FailedCreations:
-    """The newest state of the controllers that are short of pods, with the event that says why."""
-
-    def __init__(self) -> None:
-        self._messages: OrderedDict[str, str] = OrderedDict()
-        self._short: dict[str, ControllerObject] = {}
-
-    def refusal(self, kind: str, found: AnyController) -> str:
-        """What was answered when the controller could not make a pod; empty while it can."""
-        name = _name(kind, found.metadata.namespace, found.metadata.name)
-        if kind not in _EVENTS_ONLY or not isinstance(found, ControllerObject):
-            failed = (each for each in found.status.conditions if (each.type, each.status) == (_CONDITION, "True"))
-            return next((each.message[:LONGEST] for each in failed if each.reason == _REASON), "")
-        if not _is_short(kind, found):
-            self.forget(name)
-            return ""
-        self._short[name] = found
-        return self._messages.get(name, "")
-
-    def take(self, event: EventObject) -> tuple[str, ControllerObject] | None:
-        """An event of a controller that could not make a pod: its kind and object, if that is news for it."""
-        about = event.involved_object
-        name = _name(about.kind, about.namespace, about.name)
-        if event.reason != _REASON or about.kind not in _EVENTS_ONLY or name in self._messages:
-            return None
-        self._messages[name] = event.message[:LONGEST]
-        if len(self._messages) > MOST:
-            self._messages.popitem(last=False)
-        short = self._short.get(name)
-        return None if short is None else (about.kind, short)
-
-    def forget(self, name: str) -> None:
-        """A controller (kind/namespace/name) is gone, or has its pods."""
-        self._short.pop(name, None)
-        self._messages.pop(name, None)
-
-
-def pods_of_job(found: ControllerObject) -> int:
-    """How many pods a Job still wants at one time; none once it has ended or while it is suspended."""
-    ended = any(each.type in ("Complete", "Failed") and each.status == "True" for each in found.status.conditions)
-    if ended or found.spec.suspend:
-        return 0
-    parallel = 1 if found.spec.parallelism is None else found.spec.parallelism
-    if found.spec.completions is None:
-        return 0 if found.status.succeeded else parallel
-    return max(0, min(parallel, found.spec.completions - found.status.succeeded))
-
-
-def _is_short(kind: str, found: ControllerObject) -> bool:
-    match kind:
-        case "DaemonSet":
-            return found.status.current_number_scheduled < found.status.desired_number_scheduled
-        case "Job":
-            return found.status.active < pods_of_job(found)
-        case _:
-            return found.status.replicas < (1 if found.spec.replicas is None else found.spec.replicas)
-
-
-def _name(kind: str, namespace: str, name: str) -> str:
-    return f"{kind}/{namespace}/{name}"
-
 
 ALIVE = timedelta(seconds=60)
 """After so long without a renewal the webhook counts as away, as upstream's updater has it."""
@@ -182,7 +111,7 @@ class UpdateConstraintPublisher:
     def _controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
         if fact is not None and kind == "Job" and isinstance(found, ControllerObject):
-            wanted = pods_of_job(found)
+            wanted = failed_creations.pods_of_job(found)
             fact = replace(fact, replicas=wanted) if wanted else None
         if fact is not None:
             fact = replace(fact, refusal=self._failed.refusal(kind, found))

@@ -11,7 +11,7 @@ from schemas.policies.authors import Author, KnownBy
 from streams.clients.kube.autoscaler_specs import AutoscalerObject
 from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.watched_objects import VpaObject
-from streams.sources.kube.publish import autoscaler_publisher, ehpa_policies, vpa_policies
+from streams.sources.kube.publish import ehpa_policies, prediction_policies, vpa_policies
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from tests.support.kube_objects import decoded, meta
 
@@ -19,7 +19,7 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 KINDS: dict[str, tuple[Any, Any]] = {
     "VPA": (VpaObject, vpa_policies.changed),
     "EHPA": (AutoscalerObject, ehpa_policies.changed),
-    "TimeSeriesPrediction": (PredictionObject, autoscaler_publisher.changed),
+    "TimeSeriesPrediction": (PredictionObject, prediction_policies.changed),
 }
 
 

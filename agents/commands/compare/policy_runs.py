@@ -1,0 +1,72 @@
+"""Runs policies over one recording, each from the beginning, and scores them by workload."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agents.backtest.backtest import Backtest
+from agents.backtest.partial_scores import PartialScore
+from agents.backtest.policy_comparison import PolicyScore, figures
+from agents.backtest.price_list import PriceList
+from agents.backtest.scoring import Score
+from agents.backtest.workload_sums import ContainerSums
+from agents.commands.compare import trace_backtest
+from agents.commands.compare.policy_specs import SIDES, PolicySpec
+from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN
+from agents.policies import policy_process
+from agents.policies.policy_limits import PolicyLimits
+from agents.run.pipeline import stages
+from agents.settings import log_factory, recorded_log
+from agents.settings.all_settings import Settings
+from agents.terminal.output import note
+from streams.errors import BadInput
+
+
+def run(
+    file: Path, specs: Sequence[PolicySpec], settings: Settings, prices: PriceList, jobs: int | None = None
+) -> list[PolicyScore]:
+    """A score for each policy. `settings` are those of the command line, for policies that no stage decides.
+
+    `jobs`: processes for each policy, as `trace_backtest.scored` has it.
+    """
+    trace_backtest.require_jobs(jobs)
+    scores: dict[str, PolicyScore] = {}
+    done: PartialScore | None = None
+    for spec in specs:
+        if spec.settings is None:
+            continue
+        note(f"policy '{spec.name}' ...")
+        if spec.settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
+            scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices)
+        else:
+            done = played(file, spec.settings, jobs)
+            scores[spec.name] = _scored(spec.name, done, "ours", prices)
+    if done is None:
+        done = played(file, settings, jobs)
+    for spec in specs:
+        if spec.settings is None:
+            scores[spec.name] = _scored(spec.name, done, SIDES[spec.name], prices)
+    return [scores[spec.name] for spec in specs]
+
+
+def scored_alone(file: Path, spec: PolicySpec, prices: PriceList) -> PolicyScore:
+    """The score of one policy that stages decide by; what the process of a policy written as code does."""
+    if spec.settings is None:
+        raise BadInput(f"the policy '{spec.name}' is decided by no stage")
+    return _scored(spec.name, played(file, spec.settings, jobs=1), "ours", prices)
+
+
+def played(file: Path, settings: Settings, jobs: int | None) -> PartialScore:
+    """One policy over a trace, a log file or an incident file. Raises BadInput."""
+    if not recorded_log.is_log(file):
+        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True)
+    found = recorded_log.reading(settings, file)
+    with log_factory.log(found) as log:
+        backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums()))
+        backtest.play(log)
+        return backtest.score.part()
+
+
+def _scored(name: str, part: PartialScore, side: str, prices: PriceList) -> PolicyScore:
+    recorded = {each.workload: (each.cpu.seconds, each.memory.seconds) for each in part.totals("oracle")}
+    found = figures(part.totals(side), recorded, prices)
+    return PolicyScore(name, found, part.card() if side == "ours" else None)
