@@ -34,11 +34,15 @@ _Turn = tuple[str, int, int]
 
 @dataclass(slots=True)
 class _Unattested:
-    """A plan whose attestation has not come. `since` is real time, and None once the plan was called forged."""
+    """A plan whose attestation has not come. `since` is real time, and None once the plan was called forged.
+
+    The digest is kept, because a plan that no turn made is compared again in each round.
+    """
 
     record: Record
     pending: PendingDecision
     turn: _Turn | None
+    digest: str
     since: float | None
 
 
@@ -61,13 +65,14 @@ class PlanEvidence:
 
     def add(self, record: Record, pending: PendingDecision) -> None:
         """A plan that was read."""
-        self._waiting[record.place] = _Unattested(record, pending, _turn(pending.decision.id), self._clock())
+        turn, digest = _turn(pending.decision.id), plan_attestations.digest(record)
+        self._waiting[record.place] = _Unattested(record, pending, turn, digest, self._clock())
 
     def proven(self) -> Iterator[PendingDecision]:
         """The plans whose attestation is there, in the order of the log; they no longer wait."""
         for place, plan in list(self._waiting.items()):
             attested = None if plan.turn is None else self._turns.get(plan.turn)
-            if attested is not None and plan_attestations.digest(plan.record) in attested[1]:
+            if attested is not None and plan.digest in attested[1]:
                 del self._waiting[place]
                 yield plan.pending
             else:
