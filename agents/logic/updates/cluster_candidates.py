@@ -28,8 +28,8 @@ class ClusterCandidates:
     `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload,
     `shortfalls` since when successors are missing, `unpatched` until when the webhook leaves new pods as they are.
     Of the workloads that have candidates: `groups` are the pods of each by direct controller, `disruption_budgets` those that
-    select its pods, `quotas` and `ranges` the ResourceQuotas and LimitRanges of its namespace. `evicting`: the open evictions
-    that each disruption budget selects.
+    select its pods, `quotas` and `ranges` the ResourceQuotas and LimitRanges of its namespace. `stopping`: how many
+    open plans stop a container of a pod that each disruption budget selects.
     """
 
     cluster: str
@@ -43,7 +43,7 @@ class ClusterCandidates:
     groups: Mapping[str, Mapping[str, ReplicaCounts]]
     disruption_budgets: Mapping[str, Sequence[BudgetRecord]]
     quotas: dict[str, Sequence[ResourceQuotaChanged]]
-    evicting: Counter[str]
+    stopping: Counter[str]
     ranges: Mapping[str, Ranges]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
@@ -74,7 +74,7 @@ class ClusterCandidates:
                 if each.action is Action.EVICT and situation.free is not None:
                     situation.free.evicted(each.situation.pod.fact, changes(each.situation)[0])
                 if disrupts(each):
-                    self.evicting.update(budget.key for budget in situation.disruption_budgets)
+                    self.stopping.update(budget.key for budget in situation.disruption_budgets)
 
     def _situation_of(self, pod: Candidate, situation: ClusterSituation) -> ClusterSituation:
         """The same situation for the pods of another workload."""
@@ -90,7 +90,7 @@ class ClusterCandidates:
             groups=self.groups[workload],
             disruption_budgets=self.disruption_budgets[workload],
             quotas=self.quotas[workload.split("/")[1]],
-            evicting=self.evicting,
+            stopping=self.stopping,
             ranges=self.ranges[workload],
         )
 

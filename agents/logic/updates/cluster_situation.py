@@ -31,8 +31,8 @@ class ClusterSituation:
     `evicted`: the last eviction of the workload, and `short` since when successors of evicted pods are missing, None while none
     are; `unpatched`: until when the webhook leaves new pods of the workload as they are; `groups`: its pods by direct controller;
     `webhook_away`: why no webhook is running, None if one is or nothing watches for it; `disruption_budgets`: those that select
-    the workload's pods, and `evicting`: for how many evictions that each of them selects a plan is open, by its key; `quotas` and
-    `ranges`: the ResourceQuotas and LimitRanges of its namespace; `rooms`: what nodes have for pods, and `free`
+    the workload's pods, and `stopping`: how many open plans stop a container of a pod that each of them selects, by its key;
+    `quotas` and `ranges`: the ResourceQuotas and LimitRanges of its namespace; `rooms`: what nodes have for pods, and `free`
     what they have left now; None where that does not matter.
     """
 
@@ -52,7 +52,7 @@ class ClusterSituation:
     groups: Mapping[str, ReplicaCounts] = field(default_factory=dict)
     webhook_away: str | None = None
     disruption_budgets: Sequence[BudgetRecord] = ()
-    evicting: Mapping[str, int] = field(default_factory=dict)
+    stopping: Mapping[str, int] = field(default_factory=dict)
     quotas: Sequence[ResourceQuotaChanged] = ()
     ranges: Ranges = NONE
     rooms: Sequence[SuccessorRoom] = ()

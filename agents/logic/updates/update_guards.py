@@ -298,7 +298,7 @@ def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str |
     if not disrupts(candidate) or candidate.harmless or not cluster.settings.honor_disruption_budgets:
         return None
     ready = all(container.ready for container in candidate.situation.pod.fact.containers)
-    return pod_disruption_budgets.objection(cluster.disruption_budgets, begun=cluster.evicting, ready=ready)
+    return pod_disruption_budgets.objection(cluster.disruption_budgets, begun=cluster.stopping, ready=ready)
 
 
 def _counts(candidate: Candidate, cluster: ClusterSituation) -> ReplicaCounts:

@@ -49,7 +49,7 @@ class OpenPlans:
 
     groups: Counter[tuple[str, str]] = field(default_factory=Counter)
     down: Counter[tuple[str, str]] = field(default_factory=Counter)
-    evicting: Counter[str] = field(default_factory=Counter)
+    stopping: Counter[str] = field(default_factory=Counter)
 
 
 class Updater(PartedState):
@@ -200,7 +200,7 @@ class Updater(PartedState):
                     {name: self._groups(name, begun) for name in concerned},
                     {name: self.clusters.constraints.budgets.of(name) for name in concerned},
                     {name.split("/")[1]: self.clusters.constraints.quotas_of(name) for name in concerned},
-                    begun.evicting,
+                    begun.stopping,
                     {name: self.clusters.constraints.ranges_of(name) for name in concerned},
                 )
 
@@ -317,8 +317,8 @@ class Updater(PartedState):
                 found.down[group] += not serving
                 counts[workload].acting += serving
                 counts[workload].down -= not serving
-            if history.to_evict or (history.plan is not None and history.plan.action is Action.RESIZE):
-                found.evicting.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
+            if history.plan is not None and not history.plan.done:  # of one that is done the budgets themselves say so
+                found.stopping.update(budget.key for budget in self.clusters.constraints.budgets.of(workload))
         for (workload, controller), count in leaving.items():  # those that are missed already count once
             counts[workload].acting += max(0, count - self.missing.groups(workload)[controller].missing)
         return found
