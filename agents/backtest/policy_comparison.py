@@ -140,23 +140,22 @@ def figures(
 
 def difference(baseline: PolicyScore, policy: PolicyScore) -> PolicyDifference:
     """The policy against the baseline, over the workloads that both have."""
-    shared = [name for name in baseline.workloads if name in policy.workloads]
-
-    def pair(field: str) -> tuple[Floats, Floats]:
-        sides = (baseline.workloads, policy.workloads)
-        one, two = (np.array([getattr(side[name], field) for name in shared], np.float64) for side in sides)
-        return one, two
-
-    relative = {field: _relative(*pair(field)) for field in ("cost", "cpu_slack", "memory_slack")}
-    absolute = {field: _absolute(*pair(field)) for field in ("kills", "changes")}
-    return PolicyDifference(baseline.name, policy.name, **relative, **absolute, kills_before=float(pair("kills")[0].sum()))
+    shares = {field: relative(baseline, policy, field) for field in ("cost", "cpu_slack", "memory_slack")}
+    absolute = {field: _absolute(*_shared(baseline, policy, field)) for field in ("kills", "changes")}
+    kills_before = float(_shared(baseline, policy, "kills")[0].sum())
+    return PolicyDifference(baseline.name, policy.name, **shares, **absolute, kills_before=kills_before)
 
 
 def relative(baseline: PolicyScore, policy: PolicyScore, field: str) -> Interval:
     """By how much a figure's sum differs over the workloads that both have, as a share of the baseline's."""
+    return _relative(*_shared(baseline, policy, field))
+
+
+def _shared(baseline: PolicyScore, policy: PolicyScore, field: str) -> tuple[Floats, Floats]:
+    """(workloads,) each: a figure of the workloads that both have, of the baseline and of the policy."""
     shared = [name for name in baseline.workloads if name in policy.workloads]
-    one, two = (np.array([getattr(side.workloads[name], field) for name in shared]) for side in (baseline, policy))
-    return _relative(one, two)
+    one, two = (np.array([getattr(side.workloads[name], field) for name in shared], np.float64) for side in (baseline, policy))
+    return one, two
 
 
 def _mean(amount: float, total: ResourceTotal) -> float:

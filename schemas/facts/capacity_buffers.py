@@ -6,6 +6,11 @@ from datetime import datetime
 
 from schemas.facts.scheduled_pods import PodShapeSeen
 
+ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
+"""The strategy of the buffers that nodes are kept for, and upstream's default."""
+READY_FOR_PROVISIONING = "ReadyForProvisioning"
+"""The type of the condition of a buffer's status that says whether it is known for which pods there is to be room."""
+
 
 @dataclass(frozen=True, slots=True)
 class BufferShown:

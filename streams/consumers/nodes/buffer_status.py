@@ -9,20 +9,20 @@ from datetime import datetime
 
 from schemas import times
 from schemas.decisions.node_updates import BufferStatusPlanned
+from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, READY_FOR_PROVISIONING
 from schemas.outcomes import OutcomeDetail, Result
 from streams.clients.kube.capacity_buffer_client import BufferObject, CapacityBufferClient
 from streams.clients.kube.json_objects import Json
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
 
-READY, PROVISIONING = "ReadyForProvisioning", "Provisioning"
-STRATEGY = "buffer.x-k8s.io/active-capacity"
+PROVISIONING = "Provisioning"
 
 
 def write(buffers: CapacityBufferClient, plan: BufferStatusPlanned, permit: ActPermit, now: datetime) -> HandlerResult | None:
     """Look, ask the permit, then the API server; `now` is real time. Raises TryAgain and GiveUp."""
-    found = buffers.buffer(plan.namespace, plan.name)
-    if found is None or found.metadata.uid != plan.uid:
+    found = _planned(buffers, plan)
+    if found is None:
         return HandlerResult(Result.REFUSED, f"it moved: {_gone(plan)}", OutcomeDetail.MOVED)
     if _shows(found, plan):
         return _shown(plan)
@@ -33,10 +33,16 @@ def write(buffers: CapacityBufferClient, plan: BufferStatusPlanned, permit: ActP
 
 def look(buffers: CapacityBufferClient, plan: BufferStatusPlanned) -> HandlerResult | str:
     """The result for a buffer that shows what was decided; for any other, what it shows. Raises TryAgain and GiveUp."""
-    found = buffers.buffer(plan.namespace, plan.name)
-    if found is None or found.metadata.uid != plan.uid:
+    found = _planned(buffers, plan)
+    if found is None:
         return _gone(plan)
     return _shown(plan) if _shows(found, plan) else f"its status has {found.status.get('replicas', 'no')} replicas"
+
+
+def _planned(buffers: CapacityBufferClient, plan: BufferStatusPlanned) -> BufferObject | None:
+    """The buffer that the plan is about; None if it is gone, or another one has its name."""
+    found = buffers.buffer(plan.namespace, plan.name)
+    return found if found is not None and found.metadata.uid == plan.uid else None
 
 
 def _gone(plan: BufferStatusPlanned) -> str:
@@ -66,15 +72,16 @@ def _fields(plan: BufferStatusPlanned) -> dict[str, object]:
         "replicas": plan.replicas,
         "podTemplateRef": {"name": plan.template} if plan.template else None,
         "podTemplateGeneration": plan.template_generation,
-        "provisioningStrategy": STRATEGY,
+        "provisioningStrategy": ACTIVE_CAPACITY,
     }
 
 
 def _conditions(plan: BufferStatusPlanned) -> dict[str, tuple[str, str, str]]:
     """By type: status, reason and message."""
+    ready, provisioned = ("True", "AttributesSetSuccessfully", plan.message), ("True", "FakePodsInjected", "")
     if not plan.ready:
-        return {READY: ("False", "error", plan.message), PROVISIONING: ("False", "NotReadyForProvisioning", plan.message)}
-    return {READY: ("True", "AttributesSetSuccessfully", plan.message), PROVISIONING: ("True", "FakePodsInjected", "")}
+        ready, provisioned = ("False", "error", plan.message), ("False", "NotReadyForProvisioning", plan.message)
+    return {READY_FOR_PROVISIONING: ready, PROVISIONING: provisioned}
 
 
 def _present(found: BufferObject) -> list[Mapping[str, object]]:

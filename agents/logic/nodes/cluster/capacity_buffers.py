@@ -14,14 +14,14 @@ from agents.logic.nodes.cluster import fact_conversion, planned_replicas
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import KnownBuffer
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
-from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
+from schemas.facts.capacity_buffers import ACTIVE_CAPACITY, BufferShown, CapacityBufferGone, CapacityBufferSeen
 from schemas.names import Place
 from schemas.well_known_labels import SAFE_TO_EVICT
 
 TOPIC = "scheduling-changes"
 BUFFER = "buffer"
 """The part of a plan's key that says that it is about the status of a buffer."""
-STRATEGIES = ("", "buffer.x-k8s.io/active-capacity")
+STRATEGIES = ("", ACTIVE_CAPACITY)
 """Buffers of other strategies are for other controllers, and left as they are."""
 READY = "ready"
 
@@ -45,7 +45,7 @@ def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None
     for one in recorded:
         match one.event:
             case CapacityBufferSeen() as event:
-                key = f"{event.cluster}/{event.namespace}/{event.name}"
+                key = _key(event)
                 known = state.buffers.get(key)
                 same = known is not None and replace(known.fact, at=event.at, shown=event.shown) == event
                 since = known.since if known is not None and same else now
@@ -54,18 +54,26 @@ def ingest(state: ScalerState, recorded: Sequence[Recorded], now: float) -> None
                 if not same:
                     state.call(event.cluster, now)
             case CapacityBufferGone() as event:
-                state.buffers.remove(f"{event.cluster}/{event.namespace}/{event.name}")
-                state.plans.remove(f"{event.cluster}/{BUFFER}/{event.namespace}/{event.name}")
+                state.buffers.remove(_key(event))
+                state.plans.remove(_plan_key(event))
             case _:
                 pass
 
 
 def _settle(state: ScalerState, event: CapacityBufferSeen, *, changed: bool) -> None:
     """A plan for a status is over when a fact shows another one, or when it was carried out."""
-    key = f"{event.cluster}/{BUFFER}/{event.namespace}/{event.name}"
-    plan = state.plans.get(key)
+    plan = state.plans.get(_plan_key(event))
     if plan is not None and (plan.done or changed):
-        state.plans.remove(key)
+        state.plans.remove(_plan_key(event))
+
+
+def _key(event: CapacityBufferSeen | CapacityBufferGone) -> str:
+    return f"{event.cluster}/{event.namespace}/{event.name}"
+
+
+def _plan_key(event: CapacityBufferSeen | CapacityBufferGone) -> str:
+    """Of the plan for a buffer's status, in the table of open plans."""
+    return f"{event.cluster}/{BUFFER}/{event.namespace}/{event.name}"
 
 
 def pods(state: ScalerState, cluster: str, most: int, successors: Mapping[PodNature, PodNature]) -> BufferPods:

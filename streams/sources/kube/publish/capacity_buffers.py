@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from schemas.facts.capacity_buffers import BufferShown, CapacityBufferSeen
+from schemas.facts.capacity_buffers import READY_FOR_PROVISIONING, BufferShown, CapacityBufferSeen
 from schemas.facts.scheduled_pods import PodShapeSeen
 from streams.clients.kube.scheduling_objects import CapacityBufferObject, CapacityBufferStatus, PodTemplateObject
 from streams.sources.kube.publish import scheduling_facts
 
-READY = "ReadyForProvisioning"
 _LONGEST = 500
 """Characters of a message that somebody wrote into the status."""
 
@@ -94,7 +93,7 @@ def _seen(found: CapacityBufferObject, cluster: str, at: datetime) -> CapacityBu
 
 
 def _shown(status: CapacityBufferStatus) -> BufferShown | None:
-    ready = next((one for one in status.conditions if one.type == READY), None)
+    ready = next((one for one in status.conditions if one.type == READY_FOR_PROVISIONING), None)
     if ready is None:
         return None
     template = "" if status.pod_template_ref is None else status.pod_template_ref.name
