@@ -1,6 +1,7 @@
 """Units of the amounts that events carry. A number on the wire always has one of these types."""
 
-from typing import NewType
+import math
+from typing import Final, NewType
 
 Cores = NewType("Cores", float)
 """CPU in cores; 0.25 is 250 millicores."""
@@ -13,3 +14,11 @@ Seconds = NewType("Seconds", float)
 
 Fraction = NewType("Fraction", float)
 """A share, 0 to 1 unless its field says otherwise."""
+
+_DUST: Final = 1e-6
+"""Millicores below this are what binary fractions leave behind, not a wish for one more."""
+
+
+def millicores(cores: Cores) -> int:
+    """Whole millicores, rounded up as Kubernetes rounds anything finer."""
+    return math.ceil(cores * 1000 - _DUST)

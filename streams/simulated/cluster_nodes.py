@@ -11,9 +11,9 @@ from datetime import datetime
 from hashlib import blake2b
 from http import HTTPStatus
 
+from schemas.units import millicores
 from schemas.well_known_labels import HOSTNAME
 from streams.clients.kube.json_objects import Json
-from streams.clients.kube.quantities import millicores
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster_spec import SimulatedNode
 

@@ -11,8 +11,7 @@ from datetime import datetime
 
 from schemas.facts.pods import AdmissionNote, PodPhase, ResizeState
 from schemas.names import Amounts, PodName
-from schemas.units import Bytes, Seconds
-from streams.clients.kube.quantities import millicores
+from schemas.units import Bytes, Seconds, millicores
 from streams.simulated.cluster_spec import SimulatedDeployment
 from streams.simulated.load_shapes import LoadMoment, Shape
 

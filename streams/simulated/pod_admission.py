@@ -11,8 +11,7 @@ from http import HTTPStatus
 
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitType
-from schemas.units import Bytes, Cores
-from streams.clients.kube import quantities
+from schemas.units import Bytes, Cores, millicores
 from streams.clients.kube.quantities import merged, settled
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.kubelet import SimulatedPod
@@ -190,11 +189,11 @@ def _use(asked: AskedAmounts) -> dict[str, int]:
     requests, limits = _total(each for each, _ in asked.values()), _total(each for _, each in asked.values())
     found = {"pods": 1, "count/pods": 1}
     if requests.cpu is not None:
-        found["cpu"] = found["requests.cpu"] = quantities.millicores(requests.cpu)
+        found["cpu"] = found["requests.cpu"] = millicores(requests.cpu)
     if requests.memory is not None:
         found["memory"] = found["requests.memory"] = int(requests.memory)
     if limits.cpu is not None:
-        found["limits.cpu"] = quantities.millicores(limits.cpu)
+        found["limits.cpu"] = millicores(limits.cpu)
     if limits.memory is not None:
         found["limits.memory"] = int(limits.memory)
     return found

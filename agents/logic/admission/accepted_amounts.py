@@ -7,6 +7,7 @@ without the patch is accepted with it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from agents.logic.resources import pod_acceptance
 from agents.logic.resources.pod_acceptance import Rules
@@ -14,6 +15,9 @@ from agents.logic.resources.quota_admission import QuotaPod
 from agents.logic.resources.resource_lists import CPU, MEMORY, Resources
 from schemas import exact_quantity
 from schemas.exact_quantity import MOST, Form, Quantity
+
+PARTLY: Final = "is changed only in part"
+"""What the annotation of a pod says of such a resource; asked again, the patch would go a part of the rest."""
 
 _WHOLE = 64
 _NANO, _MILLI = 10**9, 10**6
@@ -46,7 +50,7 @@ def fit(pod: QuotaPod, wanted: Sequence[SetAmounts], rules: Callable[[bool], Rul
     for resource in (CPU, MEMORY):
         shares[resource], why = _share(pod, wanted, resource, known)
         if why is not None:
-            held[resource] = f"{resource} {'is changed only in part' if shares[resource] else 'is left as it is'}: {why}"
+            held[resource] = f"{resource} {PARTLY if shares[resource] else 'is left as it is'}: {why}"
     fault = pod_acceptance.worse(pod, _with(pod, wanted, shares), known)
     if fault is not None:
         shares = dict.fromkeys(shares, 0)

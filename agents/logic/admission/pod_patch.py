@@ -29,6 +29,7 @@ UPDATES = "vpaUpdates"
 _ANNOTATIONS = "/metadata/annotations"
 
 _BOUNDED = (CapReason.RANGE_LEAST, CapReason.RANGE_MOST)
+_SETTLED = (*(by.value for by in _BOUNDED), accepted_amounts.PARTLY)
 _TWO_MILLICORES = 2 * 10**6
 _TWO_BYTES = 2 * 10**9
 _MOST_ANNOTATED = 256 * 1024
@@ -276,7 +277,7 @@ def _stands(change: ContainerChange, container: Container, annotated: str, *, sh
     bounded = {cap.resource for cap in change.caps if cap.by in _BOUNDED}
     for wanted, present in ((change.requests, container.requests), (change.limits, container.limits)):
         for name, amount in wanted.items():
-            trusted = shared or name in bounded or any(f"{name} {by.value}" in annotated for by in _BOUNDED)
+            trusted = shared or name in bounded or any(f"{name} {by}" in annotated for by in _SETTLED)
             stands = at(present, name)
             if name not in (present or {}):
                 if amount or not trusted:

@@ -13,10 +13,8 @@ from functools import lru_cache
 from schemas import exact_quantity
 from schemas.exact_quantity import Form, NotAQuantityError
 from schemas.names import Amounts
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, millicores
 
-_DUST = 1e-6
-"""Millicores below this are what binary fractions leave behind, not a wish for one more."""
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti")
 _NANO = 10**9
 _KI = 1024
@@ -65,11 +63,6 @@ def spell_amounts(amounts: Amounts) -> dict[str, str]:
     if amounts.memory is not None:
         spelled["memory"] = str(math.ceil(amounts.memory))
     return spelled
-
-
-def millicores(cores: Cores) -> int:
-    """Whole millicores, rounded up as Kubernetes rounds anything finer."""
-    return math.ceil(cores * 1000 - _DUST)
 
 
 def settled(amounts: Amounts) -> Amounts:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from schemas.facts.pods import ContainerRun, PodPhase, ResizeState
 from schemas.names import Amounts, PodName
-from schemas.units import Bytes, Cores
+from schemas.units import Bytes, Cores, millicores
 from streams.clients.cluster_port import Patch, Pod
-from streams.clients.kube.quantities import millicores
 from streams.simulated.api_errors import ApiRefusal
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.cluster_spec import ContainerTemplate, SimulatedDeployment, SimulatedNode, amounts

@@ -20,9 +20,9 @@ from schemas.facts.scheduled_pods import PodShapeSeen
 from schemas.names import Amounts
 from schemas.pod_requests import CPU, MEMORY
 from schemas.policies.vertical import UpdateMode
+from schemas.units import millicores
 
 TOPIC = "recommendations-by-cluster"
-MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class SuccessorRequests:
 
 
 def _amounts(target: Amounts) -> dict[str, int]:
-    cpu = {} if target.cpu is None else {CPU: math.ceil(target.cpu * MILLI)}
+    cpu = {} if target.cpu is None else {CPU: millicores(target.cpu)}
     return cpu if target.memory is None else {**cpu, MEMORY: math.ceil(target.memory)}
 
 

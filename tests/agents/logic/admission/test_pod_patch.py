@@ -228,6 +228,16 @@ def test_what_the_log_says_is_patched_like_what_the_manifest_says() -> None:
     assert vpa_manifest.of_event(changed, None).advice is None
 
 
+def test_asked_again_a_request_that_a_limit_range_lets_go_only_a_part_of_the_way_stays_there() -> None:
+    """A 64th of what is left would be a little more each time."""
+    manifest = pod(container(requests={}))
+    governor = vpa(advice(target={"memory": "7Ki"}), resourcePolicy=policy(controlledValues="RequestsOnly"))
+    limits = limit_range(type="Container", max={"memory": "4Ki"})
+    first = patched(manifest, governor, limits)
+    assert first.containers[0].held[0].startswith("memory is changed only in part")
+    assert patched(applied(manifest, first.ops), governor, limits).ops == ()
+
+
 AMOUNTS = st.integers(1, 20000)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.decisions.node_updates import NodeRemovalPlanned
@@ -100,6 +100,7 @@ def test_the_workload_is_found_by_the_controller_of_its_controller() -> None:
     assert run.removed == []
 
 
+@example(own=1, target=2023, starting=0, others=0)  # 2.023 cores are 2023.0000000000002 thousandths
 @given(own=st.integers(1, 4000), target=st.integers(1, 4000), starting=st.integers(0, 4000), others=st.integers(0, 1000))
 def test_a_successor_asks_for_the_target_beside_what_stays_and_never_for_less_than_its_start(
     own: int, target: int, starting: int, others: int
