@@ -1,8 +1,8 @@
 """Says how hard Hypothesis tries, and how many of upstream's vectors the quick suite takes.
 
 By hand a few dozen examples a property and a few dozen vectors a test, so that the whole suite stays quick; CI sets
-HYPOTHESIS_PROFILE=thorough, and `make test-slow` takes the other vectors. By hand the examples are new ones each time; CI takes the
-same ones each time, so that its verdict is about the change.
+HYPOTHESIS_PROFILE=thorough, and `make test-slow` takes the other vectors. By hand the examples are new ones each time; CI takes
+the same ones each time, so that its verdict is about the change.
 """
 
 import os

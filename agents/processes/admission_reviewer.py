@@ -28,7 +28,7 @@ from schemas.names import Place, PodName, Workload
 from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.rules import StageRulesChanged
 from streams.clients.kube.controllers import ControllerKey
-from streams.consumers.webhook.review import Coming, Review, Topmost, UnknownOwner, nobody_knows
+from streams.consumers.webhook.review_interface import Coming, Review, Topmost, UnknownOwner, nobody_knows
 from streams.decision_view import LatestDecision
 
 _RESOURCES = {"pods": "Pod", "verticalpodautoscalers": "VPA"}

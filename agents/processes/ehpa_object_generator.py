@@ -11,7 +11,7 @@ from agents.logic.replicas.prediction_status import PredictedMetric
 from schemas import exact_quantity
 from schemas.decisions.forecasts import LoadForecast, MetricForecast
 from schemas.times import to_seconds
-from streams.consumers.replicas.object_generator import Json, WantedObject
+from streams.consumers.replicas.desired_objects import Json, WantedObject
 
 
 class EhpaObjectGenerator:

@@ -30,9 +30,9 @@ from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.units import Seconds
 from streams.clients.aws import instance_prices
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient, AwsOptions, connect
 from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.launch_templates import TemplateVersion, TypeRequirements
 from streams.errors import BadInput, EdgeError, LogUnavailable

@@ -6,7 +6,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.times import to_seconds
-from streams.consumers.webhook.review import Review
+from streams.consumers.webhook.review_interface import Review
 
 _SLOW = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Upstream's buckets begin at 10 ms, which is longer than nearly all answers take."""

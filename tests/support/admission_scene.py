@@ -22,7 +22,7 @@ from streams.codec.event_codec import Codec, tick
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.review import FoundOwner, Review
+from streams.consumers.webhook.review_interface import FoundOwner, Review
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog

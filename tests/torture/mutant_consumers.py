@@ -21,7 +21,7 @@ from streams.clients.kube.quantities import merged
 from streams.codec.event_codec import Codec
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.webhook.admission import Admission, unchanged
-from streams.consumers.webhook.review import Review
+from streams.consumers.webhook.review_interface import Review
 from streams.errors import BadRecord
 from streams.log.log_port import Record
 

@@ -8,12 +8,12 @@ from agents.commands.status import (
     clock_silence,
     halted_scaling,
     leaking_containers,
-    left_workloads,
     limited_memory,
     missing_webhook,
     paused_admissions,
     status_rows,
     unanswered_plans,
+    unserved_workloads,
     waiting_inputs,
 )
 from agents.commands.status.status_rows import StatusRow, length
@@ -70,7 +70,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *halted_scaling.rows(context, now),
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
-        *left_workloads.rows(context, now),
+        *unserved_workloads.rows(context, now),
         *limited_memory.rows(context),
         *leaking_containers.rows(context, now),
         *paused_admissions.rows(context, now),

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.logic.resources.capping import Cap
 from agents.logic.resources.resource_lists import Resources
+from agents.logic.resources.target_caps import Cap
 from schemas.exact_quantity import Quantity
 
 Op = Mapping[str, object]

@@ -15,12 +15,12 @@ from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.admission.pod_spec import AdmittedPod
 from agents.logic.admission.startup_boost import BoostError
 from agents.logic.admission.vpa_manifest import Vpa
-from agents.logic.resources import capping, limit_proportion
-from agents.logic.resources.capping import Cap, CapReason
+from agents.logic.resources import limit_proportion, target_caps
 from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.resources.limit_proportion import UnscalableError
 from agents.logic.resources.pod_acceptance import Rules
 from agents.logic.resources.resource_lists import MEMORY, Advice, Container, Resources, at
+from agents.logic.resources.target_caps import Cap, CapReason
 from schemas.exact_quantity import Quantity
 from schemas.policies.vertical import ContainerMode, ControlledValues, UpdateMode
 from schemas.well_known_labels import CPU_STARTUP_BOOST, OBSERVED_CONTAINERS
@@ -155,10 +155,12 @@ def _annotation(op: Op) -> str:
     return str(op["path"]).removeprefix(f"{_ANNOTATIONS}/").replace("~1", "/").replace("~0", "~")
 
 
-def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> capping.Capped:
+def _capped(pod: AdmittedPod, vpa: Vpa, ranges: Ranges) -> target_caps.Capped:
     if vpa.advice is None or vpa.mode == UpdateMode.OFF:
-        return capping.Capped((), {})
-    return capping.cap(vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges, upstream=vpa.upstream)
+        return target_caps.Capped((), {})
+    return target_caps.cap(
+        vpa.advice, pod.standing, [policy.rule for policy in vpa.policies or ()], ranges, upstream=vpa.upstream
+    )
 
 
 def _wanted(standing: Container, advice: Advice | None, vpa: Vpa, ranges: Ranges, caps: tuple[Cap, ...]) -> _Wanted:

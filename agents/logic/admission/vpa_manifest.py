@@ -10,8 +10,8 @@ from typing import Any
 
 from agents.logic.admission import json_fields
 from agents.logic.resources import resource_lists
-from agents.logic.resources.capping import ContainerRule
 from agents.logic.resources.resource_lists import Advice, Resources
+from agents.logic.resources.target_caps import ContainerRule
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.exact_quantity import Quantity

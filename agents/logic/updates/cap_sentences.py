@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.resources.capping import Cap, CapReason
 from agents.logic.resources.resource_lists import CPU
+from agents.logic.resources.target_caps import Cap, CapReason
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.exact_quantity import Quantity
 

@@ -12,8 +12,8 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.node_rooms import SuccessorRoom
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
-from agents.logic.updates.turns_taken import PlansMade
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
+from agents.logic.updates.updater_progress import PlansMade
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import CitedRules

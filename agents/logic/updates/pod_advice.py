@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.governing_policies import PolicyRecord, bounds
-from agents.logic.resources import capping, resource_lists
+from agents.logic.resources import resource_lists, target_caps
 from agents.logic.resources.bound_order import ordered
-from agents.logic.resources.capping import CapReason, ContainerRule
 from agents.logic.resources.container_limit_range import NONE, Ranges
 from agents.logic.resources.limit_proportion import UnscalableError, limit_amounts
 from agents.logic.resources.resource_lists import Advice, Container
 from agents.logic.resources.service_class import service_class
+from agents.logic.resources.target_caps import CapReason, ContainerRule
 from agents.logic.updates import update_priority
 from agents.logic.updates.cap_sentences import Caps
 from agents.logic.updates.pods_by_workload import PodRecord
@@ -211,7 +211,7 @@ class WorkloadAdvice:
         caps = recommended.reverted is None and (
             bounding.ranges != NONE
             or any(each.values == ControlledValues.REQUESTS_ONLY for each in rules)
-            or not capping.obeys(self._advice, rules)  # the policy is newer, or something else was put above it
+            or not target_caps.obeys(self._advice, rules)  # the policy is newer, or something else was put above it
         )
         self._rules = rules if caps else None
         self._found: dict[AlikePods, PodAdvice] = {}
@@ -253,7 +253,7 @@ class WorkloadAdvice:
         return limit_amounts(seen.requests, seen.limits, target)
 
     def _capped(self, shape: AlikePods) -> tuple[NewestRecommendation, CapEffects]:
-        capped = capping.cap(
+        capped = target_caps.cap(
             self._advice, _containers(shape), self._rules or (), self.bounding.ranges, upstream=self.bounding.upstream
         )
         found = replace(self.recommended, containers=tuple(_recommendation(ordered(each)) for each in capped.advice))

@@ -25,9 +25,9 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.missing_pods import MissingPods
 from agents.logic.updates.pods_by_workload import PodRecord
-from agents.logic.updates.turns_taken import PlansMade, TurnsTaken
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
+from agents.logic.updates.updater_progress import PlansMade, TurnsTaken
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
 from agents.logic.updates.workload_evictions import PodsBefore

@@ -14,12 +14,12 @@ from agents.logic.governing_policies import Policies
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.resources.bound_order import ordered_container
 from agents.logic.updates import workload_evictions
-from agents.logic.updates.boost_ends import BoostEnds
 from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload
-from agents.logic.updates.turns_taken import LastPodFact, PlansMade
+from agents.logic.updates.startup_boost_ends import BoostEnds
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_constraints import UpdateConstraints
+from agents.logic.updates.updater_progress import LastPodFact, PlansMade
 from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind

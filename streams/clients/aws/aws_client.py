@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.clients.aws import auto_scaling_groups, ec2_instances, eks_node_groups, interruption_notices, launch_templates
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
+from streams.clients.aws import ec2_instances, eks_node_groups, group_responses, interruption_notices, launch_templates
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
 from streams.clients.aws.eks_node_groups import EksNodeGroup
+from streams.clients.aws.group_responses import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.interruption_notices import QueueMessage
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.clients.page_tokens import PageTokens
@@ -104,7 +104,7 @@ class AwsClient:
 
     def groups_with_tags(self, tags: Mapping[str, str]) -> list[AutoScalingGroup]:
         """The groups that carry all these tags; an empty value stands for any."""
-        return self._groups(f"tags {', '.join(sorted(tags))}"[:200], Filters=auto_scaling_groups.tag_filters(tags))
+        return self._groups(f"tags {', '.join(sorted(tags))}"[:200], Filters=group_responses.tag_filters(tags))
 
     def group_instance(self, instance: str) -> tuple[str, GroupInstance] | None:
         """The group that an instance is in, with its state there; None when it is in none."""
@@ -112,7 +112,7 @@ class AwsClient:
         found = self._read(
             request,
             "AutoScalingInstances",
-            lambda one: (str(one["AutoScalingGroupName"]), auto_scaling_groups.read_instance(one)),
+            lambda one: (str(one["AutoScalingGroupName"]), group_responses.read_instance(one)),
         )
         return next(iter(found), None)
 
@@ -128,7 +128,7 @@ class AwsClient:
         )
         found: list[GroupActivity] = []
         for page in self._pages(request):
-            activities = _decoded(request, page.get("Activities") or (), auto_scaling_groups.read_activity)
+            activities = _decoded(request, page.get("Activities") or (), group_responses.read_activity)
             found += [one for one in activities if one.started >= since]
             if any(one.started < since for one in activities):
                 break
@@ -300,7 +300,7 @@ class AwsClient:
 
     def _groups(self, to: str, **arguments: Any) -> list[AutoScalingGroup]:
         request = _request("autoscaling", "DescribeAutoScalingGroups", "describing groups", to, MaxRecords=_AT_ONCE, **arguments)
-        return self._read(request, "AutoScalingGroups", auto_scaling_groups.read_group)
+        return self._read(request, "AutoScalingGroups", group_responses.read_group)
 
     def _read(self, request: _AwsRequest, field: str, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
         """The items in a field of all pages, decoded."""

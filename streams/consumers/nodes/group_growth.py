@@ -6,8 +6,8 @@ has changed meanwhile, it is left alone: somebody else changed it, and the next 
 
 from schemas.decisions.node_updates import ScaleUpPlanned
 from schemas.outcomes import OutcomeDetail, Result
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
 from streams.consumers.nodes import instance_protection

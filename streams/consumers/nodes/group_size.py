@@ -8,8 +8,8 @@ one between our look and our request after all, that one goes, which has no pods
 from schemas.decisions.node_updates import SizeCorrectionPlanned
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
 from streams.errors import TryAgain

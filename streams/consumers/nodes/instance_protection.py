@@ -6,8 +6,8 @@ An instance is protected when we act on its group; a group can also be configure
 
 import structlog
 
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.errors import EdgeError
 
 _log = structlog.get_logger(__name__)

@@ -16,8 +16,8 @@ from datetime import datetime
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
-from streams.clients.aws.auto_scaling_groups import GroupInstance
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.group_responses import GroupInstance
 from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult

@@ -22,8 +22,8 @@ from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
 from streams.consumers.replicas import direct_conditions, object_drift
+from streams.consumers.replicas.desired_objects import ObjectGenerator
 from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, scaling_conditions, tsp_status
-from streams.consumers.replicas.object_generator import ObjectGenerator
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
 

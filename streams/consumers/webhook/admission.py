@@ -20,7 +20,7 @@ from schemas.outcomes import Action, ActionFinished, Result
 from streams.consumers.webhook import offers
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
-from streams.consumers.webhook.review import Coming, Review, Topmost, itself, nobody_knows
+from streams.consumers.webhook.review_interface import Coming, Review, Topmost, itself, nobody_knows
 
 _LONGEST = 2000
 """Characters of an outcome's reason: a pod may have thousands of containers."""

@@ -16,7 +16,7 @@ from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.log_follower import LogFollower
 from streams.consumers.webhook import offers
 from streams.consumers.webhook.offers import Offers
-from streams.consumers.webhook.review import Reviewer
+from streams.consumers.webhook.review_interface import Reviewer
 from streams.decision_view import DecisionView, LatestDecision
 from streams.log.log_port import Record
 from streams.log_context import LogContext

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
-from streams.consumers.webhook.review import FoundOwner, UnknownOwner
+from streams.consumers.webhook.review_interface import FoundOwner, UnknownOwner
 from streams.errors import EdgeError
 
 A = TypeVar("A")

@@ -25,9 +25,9 @@ from schemas.facts.node_groups import (
 from schemas.facts.sources import SourceReported
 from schemas.units import Seconds
 from streams.clients.aws import interruption_notices
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize, InstanceState
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.clients.aws.instance_prices import InstancePrices
 from streams.clients.aws.interruption_notices import QueueMessage
 from streams.errors import EdgeError, TryAgain

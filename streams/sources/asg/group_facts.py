@@ -7,8 +7,8 @@ from schemas.bounds import MOST_NODES
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
 from schemas.units import Seconds
 from schemas.well_known_labels import OPTION_TAG
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.clients.aws.ec2_instances import InstanceState
+from streams.clients.aws.group_responses import AutoScalingGroup, GroupActivity, GroupInstance
 from streams.sources.asg.launch_lookups import LaunchDetails
 
 _MESSAGE = 2_000

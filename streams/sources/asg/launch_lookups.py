@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 import structlog
 
 from streams.clients.aws import eks_node_groups
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.ec2_instances import InstanceSize
 from streams.clients.aws.eks_node_groups import EksNodeGroup
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.clients.aws.instance_size_table import read_table
 from streams.clients.aws.launch_templates import TemplateReference, TemplateVersion, TypeRequirements
 from streams.errors import EdgeError, GiveUp

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.aws_client import AwsClient
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.errors import EdgeError
 
 PAUSE = timedelta(minutes=5)

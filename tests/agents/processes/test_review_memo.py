@@ -10,7 +10,7 @@ from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Cores
 from streams.clients.kube.controllers import ControllerKey
-from streams.consumers.webhook.review import Review, UnknownOwner
+from streams.consumers.webhook.review_interface import Review, UnknownOwner
 from tests.support import admitted
 from tests.support.admission_scene import CLUSTER, START, AdmissionScene
 

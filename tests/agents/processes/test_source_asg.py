@@ -6,7 +6,7 @@ import pytest
 
 from agents.processes.source_asg import node_template, selection
 from agents.settings.aws_settings import AwsSettings
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.clients.aws.instance_size_table import read_table
 from streams.clients.aws.launch_templates import MixedInstances, TemplateReference, TemplateVersion, TypeRequirements
 from streams.errors import BadInput

@@ -6,8 +6,8 @@ does. Source: RunOnce in core/static_autoscaler.go.
 
 from collections.abc import Callable
 
-from agents.logic.nodes.autoscaler import decision_picture, growth_steps, removal_steps
-from agents.logic.nodes.autoscaler.decision_picture import DecisionPicture
+from agents.logic.nodes.autoscaler import decision_inputs, growth_steps, removal_steps
+from agents.logic.nodes.autoscaler.decision_inputs import DecisionPicture
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.growth.expanders import ExpanderContext
@@ -42,7 +42,7 @@ def decide(  # noqa: PLR0913  # what is known, and what is asked, by keyword
     """
     if not auto.settings.from_zero and not any(node.ready for node in world.nodes):
         return NodeDecisions(halted="the cluster has no ready node")
-    cluster = decision_picture.columns(world, auto.settings.pending)
+    cluster = decision_inputs.columns(world, auto.settings.pending)
     picture = DecisionPicture(world, cluster, around, now, shrink=shrink, explain=explain, replace=replace)
     decided = NodeDecisions()
     for step in STEPS:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from agents.logic.nodes.autoscaler import decision_picture
-from agents.logic.nodes.autoscaler.decision_picture import DecisionPicture
+from agents.logic.nodes.autoscaler import decision_inputs
+from agents.logic.nodes.autoscaler.decision_inputs import DecisionPicture
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.growth import helpless_pods, node_estimator, pending_pods, scale_up
@@ -21,7 +21,7 @@ MOST_ROOMY = 1000
 
 def timeouts(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions) -> NodeDecisions:
     """Growth that took too long is taken back."""
-    changed = auto.state.update(decision_picture.snapshot(picture.world), picture.now)
+    changed = auto.state.update(decision_inputs.snapshot(picture.world), picture.now)
     return replace(before, lower=tuple((late.group, -late.delta) for late in changed if late.failure.code == "timeout"))
 
 
@@ -67,7 +67,7 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
     if left and pending_pods.all_new(left, settings.pending, now):
         decided = replace(decided, placed=None)
     elif left and limit and sum(node.ready for node in world.nodes) >= limit:
-        decided = replace(decided, not_triggered=decision_picture.without_planned(left, world))
+        decided = replace(decided, not_triggered=decision_inputs.without_planned(left, world))
     elif left:
         shapes = pending_pods.shapes(cluster, left)
         found = scale_up.decide(cluster, list(auto.judged(world, now).values()), shapes, settings.scale_up, picture.around)
@@ -77,7 +77,7 @@ def growth(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions
             scale_up=found,
             grow=tuple(raised for one in found.increases if (raised := _beyond_target(auto, one, now)) is not None),
             triggered=[left[place] for place in found.triggered],
-            not_triggered=decision_picture.without_planned([left[place] for place in found.remaining] if quiet else [], world),
+            not_triggered=decision_inputs.without_planned([left[place] for place in found.remaining] if quiet else [], world),
         )
     cluster.open[start : cluster.size] = False
     return decided

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from agents.logic.nodes.autoscaler.decision_picture import DecisionPicture
+from agents.logic.nodes.autoscaler.decision_inputs import DecisionPicture
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.growth import scale_up

@@ -18,7 +18,7 @@ from agents.logic.nodes.removal import node_utilization
 from agents.logic.nodes.removal.consolidation import CheaperNode
 from agents.logic.nodes.removal.node_utilization import IgnoredPods, UtilizationError
 from agents.logic.nodes.removal.unneeded_nodes import StayingNode, StayReason, UnneededNode
-from agents.logic.nodes.scaler import missing_sentences
+from agents.logic.nodes.scaler import unfit_node_reasons
 from agents.logic.nodes.scaler.drain_limits import NodeHeadcount
 from agents.logic.nodes.scaler_settings import NAME, ScalerSettings
 from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod, evicts_daemon, is_daemon, is_mirror
@@ -386,7 +386,7 @@ def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subjec
     failures = {group: [failure.plugin, *failure.reasons] for group, failure in some}
     view, body = context.view, pods.pod.shape
     missing = {
-        group: missing_sentences.of_group(view.sized[group].template, view.patterns.get(group), body, failure)
+        group: unfit_node_reasons.of_group(view.sized[group].template, view.patterns.get(group), body, failure)
         for group, failure in some
     }
     plugins = sorted({failure.plugin for failure in pods.failures.values()})

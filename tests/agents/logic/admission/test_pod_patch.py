@@ -11,7 +11,7 @@ from agents.logic.admission import pod_patch, pod_spec, vpa_manifest
 from agents.logic.admission.admission_report import AdmissionPatch
 from agents.logic.admission.admission_settings import AdmissionSettings
 from agents.logic.resources import container_limit_range
-from agents.logic.resources.capping import CapReason
+from agents.logic.resources.target_caps import CapReason
 from schemas import exact_quantity
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.names import Amounts

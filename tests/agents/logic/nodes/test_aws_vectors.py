@@ -14,7 +14,7 @@ from agents.logic.nodes.aws.node_templates import (
     MixedPolicy,
     NodegroupAnswer,
 )
-from streams.clients.aws import auto_scaling_groups, eks_node_groups
+from streams.clients.aws import eks_node_groups, group_responses
 from tests.support.ca_vectors import vectors
 
 Vector = dict[str, Any]
@@ -52,7 +52,7 @@ def test_a_spec_names_groups_or_is_refused_in_upstreams_words(vector: Vector) ->
         assert group_specs.explicit(inputs["spec"]) == group_specs.GroupSpec(expected["name"], expected["min"], expected["max"])
     else:
         assert group_specs.discovery(inputs["specs"]) == expected["tags"]
-        sent = [(one["Name"], one["Values"][0]) for one in auto_scaling_groups.tag_filters(expected["tags"])]
+        sent = [(one["Name"], one["Values"][0]) for one in group_responses.tag_filters(expected["tags"])]
         spelled = [f"{name}={value}" for name, value in sent]
         assert sorted(spelled) == expected["describe_filters"]
 

@@ -11,8 +11,8 @@ from schemas.decisions.node_updates import ScaleRefused
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.facts.scheduled_pods import LabelQuery
-from streams.clients.aws.auto_scaling_groups import AutoScalingGroup
 from streams.clients.aws.ec2_instances import InstanceSize
+from streams.clients.aws.group_responses import AutoScalingGroup
 from streams.clients.aws.launch_templates import TemplateVersion
 from streams.sources.asg.launch_lookups import LaunchDetails
 from tests.support.cluster_events import START, when

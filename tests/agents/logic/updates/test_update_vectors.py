@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
-from agents.logic.resources import capping
+from agents.logic.resources import target_caps
 from agents.logic.resources.container_limit_range import NONE
 from agents.logic.updates import update_priority
 from agents.logic.updates.update_priority import RecentOomKill, UpdatePriority, UpdateThresholds
@@ -70,7 +70,7 @@ def test_the_pods_to_update_and_their_order_are_upstreams(vector: Json) -> None:
     chosen: list[tuple[tuple[bool, float], str]] = []
     for manifest in inputs["pods"]:
         pod = pod_spec.read(manifest)
-        advice = capping.cap(vpa.advice or (), pod.standing, rules, NONE).advice
+        advice = target_caps.cap(vpa.advice or (), pod.standing, rules, NONE).advice
         seen = update_priority.observed((pod.annotations or {}).get(ANNOTATION))
         found = update_priority.priority(pod.standing, advice, seen)
         assert same(found, expected["priorities"][pod.name]), pod.name

@@ -33,7 +33,7 @@ from schemas.units import Cores
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook import outcome_queue
 from streams.consumers.webhook.admission import Admission
-from streams.consumers.webhook.review import UnknownOwner, itself
+from streams.consumers.webhook.review_interface import UnknownOwner, itself
 from streams.errors import LogUnavailable
 from tests.support import admitted
 from tests.support.admission_scene import CLUSTER, NAMES, START, WEB, AdmissionScene

@@ -10,7 +10,7 @@ import pytest
 from schemas.units import Seconds
 from streams.clients.kube.controllers import ControllerKey
 from streams.consumers.webhook.controller_lookups import ControllerLookups, LookupLimits, OwnerLookups, coming_pods
-from streams.consumers.webhook.review import UnknownOwner
+from streams.consumers.webhook.review_interface import UnknownOwner
 from streams.errors import GiveUp
 
 SET = ControllerKey("shop", "ReplicaSet", "web-1", "apps/v1")

@@ -15,7 +15,7 @@ from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.units import Cores, Seconds
 from streams.consumers.webhook import webhook_consumer
-from streams.consumers.webhook.review import Review
+from streams.consumers.webhook.review_interface import Review
 from streams.serving.https_server import ServerLimits
 from tests.support import admitted
 from tests.support.admission_scene import CLUSTER, START, AdmissionScene

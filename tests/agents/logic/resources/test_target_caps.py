@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from agents.logic.admission import pod_spec, vpa_manifest
-from agents.logic.resources import capping, container_limit_range, resource_lists
-from agents.logic.resources.capping import Capped, CapReason, ContainerRule
+from agents.logic.resources import container_limit_range, resource_lists, target_caps
 from agents.logic.resources.container_limit_range import Range
 from agents.logic.resources.limit_proportion import UnscalableError
+from agents.logic.resources.target_caps import Capped, CapReason, ContainerRule
 from schemas import exact_quantity
 from schemas.names import Amounts
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
@@ -22,7 +22,7 @@ WHEN = vpa_manifest.json_fields.NEVER
 
 def capped(recommended: list[Json], containers: list[Json], rules: list[ContainerRule], *limits: Json) -> Capped:
     read = vpa_manifest.read(vpa(*recommended)).advice or ()
-    return capping.cap(read, pod_spec.read(pod(*containers)).standing, rules, bounded_by(limits))
+    return target_caps.cap(read, pod_spec.read(pod(*containers)).standing, rules, bounded_by(limits))
 
 
 def texts(found: Any) -> dict[str, str]:
@@ -48,9 +48,9 @@ def test_caps_and_notes_are_upstreams(vector: Json) -> None:
     containers = pod_spec.read(inputs["pod"]).standing
     if "panic" in expected:
         with pytest.raises(UnscalableError):
-            capping.cap(vpa.advice or (), containers, rules, bounded_by(inputs["limit_ranges"]))
+            target_caps.cap(vpa.advice or (), containers, rules, bounded_by(inputs["limit_ranges"]))
         return
-    found = capping.cap(vpa.advice or (), containers, rules, bounded_by(inputs["limit_ranges"]))
+    found = target_caps.cap(vpa.advice or (), containers, rules, bounded_by(inputs["limit_ranges"]))
     noted = {name: sorted(str(cap) for cap in caps if cap.by is not CapReason.POD_RANGE) for name, caps in found.caps.items()}
     assert {name: notes for name, notes in noted.items() if notes} == expected["notes"]
     theirs = {each["containerName"]: each for each in expected["recommendation"]}
@@ -179,7 +179,7 @@ def test_a_limit_that_stays_as_it_is_bounds_no_request_but_upstream(bound: Json,
     """kubernetes/autoscaler#7063: requests only, and a LimitRange whose maximum the limit is at."""
     advised = vpa_manifest.read(vpa(advice(target={"cpu": target}))).advice or ()
     standing, ranges = pod_spec.read(pod(container(**RATIO))).standing, bounded_by([limit_range(**bound)])
-    given = [capping.cap(advised, standing, [KEPT], ranges, upstream=upstream) for upstream in (True, False)]
+    given = [target_caps.cap(advised, standing, [KEPT], ranges, upstream=upstream) for upstream in (True, False)]
     assert [exact_quantity.parse(targets(each)[0]["cpu"]).nano for each in given] == list(
         in_nano({"a": upstreams, "b": ours}).values()
     )
@@ -190,7 +190,8 @@ def test_shares_of_memory_are_rounded_up_so_that_their_sum_is_the_least_amount()
     advised = vpa_manifest.read(vpa(*(advice(name, target={"memory": "10"}) for name in names))).advice or ()
     standing = pod_spec.read(pod(*(container(name, hundred, hundred) for name in names))).standing
     given = [
-        capping.cap(advised, standing, [], bounded_by([limit_range(type="Pod", min=hundred)]), upstream=u) for u in (True, False)
+        target_caps.cap(advised, standing, [], bounded_by([limit_range(type="Pod", min=hundred)]), upstream=u)
+        for u in (True, False)
     ]
     assert [[each["memory"] for each in targets(found)] for found in given] == [["33"] * 3, ["34"] * 3]
 
@@ -199,5 +200,5 @@ def test_beside_a_limit_that_stays_the_others_share_what_is_left_of_a_pods_maxim
     advised = vpa_manifest.read(vpa(advice(target={"cpu": "3"}), advice("d", target={"cpu": "3"}))).advice or ()
     both = container(**RATIO), container("d", {"cpu": "1"}, {"cpu": "1"})
     rules, ranges = [ContainerRule("c", values="RequestsOnly")], bounded_by([limit_range(type="Pod", max={"cpu": "6"})])
-    found = capping.cap(advised, pod_spec.read(pod(*both)).standing, rules, ranges, upstream=False)
+    found = target_caps.cap(advised, pod_spec.read(pod(*both)).standing, rules, ranges, upstream=False)
     assert [in_nano(each) for each in targets(found)] == [in_nano({"cpu": "3"}), in_nano({"cpu": "2"})]
