@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import numpy as np
 import psutil
@@ -21,10 +22,16 @@ from agents.logic.forecast.ensemble import EnsembleSettings
 from agents.logic.forecast.forecast_values import NoForecast
 from agents.logic.forecast.load_series import Floats, Times
 from agents.logic.replicas import hpa_reconcile, replica_calculator
+from agents.logic.replicas.hpa_metrics import HpaMetric
 from agents.logic.replicas.hpa_pods import HpaPodPhase, HpaPods, MetricSamples, ReadyCondition
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaMemory
 from agents.logic.replicas.load_ring_buffers import LoadRings
+from agents.logic.replicas.pod_usage import ScaledPodUsage
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext
+from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
+from schemas.facts.usage import MetricsScraped
+from schemas.names import Amounts, PodName, Workload
+from schemas.units import Bytes, Cores
 from tests.support.metrics_api_scene import AT, ehpa, forecast, scene_in_a_folder
 
 Put = Callable[[str, float, str, str], None]
@@ -41,6 +48,7 @@ def measure(put: Put) -> None:
     _many_fits(put)
     _reading(put)
     _decisions(put)
+    _from_state(put)
     _answers(put)
 
 
@@ -128,6 +136,39 @@ def _decisions(put: Put) -> None:
         if decision.replicas <= count:
             raise ValueError(f"{count} pods at 80 % of a target of 50 % stay {decision.replicas}")
         put(f"HPA decision for {count:,} pods, median", float(np.median(times)) * 1e6, "us", f"<= {goal:g} (Kubernetes' code)")
+
+
+def _from_state(put: Put) -> None:
+    """The same decision from what the forecaster holds: a scrape comes in, pods and requests are looked up, a metric proposes."""
+    web, cpu, count, began = (
+        Workload("demo", "shop", "Deployment", "web"),
+        HpaMetric("Resource", "cpu", utilization=50),
+        1_000,
+        AT,
+    )
+    usage = ScaledPodUsage(lambda _: True)
+    app = ContainerSeen("app", Amounts(Cores(0.1), Bytes(10**8)), ready=True)
+    for number in range(count):
+        name = PodName("shop", f"web-{number}", f"uid-{number}")
+        usage.pod_changed(PodChanged(began, web, name, PodPhase.RUNNING, began, (app,), started=began))
+    names = (web.key,) * count, tuple(f"web-{number}" for number in range(count)), ("app",) * count
+    taken, decided = [], []
+    for scrape in range(200):
+        at = began + timedelta(hours=1, seconds=15 * scrape)
+        amounts = np.full(count, 0.08 + scrape * 1e-5), np.full(count, 1e8)
+        event = MetricsScraped(at, "demo", *names, *amounts)
+        start = time.perf_counter()
+        usage.scraped(event)
+        middle = time.perf_counter()
+        pods, context = usage.of(web.key), ReplicaContext(count, count, now=at.timestamp())
+        samples = pods.samples(usage.usage.get(web.key), cpu, since=at.timestamp() - 60)
+        answer = replica_calculator.by_utilization(pods.columns, samples, pods.requested(cpu), target=50, scene=context)
+        taken.append(middle - start)
+        decided.append(time.perf_counter() - middle)
+        if isinstance(answer, MetricError):
+            raise TypeError(answer.text)
+    put(f"HPA decision for {count:,} pods from its own state, median", float(np.median(decided)) * 1e6, "us", "<= 300")
+    put(f"HPA usage of {count:,} pods taken in, a scrape, median", float(np.median(taken)) * 1e6, "us", "")
 
 
 def _pods(count: int) -> tuple[HpaPods, MetricSamples, np.ndarray[tuple[int], np.dtype[np.int64]]]:

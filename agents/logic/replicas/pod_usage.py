@@ -3,8 +3,10 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -19,7 +21,6 @@ from agents.logic.replicas.hpa_pods import (
     Milli,
     PodRequest,
     ReadyCondition,
-    milli,
     requests,
 )
 from schemas import times
@@ -76,26 +77,37 @@ class ScaledPod:
 
 
 @dataclass(frozen=True, slots=True)
-class PodReading:
-    """What a pod's containers used."""
-
-    pod: str
-    containers: tuple[ContainerAmounts, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class WorkloadReading:
-    """The newest scrape of a workload: its time and its window in seconds."""
+    """The newest scrape of a workload: its time, its window in seconds, and a row for each container, by pod and name.
+
+    `cpu` is in cores, `memory` in bytes; None where unknown. Readings of the same containers share one tuple of names.
+    """
 
     at: float
     window: float
-    pods: tuple[PodReading, ...]
+    pods: tuple[str, ...]
+    containers: tuple[str, ...]
+    cpu: tuple[float | None, ...]
+    memory: tuple[float | None, ...]
+
+    def of(self, resource: str) -> tuple[float | None, ...]:
+        """The amounts of a resource."""
+        return self.cpu if resource == "cpu" else self.memory
 
     def total(self, resource: str) -> float | None:
         """What all containers together used of a resource; None if the scrape has no amount of it."""
-        found = [each.of(resource) for pod in self.pods for each in pod.containers]
-        known = [value for value in found if value is not None]
+        known = [amount for amount in self.of(resource) if amount is not None]
         return math.fsum(known) if known else None
+
+    def joined(self, newer: "WorkloadReading") -> "WorkloadReading":
+        """This one with the pods of a newer record of the same scrape, which has whole pods."""
+        rows = [row for row in zip(*self._columns(), strict=True) if row[0] not in set(newer.pods)]
+        rows += zip(*newer._columns(), strict=True)  # noqa: SLF001  # its own class
+        rows.sort(key=lambda row: row[:2])
+        return WorkloadReading(newer.at, newer.window, *zip(*rows, strict=True))
+
+    def _columns(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[float | None, ...], tuple[float | None, ...]]:
+        return self.pods, self.containers, self.cpu, self.memory
 
 
 class ScaledPodUsage:
@@ -106,7 +118,8 @@ class ScaledPodUsage:
         self.pods: ObjectTable[ScaledPod] = ObjectTable("pods", ScaledPod, 256)
         self.usage: ObjectTable[WorkloadReading] = ObjectTable("usage", WorkloadReading, 64)
         self._of: dict[str, set[str]] | None = None
-        self._rows: dict[tuple[int, int, int], tuple[MetricsScraped, dict[str, list[int]]]] = {}
+        self._columns: dict[str, WorkloadPods] = {}
+        self._rows: dict[tuple[int, int, int], tuple[MetricsScraped, dict[str, _ScrapeRows]]] = {}
 
     def tables(self) -> tuple[StatePart, ...]:
         """The tables that a checkpoint holds."""
@@ -120,6 +133,7 @@ class ScaledPodUsage:
         """Start over after chunks were loaded, with a new judge of which workloads are wanted."""
         self._is_wanted = is_wanted
         self._of = None
+        self._columns.clear()
         self._rows.clear()
 
     def pod_changed(self, event: PodChanged) -> None:
@@ -137,13 +151,16 @@ class ScaledPodUsage:
             return
         if before is not None and before.workload != new.workload:
             self._by_workload.get(before.workload, set()).discard(event.pod.uid)
+            self._columns.pop(before.workload, None)
         self.pods.upsert(event.pod.uid, new)
         self._by_workload.setdefault(new.workload, set()).add(event.pod.uid)
+        self._columns.pop(new.workload, None)
 
     def pod_deleted(self, event: PodDeleted) -> None:
         """Drop a pod that is gone."""
         gone = self.pods.remove(event.pod.uid)
         if gone is not None:
+            self._columns.pop(gone.workload, None)
             left = self._by_workload.get(gone.workload, set())
             left.discard(event.pod.uid)
             if not left:
@@ -155,33 +172,38 @@ class ScaledPodUsage:
             return []
         found = self._rows_of(event)
         at, ages = times.to_seconds(event.at), event.ages
-        for workload, rows in found.items():
-            taken = at - (float(ages[rows[0]]) if len(ages) else 0.0)
-            self._merge(workload, WorkloadReading(taken, float(event.window), tuple(_readings(event, rows))))
+        for workload, names in found.items():
+            taken = at - (float(ages[names.rows[0]]) if len(ages) else 0.0)
+            cpu, memory = (_known(amounts, names.rows) for amounts in (event.cores, event.memory))
+            self._merge(workload, WorkloadReading(taken, float(event.window), names.pods, names.containers, cpu, memory))
         return list(found)
 
     def forget(self, workload: str) -> None:
         """Drop the usage of a workload that nobody wants any more."""
         self.usage.remove(workload)
 
-    def of(self, workload: str) -> list[ScaledPod]:
-        """The pods of a workload, by name."""
-        uids = self._by_workload.get(workload, set())
-        pods = [pod for uid in uids if (pod := self.pods.get(uid)) is not None]
-        return sorted(pods, key=lambda pod: pod.name)
+    def of(self, workload: str) -> "WorkloadPods":
+        """The pods of a workload."""
+        there = self._columns.get(workload)
+        if there is None:
+            uids = self._by_workload.get(workload, set())
+            there = WorkloadPods([pod for uid in uids if (pod := self.pods.get(uid)) is not None])
+            if there.pods:
+                self._columns[workload] = there
+        return there
 
-    def _rows_of(self, event: MetricsScraped) -> dict[str, list[int]]:
+    def _rows_of(self, event: MetricsScraped) -> "dict[str, _ScrapeRows]":
         """The rows of each wanted workload. Equal name columns are the same objects, so one lookup serves many scrapes."""
         key = (id(event.workloads), id(event.pods), id(event.containers))
         held = self._rows.get(key)
         if held is None:
-            found: dict[str, list[int]] = {}
+            rows_of: dict[str, list[int]] = {}
             for row, workload in enumerate(event.workloads):
                 if self._is_wanted(workload):
-                    found.setdefault(workload, []).append(row)
+                    rows_of.setdefault(workload, []).append(row)
             if len(self._rows) >= _HELD:
                 self._rows.clear()
-            held = self._rows[key] = (event, found)
+            held = self._rows[key] = (event, {name: _ScrapeRows.of(event, rows) for name, rows in rows_of.items()})
         return held[1]
 
     def _merge(self, workload: str, new: WorkloadReading) -> None:
@@ -189,10 +211,7 @@ class ScaledPodUsage:
         old = self.usage.get(workload)
         if old is not None and old.at > new.at:
             return
-        if old is not None and old.at == new.at:
-            there = {pod.pod: pod for pod in (*old.pods, *new.pods)}
-            new = WorkloadReading(new.at, new.window, tuple(there[name] for name in sorted(there)))
-        self.usage.upsert(workload, new)
+        self.usage.upsert(workload, old.joined(new) if old is not None and old.at == new.at else new)
 
     @property
     def _by_workload(self) -> dict[str, set[str]]:
@@ -201,14 +220,6 @@ class ScaledPodUsage:
             for uid, pod in self.pods.items():
                 self._of.setdefault(pod.workload, set()).add(uid)
         return self._of
-
-
-def _readings(event: MetricsScraped, rows: Sequence[int]) -> Iterable[PodReading]:
-    by_pod: dict[str, list[ContainerAmounts]] = {}
-    for row in rows:
-        used = ContainerAmounts(event.containers[row], _known(event.cores[row]), _known(event.memory[row]))
-        by_pod.setdefault(event.pods[row], []).append(used)
-    return [PodReading(pod, tuple(sorted(by_pod[pod], key=lambda used: used.name))) for pod in sorted(by_pod)]
 
 
 def _amounts(name: str, requests: Amounts) -> ContainerAmounts:
@@ -220,45 +231,128 @@ def _float(amount: float | None) -> float | None:
     return None if amount is None else float(amount)
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+@dataclass(frozen=True, slots=True)
+class _ScrapeRows:
+    """Rows of a scrape that speak of one workload, by pod and container."""
+
+    rows: tuple[int, ...]
+    pods: tuple[str, ...]
+    containers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, event: MetricsScraped, rows: Sequence[int]) -> "_ScrapeRows":
+        ordered = tuple(sorted(rows, key=lambda row: (event.pods[row], event.containers[row])))
+        return cls(ordered, tuple(event.pods[row] for row in ordered), tuple(event.containers[row] for row in ordered))
 
 
-def columns(pods: Sequence[ScaledPod]) -> HpaPods:
-    """The pods in the form that the HPA's algorithm takes."""
-    return HpaPods(
-        phase=np.array([_PHASES[pod.phase] for pod in pods], np.int8),
-        deleting=np.array([pod.leaving for pod in pods], np.bool_),
-        ready=np.array([ReadyCondition.YES if pod.ready else ReadyCondition.NO for pod in pods], np.int8),
-        changed=np.array([pod.changed for pod in pods], np.float64),
-        started=np.array([NOT_STARTED if pod.started is None else pod.started for pod in pods], np.float64),
-    )
+def _known(amounts: Sequence[float], rows: tuple[int, ...]) -> tuple[float | None, ...]:
+    """A scrape's amounts in some rows; None where it has none."""
+    return tuple(None if math.isnan(amount) else float(amount) for amount in map(amounts.__getitem__, rows))
 
 
-def samples(pods: Sequence[ScaledPod], reading: WorkloadReading | None, metric: HpaMetric, *, since: float) -> MetricSamples:
-    """What each pod uses of a resource, in all or one of its containers; unknown if the reading is older than `since`."""
-    fresh = reading if reading is not None and reading.at >= since else None
-    used = {} if fresh is None else {pod.pod: _used(pod, metric) for pod in fresh.pods}
-    values = [used.get(pod.name) for pod in pods]
-    at, window = (0.0, 0.0) if fresh is None else (fresh.at, fresh.window)
-    return MetricSamples(
-        known=np.array([value is not None for value in values], np.bool_),
-        values=np.array([value or 0 for value in values], np.int64),
-        at=np.full(len(pods), at),
-        window=np.full(len(pods), window),
-        cpu=metric.name == "cpu",
-    )
+class WorkloadPods:
+    """The pods of one workload by name, in the columns that the HPA's algorithm takes; each is made once, when asked for."""
+
+    def __init__(self, pods: Iterable[ScaledPod]) -> None:
+        """`pods` come in any order."""
+        self.pods: Sequence[ScaledPod] = sorted(pods, key=lambda pod: pod.name)
+        self._requested: dict[tuple[str, str], Milli | str] = {}
+        self._shares: dict[HpaMetric, int | str] = {}
+        self._ordinals: _Ordinals | None = None
+
+    def __len__(self) -> int:
+        return len(self.pods)
+
+    @cached_property
+    def columns(self) -> HpaPods:
+        """What is known of each pod."""
+        pods = self.pods
+        return HpaPods(
+            phase=np.array([_PHASES[pod.phase] for pod in pods], np.int8),
+            deleting=np.array([pod.leaving for pod in pods], np.bool_),
+            ready=np.array([ReadyCondition.YES if pod.ready else ReadyCondition.NO for pod in pods], np.int8),
+            changed=np.array([pod.changed for pod in pods], np.float64),
+            started=np.array([NOT_STARTED if pod.started is None else pod.started for pod in pods], np.float64),
+        )
+
+    def samples(self, reading: WorkloadReading | None, metric: HpaMetric, *, since: float) -> MetricSamples:
+        """What each pod uses of a resource, in all or one of its containers; unknown if the reading is older than `since`.
+
+        Each container counts in milli-units, rounded up before the sum; a pod is unknown unless each relevant one was seen. Sums
+        are exact below 2^53 milli-units: 9 TB of memory.
+        """
+        if reading is None or reading.at < since:
+            none = np.zeros(len(self.pods), np.int64)
+            return MetricSamples(
+                none.astype(np.bool_), none, none.astype(np.float64), none.astype(np.float64), metric.name == "cpu"
+            )
+        ordinals = self._ordinals
+        if ordinals is None or ordinals.names != reading.pods:
+            ordinals = self._ordinals = _Ordinals.of(reading.pods, self.pods)
+        amounts, rows = np.array(reading.of(metric.name), np.float64), ordinals.of_rows
+        if metric.container:
+            named = np.array([container == metric.container for container in reading.containers], np.bool_)
+            amounts, rows = amounts[named], rows[named]
+        seen = ~np.isnan(amounts)
+        asked, known = (np.bincount(chosen, minlength=ordinals.unknown + 1) for chosen in (rows, rows[seen]))
+        whole = (asked > 0) & (asked == known)
+        totals = np.bincount(rows, np.where(seen, np.ceil(np.round(amounts * _MILLI, 6)), 0.0), ordinals.unknown + 1)
+        values = np.where(whole & (totals < MOST_MILLI), totals, 0.0).astype(np.int64)
+        values[whole & (totals >= MOST_MILLI)] = MOST_MILLI
+        return MetricSamples(
+            known=whole[ordinals.of_pods],
+            values=values[ordinals.of_pods],
+            at=np.full(len(self.pods), reading.at),
+            window=np.full(len(self.pods), reading.window),
+            cpu=metric.name == "cpu",
+        )
+
+    def requested(self, metric: HpaMetric) -> Milli | str:
+        """What each pod requests of a resource in milli-units, or a sentence on which request is missing."""
+        key = (metric.name, metric.container)
+        if key not in self._requested:
+            self._requested[key] = _requested(self.pods, metric)
+        return self._requested[key]
+
+    def share(self, metric: HpaMetric) -> int | str:
+        """What one pod may use of a resource at the target utilisation, in milli-units; or why that is unknown.
+
+        floor(sum of requests * utilisation / number of pods) of the pods that take load.
+        Source: `pkg/controller/ehpa/hpa.go` of Crane.
+        """
+        if metric not in self._shares:
+            self._shares[metric] = self._share(metric)
+        return self._shares[metric]
+
+    def _share(self, metric: HpaMetric) -> int | str:
+        taking = [pod for pod in self.pods if pod.counts]
+        if not taking:
+            return f"none of {len(self.pods)} pods takes load"
+        asked = _requested(taking, metric)
+        if isinstance(asked, str):
+            return asked
+        total: int = sum(asked.tolist())
+        return total * (metric.utilization or 0) // (100 * len(taking))
 
 
-def _used(pod: PodReading, metric: HpaMetric) -> int | None:
-    """A pod's usage in milli-units, each container rounded up before the sum; None unless every relevant container was seen."""
-    found = [each.of(metric.name) for each in pod.containers if not metric.container or each.name == metric.container]
-    known = [value for value in found if value is not None]
-    return min(sum(map(milli, known)), MOST_MILLI) if known and len(known) == len(found) else None
+@dataclass(frozen=True, slots=True)
+class _Ordinals:
+    """Numbers the pods of a reading: of each of its rows, and of each of our pods; `unknown` for those that it does not have."""
+
+    names: tuple[str, ...]
+    of_rows: NDArray[np.int64]
+    of_pods: NDArray[np.int64]
+    unknown: int
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], pods: Sequence[ScaledPod]) -> "_Ordinals":
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        unknown = len(numbers)
+        of_pods = [numbers.get(pod.name, unknown) for pod in pods]
+        return cls(names, np.array([numbers[name] for name in names], np.int64), np.array(of_pods, np.int64), unknown)
 
 
-def requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
-    """What each pod requests of a resource in milli-units, or a sentence on which request is missing."""
+def _requested(pods: Sequence[ScaledPod], metric: HpaMetric) -> Milli | str:
     return requests([_request(pod, metric.name) for pod in pods], resource=metric.name, container=metric.container)
 
 
@@ -270,19 +364,3 @@ def _request(pod: ScaledPod, resource: str) -> PodRequest:
 
 def _request_milli(amount: float | None) -> int | None:
     return None if amount is None else round(amount * _MILLI)
-
-
-def share(pods: Sequence[ScaledPod], metric: HpaMetric) -> int | str:
-    """What one pod may use of a resource at the target utilisation, in milli-units; or why that is unknown.
-
-    floor(sum of requests * utilisation / number of pods) of the pods that take load.
-    Source: `pkg/controller/ehpa/hpa.go` of Crane.
-    """
-    taking = [pod for pod in pods if pod.counts]
-    if not taking:
-        return f"none of {len(pods)} pods takes load"
-    asked = requested(taking, metric)
-    if isinstance(asked, str):
-        return asked
-    total: int = sum(asked.tolist())
-    return total * (metric.utilization or 0) // (100 * len(taking))

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.logic.replicas import ehpa_crons, hpa_metrics, hpa_reconcile, pod_usage
+from agents.logic.replicas import ehpa_crons, hpa_metrics, hpa_reconcile
 from agents.logic.replicas.ehpa_crons import CronEntry
 from agents.logic.replicas.ehpa_manifest import CRON, PREDICTED, PREDICTION, Ehpa
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_metrics import HpaMetric, MetricReadings
 from agents.logic.replicas.hpa_pods import ReadinessDelays, milli
 from agents.logic.replicas.hpa_reconcile import HpaBounds, HpaDecision, HpaMemory, MetricResult
-from agents.logic.replicas.pod_usage import ScaledPod, WorkloadReading
+from agents.logic.replicas.pod_usage import WorkloadPods, WorkloadReading
 from agents.logic.replicas.replica_calculator import MetricError, ReplicaContext, ReplicaProposal
 from schemas.decisions.replica_plans import MetricProposal, ProposalOrigin
 from schemas.facts.replica_scaling import ScaleSeen
@@ -40,7 +40,7 @@ class ScalingSituation:
     """
 
     scale: ScaleSeen
-    pods: Sequence[ScaledPod]
+    pods: WorkloadPods
     reading: WorkloadReading | None
     now: float
     values: Mapping[str, float] = field(default_factory=dict)
@@ -142,9 +142,9 @@ def _readings(metrics: Sequence[HpaMetric], situation: ScalingSituation, setting
         if metric.kind not in _RESOURCE and metric.identifier in situation.values
     }
     fixed = MetricReadings(
-        pod_usage.columns(situation.pods),
-        {metric: pod_usage.samples(situation.pods, situation.reading, metric, since=since) for metric in resources},
-        {metric: pod_usage.requested(situation.pods, metric) for metric in resources},
+        situation.pods.columns,
+        {metric: situation.pods.samples(situation.reading, metric, since=since) for metric in resources},
+        {metric: situation.pods.requested(metric) for metric in resources},
         values,
     )
     return _Readings(fixed, values)
@@ -171,10 +171,10 @@ def _forecasts(ehpa: Ehpa, situation: ScalingSituation, readings: _Readings) -> 
     return found
 
 
-def _target(metric: HpaMetric, pods: Sequence[ScaledPod]) -> int | str:
+def _target(metric: HpaMetric, pods: WorkloadPods) -> int | str:
     """How much of a forecast one pod should take, in milli-units; or why there is no such amount."""
     if metric.kind in _RESOURCE and metric.utilization is not None:
-        return pod_usage.share(pods, metric) or "what a pod requests is too little to be shared"
+        return pods.share(metric) or "what a pod requests is too little to be shared"
     return metric.average or "its target is neither a utilisation nor an average value"
 
 

@@ -7,6 +7,7 @@ import pytest
 from agents.logic.replicas import ehpa_objects, replica_planning
 from agents.logic.replicas.forecaster_settings import ForecasterSettings
 from agents.logic.replicas.hpa_reconcile import HpaMemory
+from agents.logic.replicas.pod_usage import WorkloadPods
 from agents.logic.replicas.replica_planning import ScalingSituation
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, MetricSpec, MetricTarget
@@ -20,7 +21,7 @@ WITHOUT = ehpa(min_replicas=0, metrics=(QUEUE,), prediction=None)
 
 def replicas(settings: ForecasterSettings, current: int, load: float, memory: HpaMemory, made: EhpaChanged = WITHOUT) -> int:
     """What is planned for so many replicas at this length of the queue."""
-    situation = ScalingSituation(scale(MONDAY, current), (), None, MONDAY.timestamp(), {IDENTIFIER: load})
+    situation = ScalingSituation(scale(MONDAY, current), WorkloadPods(()), None, MONDAY.timestamp(), {IDENTIFIER: load})
     return replica_planning.plan(ehpa_objects.ehpa_of(made), situation, memory, settings).decision.replicas
 
 
@@ -40,7 +41,7 @@ def test_a_workload_at_zero_is_woken_if_its_autoscaler_brought_it_there(
 
 def test_a_workload_with_nothing_to_do_goes_to_zero_and_comes_back() -> None:
     settings = ForecasterSettings(downscale_window=0.0)  # type: ignore[arg-type]  # a unit
-    situation = ScalingSituation(scale(MONDAY, 2), (), None, MONDAY.timestamp(), {IDENTIFIER: 0.0})
+    situation = ScalingSituation(scale(MONDAY, 2), WorkloadPods(()), None, MONDAY.timestamp(), {IDENTIFIER: 0.0})
     made = ehpa_objects.ehpa_of(WITHOUT)
     first = replica_planning.plan(made, situation, HpaMemory(), settings)
     result = replica_planning.plan(made, replace(situation, now=situation.now + 15), first.memory, settings)
