@@ -34,8 +34,8 @@ def why(
 
     options = given(common)
     settings = options.settings(log__at=at)
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings))
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted))
         if options.cluster is not None:
             source_reports.require_cluster(context, options.cluster)
         found = explain(context, asked)

@@ -1,5 +1,7 @@
 """Opens the log that the settings name, and gives its topics."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,10 +73,25 @@ def _file(path: Path) -> Log:
     return FileLog(path)
 
 
-def answering_log(settings: Settings) -> Log:
+@contextmanager
+def log_to_read(settings: Settings) -> Iterator[tuple[Log, Settings]]:
+    """As `log`, for a command that a person waits for and that only reads; and the settings with the log's number of partitions.
+
+    Who reads need not know that number: the log says it. Raises LogUnavailable within seconds when no broker answers.
+    """
+    if settings.log.kind == "kafka":
+        answering_connection(settings)
+    with _open(settings) as opened:
+        count = _partitions(opened, settings)
+        if count is not None:
+            settings = settings.model_copy(update={"topics": settings.topics.model_copy(update={"partitions": count})})
+        yield (opened if settings.log.at is None else _as_of(opened, topics(settings), settings.log.at)), settings
+
+
+def log_to_write(settings: Settings) -> Log:
     """As `log`, for a command that a person waits for: raises LogUnavailable within seconds when no broker answers.
 
-    Raises BadInput where the log has another number of partitions, for then a command would read or write a part of it alone.
+    Raises BadInput where the log has another number of partitions, for then a command would write into a part of it alone.
     """
     if settings.log.kind == "kafka":
         answering_connection(settings)
@@ -92,15 +109,17 @@ def require_partitions(log: Log, settings: Settings, *, by: str = "control") -> 
 
     A log without that topic is let through. Raises LogUnavailable.
     """
-    topic, ours = topics(settings).wire(by), settings.topics.partitions
-    if not has_topic(log, topic):
-        return
-    count = log.partitions(topic)
-    if count != ours:
+    count, ours = _partitions(log, settings, by=by), settings.topics.partitions
+    if count not in {None, ours}:
         raise BadInput(
             f"the topics of this log have {count} partitions, and topics.partitions is {ours} here: give the log's number, "
             f"with ULLAGE_TOPICS__PARTITIONS={count} or in your settings file"
         )
+
+
+def _partitions(log: Log, settings: Settings, *, by: str = "control") -> int | None:
+    topic = topics(settings).wire(by)
+    return log.partitions(topic) if has_topic(log, topic) else None
 
 
 def answering_connection(settings: Settings) -> "KafkaConnection":

@@ -56,5 +56,5 @@ def _into_file(incident: IncidentFile, to: Path, *, salvage: bool) -> int:
 def _into_log(incident: IncidentFile, settings: Settings, *, salvage: bool) -> int:
     if settings.log.kind == "file":
         return _into_file(incident, settings.log.path, salvage=salvage)
-    with log_factory.answering_log(settings) as log:
+    with log_factory.log_to_write(settings) as log:
         return incident_copy.to_log(incident, LogContext.of(log, log_factory.topics(settings)), salvage=salvage)

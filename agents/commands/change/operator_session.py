@@ -14,7 +14,7 @@ from streams.publishing.operator_log import OperatorLog
 def operator_session(settings: Settings) -> Iterator[tuple[OperatorLog, datetime]]:
     """An OperatorLog that signs for these settings, and event time: the newest tick, or this machine's time before the first."""
     topics = log_factory.topics(settings)
-    with log_factory.answering_log(settings) as log:
+    with log_factory.log_to_write(settings) as log:
         operator = OperatorLog(LogContext.of(log, topics), log_author.author(settings))
         tick = operator.newest_tick()
         yield operator, datetime.now(UTC) if tick is None else tick.at  # noqa: TID251  # a driver, and the log has no time yet

@@ -1,16 +1,18 @@
 """Runs `ullage policy list`: the vertical policies in force. As YAML and JSON they are what `ullage policy apply` takes."""
 
 from agents.commands.change import policy_file
-from agents.commands.change.operator_session import operator_session
+from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import note
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
 
 
 def show(settings: Settings, form: output_table.OutputForm) -> None:
     """Print all policies in force."""
-    with operator_session(settings) as (operator, _):
-        in_force = list(operator.policies().values())
+    with log_factory.log_to_read(settings) as (log, fitted):
+        in_force = list(OperatorLog(LogContext.of(log, log_factory.topics(fitted))).policies().values())
     if form in {"yaml", "json"}:
         output_table.print_rows(form, [policy_file.as_body(each) for each in in_force])
     else:

@@ -5,18 +5,22 @@ from dataclasses import replace
 from agents.commands.change.operator_session import operator_session
 from agents.run import rules_in_log
 from agents.run.pipeline import stages
+from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import note, sentence
 from agents.terminal.output_table import TextForm
+from schemas.times import EPOCH
+from streams.log_context import LogContext
 
 _NOTHING = "nothing to do: the log says what is set here"
 
 
 def plan(settings: Settings, form: TextForm = "table") -> None:
     """Print where the log differs."""
-    with operator_session(settings) as (operator, at):
-        found = rules_in_log.differences(operator.context, stages(settings), at)
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted))
+        found = rules_in_log.differences(context, stages(fitted), EPOCH)  # the time of rules that are not sent does not matter
     output_table.print_text(form, map(str, found), [difference.as_object() for difference in found])
     differ = "1 stage differs" if len(found) == 1 else f"{len(found)} stages differ"
     note(f"{differ}; `ullage settings apply` changes the log" if found else _NOTHING)

@@ -76,8 +76,8 @@ def _setting(item: str) -> str:
 def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
     """Decide the stretch again and print the difference; `given` are the settings that were named on the command line."""
     rules = _other_rules(settings, given, flags.policy)
-    with stoppable(), log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings))
+    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted))
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so there is no stretch to decide again")
@@ -87,9 +87,9 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         before = {name: dict(each.settings) for name, each in rules_in_log.in_log(context).items()}
         rules = _without_equals(rules, before)
-        topics = {name for stage in stages(settings) for name in stage.reads}
+        topics = {name for stage in stages(fitted) for name in stage.reads}
         lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
-        [found] = deque(what_if(context, stages(settings), rules, since, until), maxlen=1) or [WhatIf()]
+        [found] = deque(what_if(context, stages(fitted), rules, since, until), maxlen=1) or [WhatIf()]
     if not found.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
     changes = list(_changes(rules, before))

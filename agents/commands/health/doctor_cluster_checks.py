@@ -251,8 +251,8 @@ def _applied(settings: Settings) -> bool:
     if settings.log.kind == "memory":
         return False
     try:
-        with log_factory.answering_log(settings) as log:
-            control = OperatorLog(LogContext.of(log, log_factory.topics(settings))).control(settings.cluster.name)
+        with log_factory.log_to_read(settings) as (log, fitted):
+            control = OperatorLog(LogContext.of(log, log_factory.topics(fitted))).control(settings.cluster.name)
     except UllageError:
         return False
     return control is not None and control.mode is Mode.APPLY
@@ -264,8 +264,8 @@ def name_in_log(settings: Settings) -> Iterator[DoctorCheck]:
         return
     name = settings.cluster.name
     try:
-        with log_factory.answering_log(settings) as log:
-            named = source_reports.clusters(LogContext.of(log, log_factory.topics(settings)))
+        with log_factory.log_to_read(settings) as (log, fitted):
+            named = source_reports.clusters(LogContext.of(log, log_factory.topics(fitted)))
     except UllageError:
         return  # the lines about the log report that
     if name in named:

@@ -83,8 +83,8 @@ def _matching(settings: Settings, vpa: str) -> Iterator[CheckpointSeen]:
     """
     others: set[str] = set()
     matched = False
-    with stoppable(), log_factory.answering_log(settings) as log:
-        for kept in checkpoints(log, settings):
+    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
+        for kept in checkpoints(log, fitted):
             name = f"{kept.workload.namespace}/{kept.vpa}"
             if kept.workload.cluster == settings.cluster.name and fnmatchcase(name, vpa):
                 matched = True

@@ -42,29 +42,29 @@ class ExportFlags:
 def export(settings: Settings, file: Path, flags: ExportFlags) -> None:
     """Write the present content of the log."""
     _require_name(file)
-    with stoppable(), log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings))
+    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted))
         since, until = _moment(context, flags.begin, "--from"), _moment(context, flags.end, "--to")
         if since is not None and until is not None and until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
         whole = since is None and until is None
-        wires = _wires(context, settings, flags, whole=whole)
-        at_work = workers_at_work.at_work(context, settings.worker.name, stages(settings)) if whole else ()
-        _written(context, file, Stretch(wires, since, until), flags, settings=settings, at_work=sorted(at_work))
+        wires = _wires(context, fitted, flags, whole=whole)
+        at_work = workers_at_work.at_work(context, settings.worker.name, stages(fitted)) if whole else ()
+        _written(context, file, Stretch(wires, since, until), flags, settings=fitted, at_work=sorted(at_work))
 
 
 def record(settings: Settings, file: Path, length: str | None, flags: ExportFlags) -> None:
     """Wait, then write what was appended meanwhile."""
     _require_name(file)
     seconds = None if length is None else event_times.duration(length, "--for").total_seconds()
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings))
-        wires = _wires(context, settings, flags, whole=False)
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted))
+        wires = _wires(context, fitted, flags, whole=False)
         begun = {(wire, p): log.end(wire, p) for wire in wires for p in range(log.partitions(wire))}
         note("recording" + (" until Ctrl-C" if seconds is None else f" for {length}"))
         with until_stopped():
             threading.Event().wait(seconds)
-        _written(context, file, Stretch(wires, begun), flags, settings=settings)
+        _written(context, file, Stretch(wires, begun), flags, settings=fitted)
 
 
 def _require_name(file: Path) -> None:

@@ -64,14 +64,14 @@ def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tu
 
     Raises BadInput for a cluster that no source has named, LogUnavailable.
     """
-    topics, cluster = log_factory.topics(settings), settings.cluster.name
-    [stage] = [each for each in stages(settings) if each.name == name]
-    with stoppable(), log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, topics, cluster)
+    cluster = settings.cluster.name
+    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted), cluster)
+        [stage] = [each for each in stages(fitted) if each.name == name]
         source_reports.require_cluster(context, cluster)
         if warn:
             clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
-        return newest_turn(context, stage, topics.partition_of(cluster), settings.worker.name, say=note if warn else None)
+        return newest_turn(context, stage, context.topics.partition_of(cluster), settings.worker.name, say=note if warn else None)
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:

@@ -24,11 +24,11 @@ GATE, NOT_COMPARED = 3, 4
 
 def run(settings: Settings, *, verify: bool, export: Path | None, form: TextForm = "table") -> int:
     """Replay; returns 3 when what was published differs from what the log gives, 4 when a part could not be compared, else 0."""
-    with stoppable(), log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings))
+    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted))
         if export is not None:
-            _export(context, settings, export)
-        return _verify(context, settings) if verify else _print(context, settings, form)
+            _export(context, fitted, export)
+        return _verify(context, fitted) if verify else _print(context, fitted, form)
 
 
 def _export(context: LogContext, settings: Settings, to: Path) -> None:

@@ -53,11 +53,10 @@ class RecordFilter:
 
 def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: RecordFilter, form: TextForm) -> None:  # noqa: PLR0913  # flags
     """Print the wanted records from `begin` on, in order of event time; with `follow`, also new ones as they come."""
-    topics = log_factory.topics(settings)
-    wire = _wire(topics, topic)
+    wire = _wire(log_factory.topics(settings), topic)
     _check_kind(wanted.kind)
-    codec = Codec(topics)
-    with until_stopped(), log_factory.answering_log(settings) as log:
+    with until_stopped(), log_factory.log_to_read(settings) as (log, fitted):
+        codec = Codec(log_factory.topics(fitted))
         now = time.time_ns() // 1_000_000  # "1h ago" is meant by the reader's clock
         positions = start_positions(log, wire, begin, now_ms=now)
         records = (log_range.follow if follow else log_range.read_range)(log, [wire], since=positions, merged=True)
@@ -73,11 +72,10 @@ def run(settings: Settings, topic: str, *, begin: str, follow: bool, wanted: Rec
 
 def run_last(settings: Settings, topic: str, *, count: int, wanted: RecordFilter, form: TextForm) -> None:
     """Print the newest `count` of the wanted records, in order of event time. Reads from the end on, no further than it must."""
-    topics = log_factory.topics(settings)
-    wire = _wire(topics, topic)
+    wire = _wire(log_factory.topics(settings), topic)
     _check_kind(wanted.kind)
-    codec = Codec(topics)
-    with until_stopped(), log_factory.answering_log(settings) as log:
+    with until_stopped(), log_factory.log_to_read(settings) as (log, fitted):
+        codec = Codec(log_factory.topics(fitted))
         kept: list[Record] = []
         for stretch in reverse_log_reader.since(log, wire, times.EPOCH):
             ordered = sorted(stretch, key=log_range.event_time_ms)

@@ -88,8 +88,8 @@ def _moment(of: TimelineEntry | ValueChange) -> datetime:
 
 @contextmanager
 def _stretch(settings: Settings, flags: TimelineFlags) -> Iterator[tuple[LogContext, datetime | None, datetime | None]]:
-    with stoppable(), log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+    with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so nothing happened in it yet")

@@ -47,8 +47,8 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
 
 def _moment(settings: Settings) -> str:
     """The newest tick of the log as it was."""
-    with log_factory.answering_log(settings) as log:
-        tick = OperatorLog(LogContext.of(log, log_factory.topics(settings), settings.cluster.name)).newest_tick()
+    with log_factory.log_to_read(settings) as (log, fitted):
+        tick = OperatorLog(LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)).newest_tick()
     return "no tick" if tick is None else f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
 
 

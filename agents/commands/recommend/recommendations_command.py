@@ -43,15 +43,14 @@ _LAST = ("saved cpu", "saved memory", "risk", "why")
 
 def run(settings: Settings, namespaces: Sequence[str], form: OutputForm, limit: int | None = None) -> None:
     """Print the rows of the settings' cluster. Raises BadInput for a cluster that no source has named."""
-    topics = log_factory.topics(settings)
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, topics, settings.cluster.name)
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
-        rows = _rows(context, settings, tick, namespaces)
+        rows = _rows(context, fitted, tick, namespaces)
         if namespaces and not rows:
-            _require_namespace(_rows(context, settings, tick), namespaces)
-        lost = _lost(context, settings, tick)
+            _require_namespace(_rows(context, fitted, tick), namespaces)
+        lost = _lost(context, fitted, tick)
     clock_silence.warn_of_silence(tick, settings)
     for line in lines(rows, form, limit):
         data(line)

@@ -88,8 +88,8 @@ def print_rows(
     settings: Settings, form: OutputForm, columns: Sequence[str], rows: Callable[[LogContext, Fleet, datetime], list[Row]]
 ) -> None:
     """Print the rows of what a cluster has at the newest tick. Raises BadInput for a cluster that no source has named."""
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
         if tick is None:

@@ -118,8 +118,8 @@ def _token(file: Path | None) -> str:
 @contextmanager
 def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContext, datetime, datetime]]:
     """The log, and the beginning and end of what is to be reported of it."""
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, log_factory.topics(settings), settings.cluster.name)
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
         source_reports.require_cluster(context, context.cluster)
         tick = OperatorLog(context).newest_tick()
         if tick is None:

@@ -33,10 +33,9 @@ _COLUMNS = ("what", "name", "state", "says")
 
 def run(settings: Settings, form: OutputForm = "table") -> None:
     """Print a line for the clock, and for each cluster, source, stage and consumer; and for dead letters."""
-    topics = log_factory.topics(settings)
-    with log_factory.answering_log(settings) as log:
-        context = LogContext.of(log, topics, settings.cluster.name)
-        rows = read(context, settings)
+    with log_factory.log_to_read(settings) as (log, fitted):
+        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+        rows = read(context, fitted)
     for line in lines(rows, form):
         data(line)
 

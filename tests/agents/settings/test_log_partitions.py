@@ -1,4 +1,7 @@
-"""Whoever has another number of partitions than the log is refused: it would read, write or pause a part of the log alone."""
+"""Whoever has another number of partitions than the log is refused: it would write or pause a part of the log alone.
+
+A command that only reads takes the log's number.
+"""
 
 from pathlib import Path
 
@@ -11,6 +14,30 @@ from streams.errors import BadInput, LogUnavailable
 from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.topics import TOPICS, Topics
+from tests.support import kept_day
+
+READING = (
+    ("status",),
+    ("recommendations", "-o", "json"),
+    ("why", "shop/cart"),
+    ("why-not", "shop/cart"),
+    ("plan",),
+    ("timeline", "-o", "csv"),
+    ("history", "cart", "-o", "csv"),
+    ("tap", "control"),
+    ("policy", "list"),
+    ("settings", "plan"),
+    ("replay", "--set", "updates.cool_down=61"),
+    ("replay", "--verify"),
+    ("why", "shop/cart", "--at", "00:30"),
+    ("report", "{}/report.html"),
+    ("export", "{}/day.parquet"),
+)
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kept_day.keep(tmp_path_factory.mktemp("day"), hours=0.6)
 
 
 @pytest.fixture
@@ -24,9 +51,9 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("partitions", [2, 6])
 @pytest.mark.parametrize(
-    "words", [("pause", "--reason", "x"), ("mode", "apply"), ("recommendations",), ("status",), ("tap", "control")]
+    "words", [("pause", "--reason", "x"), ("mode", "apply"), ("settings", "apply"), ("revert", "--since", "1h")]
 )
-def test_a_part_of_a_log_is_neither_read_nor_written(
+def test_no_command_writes_a_part_of_a_log(
     words: tuple[str, ...], partitions: int, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = log.read_bytes()
@@ -35,6 +62,23 @@ def test_a_part_of_a_log_is_neither_read_nor_written(
     assert "the topics of this log have 4 partitions" in (said := capsys.readouterr().err)
     assert "ULLAGE_TOPICS__PARTITIONS=4" in said
     assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("words", READING)
+def test_a_command_that_reads_takes_the_number_that_the_log_has(
+    words: tuple[str, ...], partitions: int, lived_in: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    there = ("log.kind=file", f"log.path={lived_in}", "cluster.name=demo")
+
+    def answer(*more: str) -> tuple[int, str]:
+        asked = [word.format(tmp_path) for word in words]
+        code = cli.run([*asked, *(word for each in (*there, *more) for word in ("--set", each))])
+        return code, capsys.readouterr().out
+
+    told = answer("topics.partitions=2")
+    assert told[0] == 0
+    assert answer(f"topics.partitions={partitions}") == told
 
 
 @pytest.mark.parametrize(
