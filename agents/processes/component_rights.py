@@ -88,8 +88,8 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     ),
     "consumer asg": (
         *_each("get list patch", "", "nodes"),
-        *_each("list", "", "pods"),
-        *_each("create", "", "pods/eviction"),
+        *_each("get list", "", "pods"),
+        *_each("create", "", "pods/eviction events"),
         AccessRight("create", _LEASES, "leases", own=True),
     ),
     "consumer autoscalers": (

@@ -29,9 +29,9 @@ from streams.clients.kube.cluster_client import KubernetesClient
 from streams.clients.kube.event_recorder import EventRecorder
 from streams.clients.kube.vpa_status_client import VpaStatusClient
 from streams.codec.event_codec import Codec
+from streams.consumers.executing.object_events import RecordEvent
 from streams.consumers.pods.admission_lease import AdmissionLease, FindObjection, nothing_objects
 from streams.consumers.pods.evictor import evictor
-from streams.consumers.pods.pod_events import RecordEvent
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.errors import BadInput, GiveUp, UllageError
@@ -117,7 +117,7 @@ MAKERS: dict[str, Callable[[Callable[[], LogContext], Settings], Consumer]] = {
     ),
     "status": lambda context, settings: status(context(), settings),
     "autoscalers": lambda context, settings: autoscalers(context, settings, holder_lease("autoscalers", settings)),
-    "asg": lambda context, settings: asg(context(), settings, holder_lease("asg", settings)),
+    "asg": lambda context, settings: asg(context(), settings, holder_lease("asg", settings), recorder("asg", settings)),
 }
 """How each consumer that no server belongs to is made; the function that it gets opens the log, once for each thread."""
 

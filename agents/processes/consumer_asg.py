@@ -10,12 +10,14 @@ from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.executing.object_events import RecordEvent
+from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.log_context import LogContext
 
 
-def asg(context: LogContext, settings: Settings, lease: HolderLease | None) -> Executor:
+def asg(context: LogContext, settings: Settings, lease: HolderLease | None, record: RecordEvent) -> Executor:
     """The asg consumer with these settings. Raises BadInput where the AWS SDK is not installed."""
     api = Api(cluster_factory.connection(settings.cluster))
     ours = settings.drain
@@ -27,5 +29,5 @@ def asg(context: LogContext, settings: Settings, lease: HolderLease | None) -> E
         evictions=ours.evictions,
         protect=settings.aws.protect_instances,
     )
-    world = NodeWorld(connect_aws(settings.aws), NodeDrainClient(api), CapacityBufferClient(api), real_time)
+    world = NodeWorld(connect_aws(settings.aws), NodeDrainClient(api), CapacityBufferClient(api), real_time, record)
     return asg_consumer(context, world, options, lease)

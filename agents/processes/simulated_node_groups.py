@@ -12,8 +12,9 @@ from agents.processes.source_asg import node_template
 from streams.clients.aws.aws_client import AwsClient
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.log_context import LogContext
 from streams.simulated.api_server import KubernetesPaths
 from streams.simulated.cluster import SimulatedCluster

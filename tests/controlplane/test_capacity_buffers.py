@@ -21,7 +21,8 @@ from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.codec.event_codec import Codec, tick, tick_number
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions

@@ -21,8 +21,9 @@ from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.nodes import removal_marks
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics

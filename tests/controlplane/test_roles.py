@@ -55,7 +55,7 @@ RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS = (
 ASG, ASG_SOURCE = "consumer-asg", "source-asg"
 COMPONENTS = {KUBE, USAGE, STATUS, RESIZER, EVICTOR, WEBHOOK, EXPORT, AGENTS, AUTOSCALERS, METRICS_API, ASG, ASG_SOURCE}
 RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
-    (CORE, "pods", "get", {RESIZER, EVICTOR}),
+    (CORE, "pods", "get", {RESIZER, EVICTOR, ASG}),
     (CORE, "pods", "list", {KUBE, ASG, AUTOSCALERS}),
     (CORE, "pods", "watch", {KUBE}),
     (CORE, "pods", "create", set()),
@@ -84,7 +84,7 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "limitranges", "list", {KUBE}),
     (CORE, "limitranges", "update", set()),
     (CORE, "events", "list", {KUBE}),
-    (CORE, "events", "create", {RESIZER, EVICTOR}),
+    (CORE, "events", "create", {RESIZER, EVICTOR, ASG}),
     (CORE, "events", "update", set()),
     (CORE, "secrets", "get", set()),
     (CORE, "secrets", "list", set()),

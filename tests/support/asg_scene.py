@@ -18,13 +18,15 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
 from schemas.well_known_labels import TO_BE_DELETED
 from streams.clients.kube.capacity_buffer_client import BufferMeta, BufferObject
+from streams.clients.kube.event_recorder import ObjectEvent
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodePod
 from streams.codec.event_codec import Codec, tick
 from streams.consumers.executing.executor import Executor
 from streams.consumers.nodes import removal_marks
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -51,6 +53,8 @@ class NodesInMemory:
         self.stubborn: set[str] = set()
         """Names of pods that leave and never are gone."""
         self.evictions: list[tuple[str, float]] = []
+        self.waiting: dict[str, str] = {}
+        """Uids of pods without a node, by namespace and name."""
 
     def add(self, name: str, instance: str, *pods: NodePod, **more: Any) -> DrainableNode:
         node = DrainableNode(name, f"uid-{name}", "1", f"aws:///{ZONES[0]}/{instance}", **more)
@@ -85,6 +89,9 @@ class NodesInMemory:
 
     def pods(self, node: str) -> list[NodePod]:
         return list(self.held.get(node, ()))
+
+    def pod_uid(self, namespace: str, name: str) -> str | None:
+        return self.waiting.get(f"{namespace}/{name}")
 
     def evict(self, pod: PodName, grace: Seconds) -> None:
         if pod.name in self.protected:
@@ -133,6 +140,7 @@ class NodeScene:
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), 1)
         self.instances = aws.group("pool", least=least, desired=desired)
+        self.events: list[ObjectEvent] = []
         self.fuse: int | None = None
         self.after = False
         self.calls = 0
@@ -142,7 +150,8 @@ class NodeScene:
 
     def restarted(self) -> Executor:
         context = LogContext(self.log, self.topics, Codec(self.topics), CLUSTER)
-        world = NodeWorld(Mortal(self.aws.client(), self), Mortal(self.nodes, self), self.buffers, lambda: self.at)  # type: ignore[arg-type]
+        parts = (Mortal(self.aws.client(), self), Mortal(self.nodes, self), self.buffers)
+        world = NodeWorld(*parts, lambda: self.at, self.events.append)  # type: ignore[arg-type]
         self.consumer = asg_consumer(context, world, self.options)
         return self.consumer
 

@@ -31,8 +31,9 @@ from streams.clients.kube.leases import leases
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes import group_growth
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import EdgeError, LogUnavailable
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog

@@ -15,6 +15,9 @@ from streams.clients.kube.api import Api, ApiRequest, accepted_body
 
 _CORE = api_paths.root("v1")
 _VPA = "autoscaling.k8s.io/v1"
+_CORE_KINDS = {SubjectKind.POD: "Pod", SubjectKind.NODE: "Node"}
+_OF_NODES = "default"
+"""The namespace of events about what has none, as client-go has it."""
 _LONGEST_NAME = 200
 _LONGEST_MESSAGE = 1024
 """What the API server takes."""
@@ -23,7 +26,7 @@ _CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """Something was done to an object: a pod or a VPA. `cause` distinguishes this event from others about the same object."""
+    """Something was done to a pod, a node or a VPA. `cause` distinguishes this event from others about the same object."""
 
     subject: Subject
     reason: str
@@ -39,7 +42,7 @@ class EventRecorder:
 
     def record(self, event: ObjectEvent) -> None:
         """Write an event, unless it is there already. Raises Unreachable, TryAgain and GiveUp."""
-        path = api_paths.scoped(_CORE, event.subject.namespace, "events")
+        path = api_paths.scoped(_CORE, event.subject.namespace or _OF_NODES, "events")
         about = f"{event.reason} of {event.subject.namespace}/{event.subject.name}"
         request = ApiRequest(path, "writing the event", about, "POST", self._body(event))
         response = self._api.send(request)
@@ -50,12 +53,12 @@ class EventRecorder:
         subject, at = event.subject, f"{self._now():%Y-%m-%dT%H:%M:%SZ}"
         digest = blake2b(f"{event.cause} {event.reason}".encode(), digest_size=8).hexdigest()
         involved = {"namespace": subject.namespace, "name": subject.name, "uid": subject.uid}
-        pod = subject.kind is SubjectKind.POD
+        kind = _CORE_KINDS.get(subject.kind, subject.object_kind)
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{subject.name[:_LONGEST_NAME]}.{digest}", "namespace": subject.namespace},
-            "involvedObject": {"apiVersion": "v1" if pod else _VPA, "kind": "Pod" if pod else subject.object_kind, **involved},
+            "metadata": {"name": f"{subject.name[:_LONGEST_NAME]}.{digest}", "namespace": subject.namespace or _OF_NODES},
+            "involvedObject": {"apiVersion": "v1" if subject.kind in _CORE_KINDS else _VPA, "kind": kind, **involved},
             "reason": event.reason,
             "message": event.message[:_LONGEST_MESSAGE],
             "type": "Normal",

@@ -133,6 +133,12 @@ class NodeDrainClient:
         found = self._api.read(ApiRequest(path, "listing pods of node", node), _Pods)
         return [_read_pod(one) for one in found.items]
 
+    def pod_uid(self, namespace: str, name: str) -> str | None:
+        """The uid of the pod that has this name now; None when there is none."""
+        path = api_paths.scoped(_CORE, namespace, "pods", name)
+        pod = self._api.find(ApiRequest(path, "reading pod", f"{namespace}/{name}"), _Pod)
+        return None if pod is None else pod.metadata.uid
+
     def evict(self, pod: PodName, grace: Seconds) -> None:
         """Ask for a pod's eviction, which disruption budgets may refuse; it then gets `grace` seconds to end."""
         request = eviction_request(pod, grace)

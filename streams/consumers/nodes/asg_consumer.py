@@ -1,8 +1,6 @@
 """The asg consumer: carries out the decisions about nodes on AWS and the cluster, and removes stale marks from nodes."""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection
 
 import structlog
 
@@ -15,29 +13,18 @@ from schemas.decisions.node_updates import (
 )
 from schemas.outcomes import Action
 from streams.clients.aws.aws_client import AwsClient
-from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
-from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.executor import Executor
-from streams.consumers.executing.handler import Handler
+from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
-from streams.consumers.nodes import buffer_status, group_growth, group_size, removal_marks, soft_taints
+from streams.consumers.nodes import buffer_status, group_growth, group_size, node_events, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import EdgeError
 from streams.log_context import LogContext
 
 TOPIC = "node-updates"
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeWorld:
-    """What the consumer acts on: groups in AWS, nodes and CapacityBuffers in the cluster, and real time."""
-
-    aws: AwsClient
-    nodes: NodeDrainClient
-    buffers: CapacityBufferClient
-    now: Callable[[], datetime]
 
 
 def asg_consumer(
@@ -46,14 +33,14 @@ def asg_consumer(
     """A consumer that carries out the decisions about nodes, while it holds the `lease` if there is one."""
     chosen = options or RemovalOptions()
     permit = ActPermit(lease)
-    removal = NodeRemoval(world.aws, world.nodes, world.now, permit, chosen)
+    removal = NodeRemoval(world, permit, chosen)
     return Executor(
         context,
         Handler(
             TOPIC,
             ScaleUpPlanned,
             Action.SCALE_UP,
-            act=lambda plan: group_growth.grow(world.aws, plan, permit, protect=chosen.protect),
+            act=lambda plan: _grow(world, plan, permit, protect=chosen.protect),
             look=lambda plan: group_growth.look(world.aws, plan),
         ),
         Handler(
@@ -83,6 +70,13 @@ def asg_consumer(
         permit=permit,
         upkeep=lambda pending: sweep(world, pending),
     )
+
+
+def _grow(world: NodeWorld, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:
+    result = group_growth.grow(world.aws, plan, permit, protect=protect)
+    if result is None:
+        node_events.record_growth(world.record, world.nodes, plan)
+    return result
 
 
 def sweep(world: NodeWorld, pending: Collection[str]) -> None:

@@ -8,7 +8,7 @@ not know ends the removal: the scheduler was faster. Pods only go through the ev
 Source of the steps: core/scaledown/actuation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,12 +16,12 @@ from datetime import datetime
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
 from schemas.outcomes import OutcomeDetail, Result
 from schemas.units import Seconds
-from streams.clients.aws.aws_client import AwsClient
 from streams.clients.aws.group_responses import GroupInstance
-from streams.clients.kube.node_drain_client import DrainableNode, NodeDrainClient, NodePod
+from streams.clients.kube.node_drain_client import DrainableNode, NodePod
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.handler import HandlerResult
-from streams.consumers.nodes import instance_protection, removal_marks
+from streams.consumers.nodes import instance_protection, node_events, removal_marks
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.errors import EdgeError, GiveUp, TryAgain, UnderWay, Unreachable
 
 HOOK = "delay-deletion.cluster-autoscaler.kubernetes.io/"
@@ -44,19 +44,12 @@ class RemovalOptions:
 
 
 class NodeRemoval:
-    """Removals on one cluster and one AWS account. `now` is real time: pods and taints know no other."""
+    """Removals on one cluster and one AWS account."""
 
-    def __init__(
-        self,
-        aws: AwsClient,
-        nodes: NodeDrainClient,
-        now: Callable[[], datetime],
-        permit: ActPermit,
-        options: RemovalOptions | None = None,
-    ) -> None:
+    def __init__(self, world: NodeWorld, permit: ActPermit, options: RemovalOptions | None = None) -> None:
         """`permit` is asked before the node is marked, before each eviction, and before the instance ends."""
-        self._aws, self._nodes, self._now, self._options = aws, nodes, now, options or RemovalOptions()
-        self._permit = permit
+        self._aws, self._nodes, self._now, self._record = world.aws, world.nodes, world.now, world.record
+        self._permit, self._options = permit, options or RemovalOptions()
         self._since: dict[tuple[str, str], datetime] = {}
         """When the last steps of a removal began; a restart begins them again."""
 
@@ -156,7 +149,9 @@ class NodeRemoval:
         bound = [pod for pod in left if not pod.leaving]
         limit = options.delay + plan.drain + (0 if bound else plan.grace + options.gone_margin)
         if left and taken > limit and not (plan.reason is RemovalReason.BROKEN and not bound):
-            return HandlerResult(Result.FAILED, f"after {taken:.0f} s there still are {_named(left)}", _why_left(bound))
+            why = f"after {taken:.0f} s there still are {_named(left)}"
+            node_events.record_kept(self._record, plan, why)
+            return HandlerResult(Result.FAILED, why, _why_left(bound))
         if bound:
             refused = self._evict(plan, bound)
             if refused is not None:
@@ -183,6 +178,7 @@ class NodeRemoval:
         except EdgeError as error:
             gone = isinstance(error, GiveUp) and error.detail in (OutcomeDetail.NOT_FOUND, OutcomeDetail.MOVED)
             return None if gone else error
+        node_events.record_drained(self._record, plan, pod.pod)
         return None
 
     def _wait_for_daemons(self, plan: NodeRemovalPlanned, pods: Sequence[NodePod]) -> None:
@@ -228,6 +224,7 @@ class NodeRemoval:
         if instance.protected:
             self._aws.protect(plan.group, [plan.instance], protected=False)
         self._aws.terminate(plan.instance, replaced=replaced)
+        node_events.record_removal(self._record, plan)
         self._forget(plan)
         return None
 

@@ -14,8 +14,9 @@ from streams.consumers.executing.amount_texts import spelled
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.object_events import RecordEvent, record_nothing
 from streams.consumers.pods.admission_lease import FindObjection, nothing_objects
-from streams.consumers.pods.pod_events import RecordEvent, record_eviction, record_nothing
+from streams.consumers.pods.pod_events import record_eviction
 from streams.errors import GiveUp
 from streams.log_context import LogContext
 

@@ -17,8 +17,9 @@ from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.handler import LOOK_AGAIN, Handler, HandlerResult
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.executing.largest_nodes import LargestNodes
+from streams.consumers.executing.object_events import RecordEvent, record_nothing
 from streams.consumers.pods import memory_in_use, plan_sanity
-from streams.consumers.pods.pod_events import RecordEvent, record_nothing, record_resize
+from streams.consumers.pods.pod_events import record_resize
 from streams.errors import UnderWay
 from streams.log_context import LogContext
 

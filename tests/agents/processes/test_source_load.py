@@ -33,6 +33,10 @@ def _events(path: Path, topic: str) -> list[object]:
         return [Codec(TOPICS_OF).decode(record) for record in records]
 
 
+def _scraped(path: Path) -> bool:
+    return any(isinstance(event, LoadScraped) for event in _events(path, "load-metrics"))
+
+
 def _run(server: Answering, path: Path) -> str:
     settings = (f"log.path={path}", "log.kind=file", f"prometheus.url={server.url}", "load.interval_seconds=1")
     flags = [word for setting in settings for word in ("--set", setting)]
@@ -40,7 +44,7 @@ def _run(server: Answering, path: Path) -> str:
         [sys.executable, "-m", "agents", "source", "load", *flags], stderr=subprocess.PIPE, text=True
     ) as process:
         until = time.monotonic() + 120
-        while len(server.asked) < 5 and time.monotonic() < until:
+        while not (len(server.asked) >= 5 and _scraped(path)) and time.monotonic() < until:
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)

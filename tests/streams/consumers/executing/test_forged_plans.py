@@ -20,7 +20,8 @@ from streams.codec.plan_attestations import PLAN_TOPICS, TOPIC
 from streams.consumers.executing import plan_evidence
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.plan_evidence import PATIENCE
-from streams.consumers.nodes.asg_consumer import NodeWorld, asg_consumer
+from streams.consumers.nodes.asg_consumer import asg_consumer
+from streams.consumers.nodes.node_world import NodeWorld
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.consumers.replicas.scale_subresource import scaler
