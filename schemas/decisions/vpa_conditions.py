@@ -9,12 +9,16 @@ from schemas.decisions.recommendations import Because, ContainerRecommendation
 
 
 class ConditionType(StrEnum):
-    """The conditions that a recommender keeps, by upstream's names, and one of ours: why a loop of OOM kills goes on."""
+    """The conditions that a recommender keeps, by upstream's names, and two of ours.
+
+    These are why a loop of OOM kills goes on, and that no source sees the pods any more.
+    """
 
     PROVIDED = "RecommendationProvided"
     NO_PODS = "NoPodsMatched"
     UNSUPPORTED = "ConfigUnsupported"
     MEMORY_LIMITED = "MemoryLimited"
+    FACTS_OUTDATED = "FactsOutdated"
 
 
 class ConditionStatus(StrEnum):

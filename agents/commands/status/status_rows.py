@@ -6,7 +6,7 @@ it leaves undone show that (see `unanswered_plans`). Only ends of partitions are
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,6 +20,7 @@ from schemas.facts.sources import SourceReported
 from schemas.outcomes import Outcome, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
+from schemas.units import Seconds
 from streams import reverse_log_reader
 from streams.codec.event_codec import header, latest_tick
 from streams.errors import BadRecord
@@ -30,6 +31,7 @@ from streams.publishing import source_reports
 from streams.publishing.published_state import newest
 from streams.topics import changelog_topic
 
+_PODS = "pod-changes"
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _LATE = 2.5
 """Periods of a source after which it counts as silent."""
@@ -74,8 +76,8 @@ def clusters(context: LogContext, control: ControlChanged | None, allowed: str) 
     yield StatusRow("cluster", context.cluster, state, allowed)
 
 
-def sources(context: LogContext, now: datetime) -> Iterator[StatusRow]:
-    """A row for each source of each cluster that has reported lately."""
+def sources(context: LogContext, now: datetime, within: Seconds) -> Iterator[StatusRow]:
+    """A row for each source of each cluster that has reported lately. `within`: how old what is known of pods may be."""
     history: dict[tuple[str, str], list[SourceReported]] = {}
     for report in source_reports.reports(context):
         history.setdefault((report.cluster, report.source), []).append(report)
@@ -86,13 +88,23 @@ def sources(context: LogContext, now: datetime) -> Iterator[StatusRow]:
         blind = {topic: _blind_since(reports, topic) for topic in sorted(ever - set(last.sees))}
         about = f"cluster '{cluster}'; last report {length(age)} ago"
         if age > _LATE * last.period:
-            yield StatusRow("source", name, "silent", f"{about}: is it running?", warns=True)
+            yield StatusRow("source", name, "silent", f"{about}: is it running?{_unplanned(ever, age, within)}", warns=True)
         elif blind or not last.sees:
             lacks = ", ".join(f"{topic} since {at:%Y-%m-%d %H:%M:%S}" for topic, at in blind.items()) or "everything so far"
-            yield StatusRow("source", name, "blind", f"{about}; blind to {lacks}", warns=True)
+            ago = (now - blind[_PODS]).total_seconds() if _PODS in blind else 0.0
+            yield StatusRow("source", name, "blind", f"{about}; blind to {lacks}{_unplanned(blind, ago, within)}", warns=True)
         else:
             lacks = f"; but {'; '.join(last.lacks)}" if last.lacks else ""
             yield StatusRow("source", name, "at work", f"{about}; sees {', '.join(last.sees)}{lacks}", warns=bool(lacks))
+
+
+def _unplanned(unseen: Collection[str], seconds: float, within: Seconds) -> str:
+    """What the updater makes of pods that nobody has seen for so long."""
+    if _PODS not in unseen:
+        return ""
+    if seconds <= within:
+        return f"; nothing is planned for pods once none were seen for {length(within)}"
+    return f"; nothing is planned for pods, as none were seen for over {length(within)}"
 
 
 def _blind_since(reports: Sequence[SourceReported], topic: str) -> datetime:

@@ -1,7 +1,7 @@
 """The rules by which a VPA object gets its conditions.
 
-Rules and texts are upstream's (pkg/recommender/model, vpa.go), but for the condition of a loop of OOM kills, which is ours. A
-condition keeps the time of its last flip.
+Rules and texts are upstream's (pkg/recommender/model, vpa.go), but for the conditions of a loop of OOM kills and of outdated
+facts, which are ours. A condition keeps the time of its last flip.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents.logic.resources.memory_bound import MemoryBound
+from schemas import times
 from schemas.bounds import MOST_ON_ONE_TARGET
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition
@@ -25,7 +26,8 @@ class TargetKnowledge:
 
     `containers` is the recommendation: empty for none, None while it is unknown. `rival` is `namespace/name` of the VPA that
     governs the target instead of this one, if any. `crowded`: so many VPAs have this target that this one is ignored.
-    `bound`: what keeps a loop of OOM kills going, None where there is no such loop.
+    `bound`: what keeps a loop of OOM kills going, None where there is no such loop. `blind_since`: the last turn in which a
+    source saw the pods of the cluster, where that was too long ago.
     """
 
     pods: int | None = None
@@ -33,6 +35,7 @@ class TargetKnowledge:
     rival: str = ""
     crowded: bool = False
     bound: MemoryBound | None = None
+    blind_since: int | None = None
 
 
 def conditions(
@@ -55,11 +58,13 @@ def conditions(
     missing = provided is not ConditionStatus.TRUE and no_pods is ConditionStatus.TRUE
     reasons = {True: (NO_PODS_REASON, NO_PODS_MESSAGE), False: ("", "")}
     limited = _memory_limited(target.bound, now) if target.bound or ConditionType.MEMORY_LIMITED in since else ()
+    blind = _facts_outdated(target.blind_since, now) if target.blind_since or ConditionType.FACTS_OUTDATED in since else ()
     found = (
         DecidedCondition(ConditionType.UNSUPPORTED, _status(bool(unsupported)), now, "", unsupported),
         DecidedCondition(ConditionType.NO_PODS, no_pods, now, *reasons[no_pods is ConditionStatus.TRUE]),
         DecidedCondition(ConditionType.PROVIDED, provided, now, *reasons[missing]),
         *limited,
+        *blind,
     )
     return tuple(_keep_time(condition, since.get(condition.type)) for condition in found)
 
@@ -78,6 +83,15 @@ def _memory_limited(bound: MemoryBound | None, now: datetime) -> tuple[DecidedCo
     """Upstream has no such condition, so nothing is said of it before there is a first loop."""
     texts = ("", "") if bound is None else (bound.reason, bound.clause)
     return (DecidedCondition(ConditionType.MEMORY_LIMITED, _status(bound is not None), now, *texts),)
+
+
+def _facts_outdated(seen: int | None, now: datetime) -> tuple[DecidedCondition]:
+    """Upstream has no such condition, so nothing is said of it before it is true for the first time."""
+    reason, message = "", ""
+    if seen is not None:
+        reason = "NoSource"
+        message = f"No source has seen the pods since {times.rfc3339(times.from_ms(seen))}, so nothing is planned for them"
+    return (DecidedCondition(ConditionType.FACTS_OUTDATED, _status(seen is not None), now, reason, message),)
 
 
 def _status(holds: bool | None) -> ConditionStatus:

@@ -97,7 +97,8 @@ class VpaConditions(PartedState):
         self._ingest_policies(turn)
         for recorded in turn.of("cluster-changes"):
             if isinstance(recorded.event, SourceReported) and self._owns(recorded.event.cluster):
-                self.targets.ingest_source(recorded.event)
+                self.targets.ingest_source(recorded.event, turn.number)
+        self.targets.note_silence(turn.number)
         for recorded in turn.of("pod-changes-by-cluster"):
             if isinstance(recorded.event, PodChanged | PodDeleted):
                 self.targets.ingest_pod(recorded.event)
@@ -223,7 +224,10 @@ class VpaConditions(PartedState):
             return TargetKnowledge(0, (), rival), None
         pods, containers = self.targets.count(vpa.target, heartbeat), self.targets.containers(vpa.target, heartbeat)
         bound = unanswered_kills.condition_of(vpa, self.targets.kills(vpa.target), containers or (), at)
-        return TargetKnowledge(pods, containers, bound=bound), self.targets.live_requests(vpa.target, heartbeat)
+        blind = self.targets.blind_since(vpa.cluster)
+        return TargetKnowledge(pods, containers, bound=bound, blind_since=blind), self.targets.live_requests(
+            vpa.target, heartbeat
+        )
 
     def _is_crowded_out(self, vpa: VpaChanged) -> bool:
         """Whether so many VPAs with its target come before it that it is ignored."""

@@ -14,6 +14,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.conditions import unanswered_kills
 from agents.logic.conditions.unanswered_kills import UnansweredKills
+from agents.logic.guards.shared_guards import REPORTS_WITHIN
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.facts.sources import SourceReported
@@ -66,9 +67,14 @@ class PodOfWorkload:
 
 @dataclass(frozen=True, slots=True)
 class PodVisibility:
-    """Whether a source sees the pods of its cluster."""
+    """Whether a source sees the pods of its cluster, and the last turn in which it reported that; None if it never did.
+
+    `silent`: that was too long ago.
+    """
 
     pods: bool
+    seen: int | None = None
+    silent: bool = False
 
 
 class TargetIndex:
@@ -122,14 +128,31 @@ class TargetIndex:
         else:
             self.pods.remove(uid)
 
-    def ingest_source(self, event: SourceReported) -> None:
+    def ingest_source(self, event: SourceReported, turn: int) -> None:
         """Take in whether a source sees pods."""
         before = self._vouched(event.cluster)
-        key, sees = f"{event.cluster}/{event.source}", PodVisibility(_PODS in event.sees)
-        if self.sources.get(key) != sees:
-            self.sources.upsert(key, sees)
+        key, sees = f"{event.cluster}/{event.source}", _PODS in event.sees
+        known = self.sources.get(key) or PodVisibility(sees)
+        report = replace(known, pods=sees, seen=turn if sees else known.seen)
+        if report != self.sources.get(key):
+            self.sources.upsert(key, report)
         if self._vouched(event.cluster) != before:
             self._all_of.add(event.cluster)
+
+    def note_silence(self, turn: int) -> None:
+        """Note which sources have not reported for too long that they see pods, or do so again."""
+        for key, source in self.sources.items():
+            silent = source.seen is not None and turn - source.seen > REPORTS_WITHIN * 1000
+            if silent != source.silent:
+                self.sources.upsert(key, replace(source, silent=silent))
+                self._all_of.add(cluster_of(key))
+
+    def blind_since(self, cluster: str) -> int | None:
+        """The last turn in which a source of a cluster saw its pods, if that was too long ago; else None."""
+        seen = [source for key, source in self.sources.items() if cluster_of(key) == cluster and source.seen is not None]
+        if not seen or not all(source.silent for source in seen):
+            return None
+        return max(source.seen for source in seen if source.seen is not None)
 
     def hear(self, workload: str, turn: int, *, targeted: Container[str], heartbeat: Seconds) -> bool:
         """Note that a recommender decided about a workload; returns whether the decision has to be ingested.

@@ -12,6 +12,9 @@ from schemas.names import Place
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction, Seconds
 
+REPORTS_WITHIN = Seconds(600.0)
+"""After so long without a report of a source that sees the pods of a cluster, what is known of them is not acted on."""
+
 C = TypeVar("C")
 S = TypeVar("S")
 

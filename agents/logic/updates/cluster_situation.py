@@ -13,7 +13,7 @@ from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.node_rooms import SuccessorRoom
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_progress import PlansMade
+from agents.logic.updates.updater_progress import LastPodFact, PlansMade
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.admission_pauses import AdmissionPause
 from schemas.decisions.recommendations import CitedRules
@@ -26,7 +26,7 @@ from schemas.units import Fraction
 class ClusterSituation:
     """What the guards may know besides the pod. Times are turn numbers.
 
-    `facts_seen`: the last turn with a fact about a pod of the cluster; `workload` and `namespace`: the candidate's own;
+    `facts`: when the cluster's pods were seen last; `workload` and `namespace`: the candidate's own;
     `planned`: the plans that were made for the cluster in this interval; `rules`: those of the log that the settings come from;
     `evicted`: the last eviction of the workload, and `short` since when successors of evicted pods are missing, None while none
     are; `unpatched`: until when the webhook leaves new pods of the workload as they are; `groups`: its pods by direct controller;
@@ -38,7 +38,7 @@ class ClusterSituation:
 
     now: int
     first_turn: int
-    facts_seen: int
+    facts: LastPodFact
     control: ControlRecord | None
     cluster: Headcount
     workload: Headcount

@@ -91,7 +91,8 @@ def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[t
     """The inputs that a plan may only rest on while they are fresh: their turns, and for how long. The guards use the same."""
     settings, recommended = cluster.settings, candidate.situation.recommended
     yield recommended.turn, settings.recommendation_within
-    yield cluster.facts_seen, settings.facts_within
+    _what, seen, within = cluster.facts.sign_of_life(settings)
+    yield seen, within
     if candidate.why in ((UpdateReason.QUICK_OOM,), (UpdateReason.OOM,)) and (killed := candidate.situation.killed) is not None:
         yield times.to_ms(killed), settings.quick_oom
 

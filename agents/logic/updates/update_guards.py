@@ -146,7 +146,8 @@ def _warm_up(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 
 def _blind(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return shared_guards.blind(fact="pod fact", now=cluster.now, seen=cluster.facts_seen, within=cluster.settings.facts_within)
+    what, seen, within = cluster.facts.sign_of_life(cluster.settings)
+    return shared_guards.blind(fact=what, now=cluster.now, seen=seen, within=within)
 
 
 _URGENT = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM, UpdateReason.REVERT, UpdateReason.BOOST_OVER})

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from agents.logic.guards import budget_schedules
+from agents.logic.guards.shared_guards import REPORTS_WITHIN
 from agents.logic.updates.eviction_tolerance import DisruptionRules
 from agents.logic.updates.update_priority import UpdateThresholds
 from schemas.policies.guard_overrides import NO_OVERRIDES, UPSTREAM_PROFILE, GuardOverrides
@@ -18,7 +19,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 2
+PROGRAM = 3
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -82,7 +83,9 @@ class UpdateSettings:
     warm_up: Seconds = Seconds(300.0)
     """No plan in this time after the stage's first turn. Not upstream's."""
     facts_within: Seconds = Seconds(6 * 3600.0)
-    """No plan for a cluster of which no pod fact was seen for this long. Not upstream's."""
+    """No plan for a cluster of which no source reports and no pod fact was seen for this long. Not upstream's."""
+    reports_within: Seconds = REPORTS_WITHIN
+    """No plan for a cluster whose sources have not reported for this long that they see its pods. Not upstream's."""
     recommendation_within: Seconds = Seconds(2 * 3600.0)
     """No plan on a recommendation older than this; twice the recommender's heartbeat. Not upstream's."""
     cool_down: Seconds = Seconds(900.0)

@@ -27,7 +27,7 @@ from agents.logic.updates.missing_pods import MissingPods
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
-from agents.logic.updates.updater_progress import PlansMade, TurnsTaken
+from agents.logic.updates.updater_progress import LastPodFact, PlansMade, TurnsTaken
 from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
 from agents.logic.updates.workload_evictions import PodsBefore
@@ -221,7 +221,7 @@ class Updater(PartedState):
         return ClusterSituation(
             now=taken.turn,
             first_turn=taken.first,
-            facts_seen=taken.first if facts is None else facts.seen,
+            facts=LastPodFact(taken.first) if facts is None else facts,
             control=self.clusters.control.get(cluster),
             cluster=total,
             workload=total,

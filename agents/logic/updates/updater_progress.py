@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from agents.logic.updates.update_settings import UpdateSettings
 from schemas.outcomes import Action
+from schemas.units import Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,16 @@ class PlansMade:
 
 @dataclass(frozen=True, slots=True)
 class LastPodFact:
-    """The last turn that held a fact about a pod of a cluster."""
+    """The last turn that held a fact about a pod of a cluster, and the last in which a source reported that it sees the pods.
+
+    `reported` is None where no source has ever reported: then nothing but the facts shows that somebody looks.
+    """
 
     seen: int
+    reported: int | None = None
+
+    def sign_of_life(self, settings: UpdateSettings) -> tuple[str, int, Seconds]:
+        """What shows that the pods are still looked at, the turn in which that was seen last, and for how long it counts."""
+        if self.reported is None:
+            return "pod fact", self.seen, settings.facts_within
+        return "report of a source that sees pods", self.reported, settings.reports_within

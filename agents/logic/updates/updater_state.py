@@ -26,6 +26,7 @@ from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
+from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
@@ -192,7 +193,7 @@ class UpdaterState:
             if isinstance(recorded.event, ControlChanged):
                 self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
         self.constraints.rooms.ingest(turn)
-        for recorded in turn.of("pod-changes-by-cluster"):
+        for recorded in (*turn.of("pod-changes-by-cluster"), *turn.of("cluster-changes")):
             self._ingest_fact(recorded, turn.number)
         for part in turn.parts("recommendations-by-cluster"):
             if isinstance(part, DeferredRecords):
@@ -254,6 +255,9 @@ class UpdaterState:
             self._upsert_pod(event, recorded.place, now)
         elif isinstance(event, PodDeleted):
             self._remove_pod(event.pod.uid, now)
+        elif isinstance(event, SourceReported):
+            self._ingest_report(event, now)
+            return
         else:
             if isinstance(event, ReplicaControllerRemoved):
                 self._controller_changed(event)
@@ -261,7 +265,14 @@ class UpdaterState:
             if isinstance(event, ReplicaControllerChanged):
                 self._controller_changed(event)
             return
-        self.facts.upsert(event.workload.cluster, LastPodFact(now))
+        known = self.facts.get(event.workload.cluster) or LastPodFact(now)
+        self.facts.upsert(event.workload.cluster, replace(known, seen=now))
+
+    def _ingest_report(self, event: SourceReported, now: int) -> None:
+        """A source is at work. Every partition hears of the sources of all clusters, and has the pods of its own."""
+        known = self.facts.get(event.cluster)
+        if known is not None and "pod-changes" in event.sees:
+            self.facts.upsert(event.cluster, replace(known, reported=now))
 
     def _controller_changed(self, event: ReplicaControllerChanged | ReplicaControllerRemoved) -> None:
         """What a controller wants decides how many pods of its workload are missing."""

@@ -88,6 +88,18 @@ def test_a_source_is_at_work_blind_or_silent_by_its_own_reports(site: Site, caps
     assert site.rows(capsys)["source", "usage"] == ("at work", "cluster 'demo'; last report 0.0 s ago; sees pod-metrics")
 
 
+def test_it_is_said_that_nothing_is_planned_on_pods_which_nobody_has_seen_for_ten_minutes(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.report("kube", "pod-changes", ago=601)
+    says = "last report 10 min ago: is it running?; nothing is planned for pods, as none were seen for over 10 min"
+    assert site.rows(capsys)["source", "kube"] == ("silent", f"cluster 'demo'; {says}")
+    site.report("kube", "oom-events", ago=100)
+    site.report("kube", "oom-events", ago=10)
+    soon = "; blind to pod-changes since 2026-01-05 11:58:20; nothing is planned for pods once none were seen for 10 min"
+    assert site.rows(capsys)["source", "kube"][1].endswith(soon)
+
+
 def test_what_a_source_goes_on_without_is_said_and_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.report("asg", "node-group-changes", lacks=("group 'web' is not in AWS", "instances are unseen"))
     says = "cluster 'demo'; last report 10.0 s ago; sees node-group-changes; but group 'web' is not in AWS; instances are unseen"

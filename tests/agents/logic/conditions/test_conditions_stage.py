@@ -13,8 +13,9 @@ from agents.logic.conditions import conditions_stage
 from agents.logic.conditions.conditions_stage import VpaConditions
 from agents.logic.stage_rules import StageRules
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas import times
 from schemas.catalogue import Event
-from schemas.decisions.vpa_conditions import VpaConditionsDecided
+from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, VpaConditionsDecided
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged
 from schemas.facts.sources import SourceReported
 from schemas.ids import DecisionId
@@ -133,6 +134,21 @@ def test_a_partition_decides_about_its_own_clusters_alone() -> None:
     stage = open_stage(lambda key: 0 if key.startswith("demo") else 1)
     assert [each.key for each in step(stage, START, foreign, vpa())] == ["demo/web/api"]
     assert step(stage, START + 1, SourceReported(AT, "elsewhere", "kube", ()), VpaRemoved(AT, "elsewhere", "web", "api")) == []
+
+
+def test_a_status_says_that_no_source_sees_the_pods_any_more_and_when_one_does_again() -> None:
+    stage, kube, minute = open_stage(), SourceReported(AT, "demo", "kube", ("pod-changes",)), 60_000
+    [first] = step(stage, START, vpa(), pod("p", "api"), kube)
+    assert ConditionType.FACTS_OUTDATED not in {each.type for each in first.conditions}
+    assert step(stage, START + 10 * minute) == []
+    [outdated] = step(stage, START + 11 * minute, replace(kube, sees=("oom-events",)))
+    said_last = outdated.conditions[-1]
+    assert (said_last.type, said_last.status) == (ConditionType.FACTS_OUTDATED, ConditionStatus.TRUE)
+    seen = times.rfc3339(times.from_ms(START))
+    assert said_last.message == f"No source has seen the pods since {seen}, so nothing is planned for them"
+    assert step(stage, START + 12 * minute) == []
+    [back] = step(stage, START + 13 * minute, kube)
+    assert (back.conditions[-1].type, back.conditions[-1].status) == (ConditionType.FACTS_OUTDATED, ConditionStatus.FALSE)
 
 
 def test_rules_of_the_log_name_the_recommender_and_its_heartbeat() -> None:

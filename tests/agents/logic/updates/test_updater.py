@@ -14,6 +14,7 @@ from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, Update
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged
 from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted, PodPhase, ResizeState
+from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
@@ -431,6 +432,39 @@ def test_guard_warm_up() -> None:
 
 def test_guard_blind() -> None:
     assert only_guard(at_once(open_stage(), START + 6 * 60 * MINUTE + MINUTE)) == "blind"
+
+
+def report(number: int, *sees: str) -> Any:
+    return SourceReported(when(number), "demo", "kube", sees)
+
+
+def test_what_a_stopped_source_saw_is_acted_on_for_ten_minutes() -> None:
+    stage = open_stage()
+    look(stage, LATER - MINUTE, cluster_changes=[report(LATER - MINUTE, "pod-changes")])
+    assert isinstance(at_once(stage, LATER + 8 * MINUTE)[0], ResizePlanned)
+    stage = open_stage()
+    look(stage, LATER - MINUTE, cluster_changes=[report(LATER - MINUTE, "pod-changes")])
+    refused = at_once(stage, LATER + 10 * MINUTE)
+    assert only_guard(refused) == "blind"
+    assert refused[0].reason == "no report of a source that sees pods of this cluster for 660 s; more than 600 s is flying blind"
+
+
+def test_a_source_that_goes_on_and_no_longer_sees_pods_is_blind_and_one_that_comes_back_is_not() -> None:
+    stage, minutes = open_stage(), range(0, 15 * MINUTE, MINUTE)
+    look(stage, LATER - MINUTE, cluster_changes=[report(LATER - MINUTE, "pod-changes")])
+    for minute in minutes:
+        look(stage, LATER + minute, cluster_changes=[report(LATER + minute, "oom-events")])
+    assert only_guard(at_once(stage, LATER + 15 * MINUTE)) == "blind"
+    back = LATER + 16 * MINUTE
+    [plan, *_] = look(stage, back, cluster_changes=[report(back, "pod-changes")], recommendations_by_cluster=[recommend(back)])
+    assert isinstance(plan, ResizePlanned)
+
+
+def test_a_plan_on_old_reports_is_void_when_they_are_too_old() -> None:
+    stage = open_stage()
+    look(stage, LATER - MINUTE, cluster_changes=[report(LATER - MINUTE, "pod-changes")])
+    plan = at_once(stage, LATER + 8 * MINUTE)[0]
+    assert plan.void_after == when(LATER + 9 * MINUTE)
 
 
 def test_guard_stale() -> None:

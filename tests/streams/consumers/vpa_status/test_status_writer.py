@@ -41,7 +41,7 @@ recommendation = st.builds(
 
 
 def _decided(
-    name: str, others: tuple[ConditionStatus, ConditionStatus, ConditionStatus], containers: tuple[ContainerRecommendation, ...]
+    name: str, others: tuple[ConditionStatus, ...], containers: tuple[ContainerRecommendation, ...]
 ) -> VpaConditionsDecided:
     provided = ConditionStatus.TRUE if containers else ConditionStatus.FALSE
     conditions = zip(ConditionType, (provided, *others), strict=True)
@@ -51,7 +51,10 @@ def _decided(
 
 decisions = st.lists(
     st.builds(
-        _decided, st.sampled_from(NAMES), st.tuples(statuses, statuses, statuses), st.lists(recommendation, max_size=1).map(tuple)
+        _decided,
+        st.sampled_from(NAMES),
+        st.tuples(*[statuses] * (len(ConditionType) - 1)),
+        st.lists(recommendation, max_size=1).map(tuple),
     ),
     max_size=10,
 )
