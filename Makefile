@@ -43,7 +43,7 @@ check: setup ## lint, types and the import law: all of them, also when one fails
 	@failed=; for tool in "ruff format --check ." "ruff check ." "mypy --num-workers 2" "lint-imports"; do echo "$$tool"; $(BIN)/$$tool || failed="$$failed '$$tool'"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 test: setup ## the tests that need no broker
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" -o faulthandler_timeout=950
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" -o faulthandler_timeout=1000
 
 golden: setup ## adds the golden files that are missing; an existing one is never changed
 	$(BIN)/python -m tests.support.golden_wire

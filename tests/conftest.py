@@ -11,6 +11,8 @@ from collections import defaultdict
 import pytest
 from hypothesis import settings
 
+from tests.support.slow_machines import SLOWER
+
 os.environ.pop("COLUMNS", None)  # xdist sets it to 80 in its workers, and a line is as long as it likes where no terminal is
 
 settings.register_profile("quick", max_examples=25, deadline=None)
@@ -23,7 +25,11 @@ QUICK_VECTORS = 24
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the vectors beyond `QUICK_VECTORS` as slow."""
+    """Mark the vectors beyond `QUICK_VECTORS` as slow, and give each test the time that a slower machine takes."""
+    for item in items:
+        bound = item.get_closest_marker("timeout")
+        if bound is not None:
+            item.add_marker(pytest.mark.timeout(SLOWER * bound.args[0]), append=False)
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.path.name.endswith("_vectors.py"):

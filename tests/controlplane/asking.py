@@ -8,6 +8,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tests.support.slow_machines import SLOWER
+
 T = TypeVar("T")
 PATIENCE = 30.0
 PATCHES = {
@@ -27,10 +29,10 @@ class Refused(Exception):
 
 def wait_for(condition: Callable[[], T | None], *, timeout: float = PATIENCE, what: str = "") -> T:
     """What `condition` gives as soon as it is true. Raises TimeoutError with `what`, or else the condition's name."""
-    until = time.monotonic() + timeout
+    until = time.monotonic() + SLOWER * timeout
     while not (found := condition()):
         if time.monotonic() > until:
-            raise TimeoutError(f"after {timeout:.0f} s still not: {what or getattr(condition, '__name__', condition)}")
+            raise TimeoutError(f"after {SLOWER * timeout:.0f} s still not: {what or getattr(condition, '__name__', condition)}")
         time.sleep(0.05)
     return found
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streams.topics import Topics
+from tests.support.slow_machines import SLOWER
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,11 +44,11 @@ class Commands:
 
     def wait(self, done: Callable[[], object], seconds: float, what: str = "") -> None:
         """Until it is done; nobody may have ended with an error meanwhile."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + SLOWER * seconds
         while not done():
             ended = [name for name, process in self.running.items() if process.poll() not in (None, 0, -signal.SIGKILL)]
             assert not ended, f"{ended} ended:\n{self.said(ended[0])}"
-            assert time.monotonic() < until, f"after {seconds:g} s still not: {what}"
+            assert time.monotonic() < until, f"after {SLOWER * seconds:g} s still not: {what}"
             time.sleep(0.3)
 
     def said(self, name: str) -> str:
