@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.backtest import price_list, score_card
-from agents.backtest.policy_comparison import DRAWS, PolicyDifference, PolicyScore, difference
+from agents.backtest.policy_comparison import DRAWS, FEW, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
 from agents.commands.compare import comparison_output, comparison_table, frontier, policy_runs, policy_specs
 from agents.commands.compare.comparison_output import ComparisonForm, PrintedComparison
@@ -111,10 +111,11 @@ def _scores(
 
 
 def _about(baseline: PolicyScore, prices: PriceList) -> list[str]:
-    hours = baseline.total("container_hours")
+    hours, workloads = baseline.total("container_hours"), len(baseline.workloads)
+    few = f"; of {workloads} {'workload' if workloads == 1 else 'workloads'} they are too narrow" if workloads < FEW else ""
     return [
-        f"{len(baseline.workloads)} workloads, {hours / 24:,.1f} container-days; baseline '{baseline.name}'; prices: {prices}",
-        f"intervals: 95 %, bootstrap over workloads, {DRAWS:,} draws; ~ marks a difference that may be chance",
+        f"{workloads} workloads, {hours / 24:,.1f} container-days; baseline '{baseline.name}'; prices: {prices}",
+        f"intervals: 95 %, bootstrap over workloads, {DRAWS:,} draws; ~ marks a difference that may be chance{few}",
     ]
 
 

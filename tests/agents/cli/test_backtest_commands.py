@@ -47,6 +47,19 @@ def test_twice_the_margin_shows_in_the_difference_and_its_interval(compared: Any
     assert 0 <= wide["cost"]["low"] < wide["cost"]["estimate"] < wide["cost"]["high"]
 
 
+@pytest.mark.parametrize(("workloads", "says"), [(1, "; of 1 workload they are too narrow"), (3, "3 workloads they"), (5, "")])
+def test_of_few_workloads_it_is_said_that_intervals_are_too_narrow(
+    workloads: int, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [f"{60 * n},shop,w{w},w{w}-1,main,0.1,{64 << 20},0.2,{1 << 30}" for n in range(30) for w in range(workloads)]
+    names = "timestamp_s,namespace,workload,pod,container,cpu_cores,memory_bytes,cpu_request_cores,memory_request_bytes"
+    usage = tmp_path / "usage.csv"
+    usage.write_text("\n".join([names, *rows]))
+    told = said(capsys, "backtest", str(usage), *POLICIES, "-o", "wide")
+    assert ("too narrow" in told) == bool(says)
+    assert says in told
+
+
 def test_a_gate_is_for_the_policies_that_were_named_and_exits_with_3(
     log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
