@@ -217,7 +217,7 @@ class Updater(PartedState):
 
     def _situation(self, taken: TurnsTaken, cluster: str, total: Headcount, *, planned: PlansMade) -> ClusterSituation:
         """What the guards know of a cluster besides the pod."""
-        facts = self.clusters.facts.get(cluster)
+        facts = self.clusters.facts.table.get(cluster)
         return ClusterSituation(
             now=taken.turn,
             first_turn=taken.first,

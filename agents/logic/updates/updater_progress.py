@@ -1,8 +1,11 @@
 """How far the updater has come in the turns of its partition, and in which of them something was seen or planned."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Turn
 from agents.logic.updates.update_settings import UpdateSettings
+from schemas.facts.sources import SourceReported
 from schemas.outcomes import Action
 from schemas.units import Seconds
 
@@ -51,3 +54,23 @@ class LastPodFact:
         if self.reported is None:
             return "pod fact", self.seen, settings.facts_within
         return "report of a source that sees pods", self.reported, settings.reports_within
+
+
+class PodFactTurns:
+    """When the pods of each cluster were seen last."""
+
+    def __init__(self) -> None:
+        self.table: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
+
+    def pod_seen(self, cluster: str, turn: int) -> None:
+        """There is a fact about a pod of a cluster."""
+        known = self.table.get(cluster) or LastPodFact(turn)
+        self.table.upsert(cluster, replace(known, seen=turn))
+
+    def ingest_reports(self, turn: Turn) -> None:
+        """Take in the reports of sources. Every partition hears of those of all clusters, and has the pods of its own."""
+        for recorded in turn.of("cluster-changes"):
+            event = recorded.event
+            known = self.table.get(event.cluster) if isinstance(event, SourceReported) else None
+            if isinstance(event, SourceReported) and known is not None and "pod-changes" in event.sees:
+                self.table.upsert(event.cluster, replace(known, reported=turn.number))

@@ -19,14 +19,13 @@ from agents.logic.updates.pods_by_workload import PodRecord, PodsByWorkload
 from agents.logic.updates.startup_boost_ends import BoostEnds
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_constraints import UpdateConstraints
-from agents.logic.updates.updater_progress import LastPodFact, PlansMade
+from agents.logic.updates.updater_progress import PlansMade, PodFactTurns
 from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
-from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
@@ -140,7 +139,7 @@ class UpdaterState:
         self.recommended: ObjectTable[NewestRecommendation] = ObjectTable("recommended", NewestRecommendation, 2048)
         self.histories: ObjectTable[PodHistory] = ObjectTable("notes", PodHistory, 64)
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
-        self.facts: ObjectTable[LastPodFact] = ObjectTable("facts", LastPodFact, 1)
+        self.facts = PodFactTurns()
         self.made: ObjectTable[PlansMade] = ObjectTable("plans-made", PlansMade, 1)
         self.refused: ObjectTable[RefusedPods] = ObjectTable("refused", RefusedPods, 64)
         self.evictions: ObjectTable[WorkloadEviction] = ObjectTable("evictions", WorkloadEviction, 64)
@@ -160,8 +159,8 @@ class UpdaterState:
 
     def tables(self) -> tuple[StatePart, ...]:
         """All tables but those of the policies."""
-        ours = self.pods, self.recommended, self.histories, self.control, self.facts, self.refused, self.reverts, self.evictions
-        return (*ours, self.made, self.unpatched.table, *self.constraints.tables())
+        ours = self.pods, self.recommended, self.histories, self.control, self.facts.table, self.refused, self.reverts
+        return (*ours, self.evictions, self.made, self.unpatched.table, *self.constraints.tables())
 
     def loaded(self) -> None:
         """A chunk was loaded, so the indexes must be built again."""
@@ -193,8 +192,9 @@ class UpdaterState:
             if isinstance(recorded.event, ControlChanged):
                 self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
         self.constraints.rooms.ingest(turn)
-        for recorded in (*turn.of("pod-changes-by-cluster"), *turn.of("cluster-changes")):
+        for recorded in turn.of("pod-changes-by-cluster"):
             self._ingest_fact(recorded, turn.number)
+        self.facts.ingest_reports(turn)
         for part in turn.parts("recommendations-by-cluster"):
             if isinstance(part, DeferredRecords):
                 self.changed.keys.update(part.subjects)
@@ -255,9 +255,6 @@ class UpdaterState:
             self._upsert_pod(event, recorded.place, now)
         elif isinstance(event, PodDeleted):
             self._remove_pod(event.pod.uid, now)
-        elif isinstance(event, SourceReported):
-            self._ingest_report(event, now)
-            return
         else:
             if isinstance(event, ReplicaControllerRemoved):
                 self._controller_changed(event)
@@ -265,14 +262,7 @@ class UpdaterState:
             if isinstance(event, ReplicaControllerChanged):
                 self._controller_changed(event)
             return
-        known = self.facts.get(event.workload.cluster) or LastPodFact(now)
-        self.facts.upsert(event.workload.cluster, replace(known, seen=now))
-
-    def _ingest_report(self, event: SourceReported, now: int) -> None:
-        """A source is at work. Every partition hears of the sources of all clusters, and has the pods of its own."""
-        known = self.facts.get(event.cluster)
-        if known is not None and "pod-changes" in event.sees:
-            self.facts.upsert(event.cluster, replace(known, reported=now))
+        self.facts.pod_seen(event.workload.cluster, now)
 
     def _controller_changed(self, event: ReplicaControllerChanged | ReplicaControllerRemoved) -> None:
         """What a controller wants decides how many pods of its workload are missing."""
