@@ -66,7 +66,8 @@ class ReplicaCounts:
     node, `running` ones are not pending, and for `begun` ones a change was begun that stops a container. `boosted`: one of them
     has a startup boost. `serving` ones run without failing again and again, `ready` ones say that they are ready, and `unready`
     ones are successors that do not say so yet; `leaving` ones are being deleted. `begun_down`: those of `begun` that do not
-    serve. `most`: how many were seen at most of late.
+    serve, `killed` ones have a container that was killed for want of memory and is not ready. `most`: how many were seen at
+    most of late.
     """
 
     controller: str
@@ -82,6 +83,7 @@ class ReplicaCounts:
     begun_down: int = 0
     unready: int = 0
     most: int = 0
+    killed: int = 0
 
     def configured(self, *, strict: bool) -> int | None:
         """How many pods the controller should have; None if it wants none, so that they must be left alone.
@@ -192,5 +194,6 @@ def replica_counts(
         counts.running += not pending
         counts.boosted |= bool(pod.boosted)
         counts.serving += serves(pod)
+        counts.killed += any(container.broken for container in pod.containers)
         counts.ready += bool(pod.containers) and all(container.ready for container in pod.containers)
     return found

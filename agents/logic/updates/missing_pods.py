@@ -187,6 +187,8 @@ def shortage(groups: Iterable[ReplicaCounts], evicted: WorkloadEviction) -> str:
     said = [f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count > 0]
     if not said:
         said = [f"{ready} are ready, and {evicted.before.ready} were"]
+    killed = sum(counts.killed for counts in found)
+    said += [f"{killed} of them {'was' if killed == 1 else 'were'} OOM-killed last"] if killed else []
     return f"of the {should_be} pods that should be there {', '.join(said)}"
 
 

@@ -12,7 +12,7 @@ from schemas.catalogue import Event
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
-from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.facts.scheduled_pods import ControllingOwner
@@ -26,6 +26,7 @@ from tests.support.cluster_events import API, GIB, MINUTE, START, pod, turn, whe
 OWNER = "ReplicaSet/api-1"
 QUOTA = "pods 'api-1-x' is forbidden: exceeded quota: q"
 _SMALL, _LARGE = (Amounts(cores, GIB) for cores in (0.2, 1.0))  # type: ignore[arg-type]  # units
+_KILLED = ContainerRun(when(START), reason=OOM_KILLED)
 
 
 def seen(*, ready: bool = True, restarts: int = 0, amounts: Amounts = _LARGE) -> ContainerSeen:
@@ -158,6 +159,14 @@ def test_the_workload_goes_on_when_the_successor_is_there() -> None:
         ({"phase": PodPhase.PENDING, "started": None}, "1 is on a node without having begun"),
         ({"containers": (seen(ready=False, restarts=3, amounts=_SMALL),)}, "1 is with a container that fails again and again"),
         ({"containers": (seen(ready=False, amounts=_SMALL),)}, "9 are ready, and 10 were"),
+        (
+            {"containers": (replace(seen(ready=False, restarts=3, amounts=_SMALL), last_run=_KILLED),)},
+            "1 is with a container that fails again and again, 1 of them was OOM-killed last",
+        ),
+        (
+            {"containers": (replace(seen(ready=False, amounts=_SMALL), last_run=_KILLED),)},
+            "9 are ready, and 10 were, 1 of them was OOM-killed last",
+        ),
     ],
 )
 def test_a_successor_that_does_not_serve_is_missing_as_one_that_does_not_exist(successor: Any, says: str) -> None:
