@@ -71,7 +71,7 @@ class LeaseServer:
             if method == "PUT" and (there is None or there["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]):
                 return HTTPStatus.CONFLICT, {"message": "the object has been modified"}
             self._versions += 1
-            metadata = {**body["metadata"], "resourceVersion": str(self._versions)}
+            metadata = {"uid": f"u-{name}", **body["metadata"], "resourceVersion": str(self._versions)}
             self._leases[name] = {**body, "metadata": metadata}
             return HTTPStatus.OK, self._leases[name]
 

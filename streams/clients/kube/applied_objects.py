@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 from schemas.outcomes import OutcomeDetail
 from schemas.units import Seconds
-from streams.clients.kube import api_paths
-from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body, decode_body
+from streams.clients.kube import api_paths, json_objects
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
+from streams.clients.kube.json_objects import Json
 from streams.errors import TryAgain
 
 FIELD_MANAGER = "ullage-autoscalers"
 APPLY_PATCH = "application/apply-patch+yaml"
 """The content type of server-side apply. JSON is YAML, too."""
-Json = dict[str, Any]
 
 
 class ObjectKeeper(Protocol):
@@ -45,7 +45,7 @@ class AppliedObjects:
     def find(self, namespace: str, name: str) -> Json | None:
         """The object; None when there is none."""
         path = api_paths.scoped(self._root, namespace, self._plural, name)
-        return self._api.find(ApiRequest(path, f"reading {self.kind}", f"{namespace}/{name}"), Json)
+        return json_objects.find_object(self._api, ApiRequest(path, f"reading {self.kind}", f"{namespace}/{name}"))
 
     def apply(self, namespace: str, manifest: Mapping[str, Any]) -> Json:
         """Server-side apply, by force: changes by others to our fields are undone."""
@@ -59,7 +59,7 @@ class AppliedObjects:
             manifest,
             APPLY_PATCH,
         )
-        return self._api.read(request, Json)
+        return json_objects.read_object(self._api, request)
 
     def merge(self, namespace: str, name: str, patch: Mapping[str, object], *, part: str = "") -> Json:
         """A merge patch. Raises TryAgain also when the patch names a version and somebody else was faster."""
@@ -74,7 +74,7 @@ class AppliedObjects:
             raise TryAgain(
                 doing=request.doing, to=request.to, answer=f"409 {text}", after=Seconds(1.0), detail=OutcomeDetail.MOVED
             )
-        return decode_body(accepted_body(response, request), Json, request)
+        return json_objects.decode_object(accepted_body(response, request), request)
 
     def delete(self, namespace: str, name: str, uid: str) -> bool:
         """With the uid as its condition."""

@@ -7,9 +7,45 @@ the caller reads the object again. All calls raise Unreachable, TryAgain and Giv
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from streams.clients.kube.api import Api, ApiRequest, accepted_body
+import msgspec
+
+from streams.clients.kube.api import Api, ApiRequest, accepted_body, decode_body
 
 Json = dict[str, Any]
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Json] | None = None
+
+
+class ObjectOutline(msgspec.Struct, frozen=True):
+    """What callers rely on in any object, whatever its kind."""
+
+    metadata: _Metadata
+    spec: Json = {}
+    status: Json | None = None
+
+
+def decode_object(body: bytes, request: ApiRequest) -> Json:
+    """An object as plain JSON. Raises TryAgain that names the place where it is not as every object is."""
+    decode_body(body, ObjectOutline, request)
+    return decode_body(body, Json, request)
+
+
+def read_object(api: Api, request: ApiRequest) -> Json:
+    """The object of a successful response. Raises Unreachable, TryAgain and GiveUp."""
+    return decode_object(accepted_body(api.send(request), request), request)
+
+
+def find_object(api: Api, request: ApiRequest) -> Json | None:
+    """As `read_object`, but None when the server answers 404."""
+    response = api.send(request)
+    return None if response.code == 404 else decode_object(accepted_body(response, request), request)  # noqa: PLR2004  # "not found"
 
 
 class ObjectStore(Protocol):
@@ -36,17 +72,15 @@ class PlainObjects:
 
     def find(self, name: str) -> Json | None:
         """The object; None when there is none."""
-        return self._api.find(ApiRequest(f"{self._path}/{name}", f"reading {self._kind}", name), Json)
+        return find_object(self._api, ApiRequest(f"{self._path}/{name}", f"reading {self._kind}", name))
 
     def create(self, name: str, body: Mapping[str, object]) -> Json:
         """Make it."""
-        request = ApiRequest(self._path, f"creating {self._kind}", name, "POST", body)
-        return self._api.read(request, Json)
+        return read_object(self._api, ApiRequest(self._path, f"creating {self._kind}", name, "POST", body))
 
     def replace(self, name: str, body: Mapping[str, object]) -> Json:
         """Put it back as `body` says, which carries the resourceVersion that was read."""
-        request = ApiRequest(f"{self._path}/{name}", f"replacing {self._kind}", name, "PUT", body)
-        return self._api.read(request, Json)
+        return read_object(self._api, ApiRequest(f"{self._path}/{name}", f"replacing {self._kind}", name, "PUT", body))
 
     def delete(self, name: str) -> bool:
         """Delete it; False when it was gone already."""

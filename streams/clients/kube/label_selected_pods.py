@@ -1,15 +1,25 @@
 """The pods that a selector selects, as plain JSON, for occasional looks at one workload's pods."""
 
-from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from streams.clients.kube import api_paths
-from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge
+from streams.clients.kube.api import Api, ApiRequest, ResponseTooLarge, accepted_body, decode_body
+from streams.clients.kube.json_objects import Json, ObjectOutline
 from streams.clients.page_tokens import PageTokens
 
 PAGE = 500
 """Pods in one page of a list."""
-Json = dict[str, Any]
+
+
+class _ListMetadata(msgspec.Struct, frozen=True):
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _PodList(msgspec.Struct, frozen=True):
+    items: list[ObjectOutline] | None = None
+    metadata: _ListMetadata = _ListMetadata()
 
 
 class LabelSelectedPods:
@@ -28,11 +38,12 @@ class LabelSelectedPods:
         while True:
             path = f"{start}&limit={size}" + (f"&continue={quote(token, safe='')}" if token else "")
             try:
-                page = self._api.read(ApiRequest(path, "listing pods of", f"{namespace} ({selector})"), Json)
+                request = ApiRequest(path, "listing pods of", f"{namespace} ({selector})")
+                body = accepted_body(self._api.send(request), request)
             except ResponseTooLarge as error:
                 size = error.smaller_page(size)
                 continue
-            found += page.get("items") or ()
-            token = pages.following((page.get("metadata") or {}).get("continue"))
+            token = pages.following(decode_body(body, _PodList, request).metadata.continue_)
+            found += decode_body(body, Json, request).get("items") or ()
             if not token:
                 return found
