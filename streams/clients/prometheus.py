@@ -16,7 +16,7 @@ import msgspec
 import urllib3
 
 from schemas.units import Bytes, Seconds
-from streams import typed_json
+from streams import secret_files, typed_json
 from streams.clients.bounded_body import BodyTooLarge, read_body
 from streams.clients.kube import refusals
 from streams.errors import BadInput, GiveUp, TryAgain, Unreachable
@@ -207,8 +207,4 @@ def _doing(query: str) -> str:
 def _secret(given: str | None, file: Path | None) -> str:
     if file is None:
         return given or ""
-    try:
-        return file.expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise BadInput(f"the credentials file '{file}' of prometheus cannot be read: {why}") from None
+    return secret_files.read(file.expanduser(), f"the credentials file '{file}' of prometheus")

@@ -104,6 +104,9 @@ class IncidentFile:
             raise BadInput(f"the incident file '{path}' does not exist")
         self._db = duckdb.connect(config={"memory_limit": _MEMORY})
         self._quoted = "'" + str(path).replace("'", "''") + "'"
+        self._db.execute(f"set allowed_paths = [{self._quoted}]")
+        self._db.execute("set enable_external_access = false")
+        self._db.execute("set lock_configuration = true")
         try:
             self.manifest = self._read_manifest()
             self._check_size()

@@ -15,7 +15,7 @@ from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
 from schemas.units import Seconds
-from streams import truncated_topics
+from streams import secret_files, truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
@@ -106,10 +106,7 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
 def _token(file: Path | None) -> str:
     if file is None:
         return ""
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--token-file '{file}' cannot be read: {error}") from error
+    token = secret_files.read(file, f"--token-file '{file}'")
     if not token:
         raise BadInput(f"--token-file '{file}' is empty")
     return token

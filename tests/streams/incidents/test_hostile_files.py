@@ -39,6 +39,19 @@ def test_a_file_that_unpacks_to_too_much_is_refused_with_its_bytes(
         IncidentFile(bomb(tmp_path, rows, value, headers))
 
 
+def test_what_reads_it_can_open_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams.incidents.incident_manifest.decode", lambda *_: None)
+    (tmp_path / "other.csv").write_text("a,b\n")
+    with IncidentFile(bomb(tmp_path, "1", "'x'", "'[]'")) as file:
+        for query in (
+            f"from '{tmp_path}/other.csv'",
+            f"copy (select 1) to '{tmp_path}/new.csv'",
+            "set enable_external_access = true",
+        ):
+            with pytest.raises(duckdb.Error, match=r"disabled|locked|Cannot change"):
+                file._db.execute(query)
+
+
 def test_refusing_it_takes_little_memory(tmp_path: Path) -> None:
     rows, value, headers, _ = ROWS["many rows of one value"]
     path = bomb(tmp_path, rows, value, headers)
