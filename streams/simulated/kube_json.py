@@ -48,7 +48,7 @@ def metrics_list(usages: Sequence[PodUsage]) -> JsonMapping:
 
 def lease(name: str, renewed: datetime) -> JsonMapping:
     """A Lease that was renewed then."""
-    metadata = {"name": name, "creationTimestamp": _time(renewed)}
+    metadata = {"name": name, "uid": f"lease-{name}", "creationTimestamp": _time(renewed)}
     return {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": {"renewTime": _time(renewed)}}
 
 
