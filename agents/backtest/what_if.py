@@ -6,7 +6,7 @@ cluster follows the recorded decisions, and figures are an estimate: only a simu
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import nan
@@ -26,6 +26,7 @@ from schemas.decisions.recommendations import RequestsRecommended
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.usage import MetricsScraped
 from schemas.outcomes import Action, ActionFinished, Result
+from schemas.policies.rules import RuleValue
 from schemas.times import from_ms
 from streams.log_context import LogContext
 
@@ -128,6 +129,9 @@ class WhatIf:
     turns: int = 0
     first: datetime | None = None
     last: datetime | None = None
+    replaced: Mapping[tuple[str, str], Sequence[RuleValue]] = field(default_factory=dict)
+    """By stage and setting, the values that stood in the log's rules and that the other rules took the place of."""
+    replaced_budgets: Collection[float] = ()
 
     def only_recorded(self) -> list[PlannedUpdate]:
         """Updates that the other rules do not plan."""
@@ -149,7 +153,8 @@ def what_if(
     """The comparison as it grows, after each tick up to `until`."""
     partitions = context.topics.partitions
     runs = [EventRunner(stages, context.topics, ticked_topics()) for _ in range(2)]
-    in_force, found = RulesInForce(stages, rules, partitions), WhatIf()
+    in_force = RulesInForce(stages, rules, partitions)
+    found = WhatIf(replaced=in_force.replaced, replaced_budgets=in_force.replaced_budgets)
     for frame in Recording(context.log, context.topics, stages, with_rules=True).frames():
         at = from_ms(frame.number)
         if at > until:

@@ -18,6 +18,7 @@ from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemov
 from schemas.units import Fraction
 
 _VERSION = "what-if"
+_ABSENT = "not in the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class RulesInForce:
     partitions: int
     rules: dict[str, StageRulesChanged] = field(default_factory=dict)
     control: dict[str, ControlChanged] = field(default_factory=dict)
+    replaced: dict[tuple[str, str], list[RuleValue]] = field(default_factory=dict)
+    """By stage and setting, the values that stood in the log's rules and are replaced by another."""
+    replaced_budgets: set[float] = field(default_factory=set)
 
     def observe(self, events: Iterable[RoutedEvent]) -> None:
         """Before the moment: remember."""
@@ -80,14 +84,25 @@ class RulesInForce:
     def _rules(self, name: str, at: datetime) -> StageRulesChanged:
         """The rules in force with the other settings; before any stand in the log, those of this program."""
         before = self.rules.get(name)
-        return self._merged(at, name, self._stage(name).rules if before is None else before.settings)
+        if before is None:
+            ours = self._stage(name).rules
+            return self._merged(at, name, {each: ours[each] for each in ours if each not in self.other.settings[name]})
+        return self._merged(at, name, before.settings)
 
     def _merged(self, at: datetime, name: str, before: Mapping[str, RuleValue]) -> StageRulesChanged:
-        merged, program = {**before, **self.other.settings[name]}, self._stage(name).program
+        ours, program = self.other.settings[name], self._stage(name).program
+        for setting, value in ours.items():
+            was = before.get(setting, _ABSENT)
+            if was != value and was not in self.replaced.setdefault((name, setting), []):
+                self.replaced[name, setting].append(was)
+        merged = {**before, **ours}
         return StageRulesChanged(at, name, program, merged, rules_version(name, program, merged))
 
     def _stage(self, name: str) -> Stage:
         return next(each for each in self.stages if each.name == name)
 
     def _changed(self, control: ControlChanged) -> ControlChanged:
-        return control if self.other.budget is None else replace(control, budget=self.other.budget)
+        if self.other.budget is None or control.budget == self.other.budget:
+            return control
+        self.replaced_budgets.add(control.budget)
+        return replace(control, budget=self.other.budget)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import isclose, isnan
 from pathlib import Path
@@ -13,7 +13,6 @@ from agents.backtest.what_if import ContainerKey, PlannedUpdate, StretchDecision
 from agents.backtest.what_if_rules import OtherRules
 from agents.commands.change import policy_file
 from agents.processes.signals import stoppable
-from agents.run import rules_in_log
 from agents.run.pipeline import stages
 from agents.settings import event_times, log_factory, setting_texts
 from agents.settings.all_settings import Settings
@@ -35,8 +34,6 @@ _STAGES: Mapping[str, str] = {"vertical": "recommender", "updates": "updater", "
 _GUARD = "guard."
 _BUDGET = ("updates.budget", "updates.max_concurrent", "updates.maxConcurrent")
 _SHOWN = 20
-_ABSENT = object()
-"""What no rule is equal to."""
 _NOUN = {Action.EVICT: "evictions", Action.RESIZE: "resizes"}
 
 
@@ -85,15 +82,15 @@ def run(settings: Settings, given: Sequence[str], flags: WhatIfFlags) -> int:
         until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
-        before = {name: dict(each.settings) for name, each in rules_in_log.in_log(context).items()}
-        rules = _without_equals(rules, before)
         topics = {name for stage in stages(fitted) for name in stage.reads}
         lost = truncated_topics.sentence(truncated_topics.late_starts(log, context.topics, sorted(topics)))
         [found] = deque(what_if(context, stages(fitted), rules, since, until), maxlen=1) or [WhatIf()]
     if not found.turns:
         raise BadInput(f"the log has no tick from {rfc3339(since)} to {rfc3339(until)}")
-    changes = list(_changes(rules, before))
+    changes = list(_changes(rules, found))
     output_table.print_text(flags.form, _lines(found, changes, flags.form), _object(found, changes))
+    if not changes:
+        note("nothing of this is other than the log says, so both sides are the same")
     note("facts are as recorded; after the first difference the other side is an estimate")
     if lost:
         note(f"both sides begin with what is kept; {lost}")
@@ -114,22 +111,14 @@ def _other_rules(settings: Settings, given: Sequence[str], policy: Path | None) 
     return rules
 
 
-def _without_equals(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -> OtherRules:
-    """The rules without settings that have the value that they had: those are no other rules."""
-    settings = {
-        stage: {name: value for name, value in values.items() if before.get(stage, {}).get(name, _ABSENT) != value}
-        for stage, values in rules.settings.items()
-    }
-    return replace(rules, settings={stage: values for stage, values in settings.items() if values})
-
-
-def _changes(rules: OtherRules, before: Mapping[str, Mapping[str, RuleValue]]) -> Iterator[str]:
-    for stage, settings in rules.settings.items():
-        for name, value in settings.items():
-            was = before.get(stage, {}).get(name, "not in the log")
-            yield f"{stage}: {name} is {orjson.dumps(value).decode()} instead of {orjson.dumps(was).decode()}"
-    if rules.budget is not None:
-        yield f"control: every cluster's budget is {rules.budget:g}"
+def _changes(rules: OtherRules, found: WhatIf) -> Iterator[str]:
+    """What is other than in the log: a setting that has the value that it had all along is no other rule."""
+    for (stage, name), before in found.replaced.items():
+        was, now = " and ".join(orjson.dumps(each).decode() for each in before), rules.settings[stage][name]
+        yield f"{stage}: {name} is {orjson.dumps(now).decode()} instead of {was}"
+    if found.replaced_budgets:
+        was = " and ".join(f"{each:g}" for each in sorted(found.replaced_budgets))
+        yield f"control: every cluster's budget is {rules.budget:g} instead of {was}"
     yield from (f"policy '{policy.target}': mode {policy.update_mode.value}" for policy in rules.policies)
 
 
