@@ -8,7 +8,7 @@ from agents.cli.options import CommonOptions, given
 from schemas.policies.control import Mode
 
 
-def mode(
+def mode(  # noqa: PLR0913  # one for each flag
     to: Annotated[
         Mode, Parameter(help="`shadow` only recommends, `plan` also says what it would change, `apply` changes it.", name="MODE")
     ],
@@ -21,9 +21,19 @@ def mode(
     on_an_open_log: Annotated[
         bool, Parameter(negative="", help="Allow `apply` although whoever reaches Kafka can write into the log.")
     ] = False,
+    unless_an_object_says: Annotated[
+        bool, Parameter(negative="", help="Do nothing, and do not fail, where a ClusterControl object says it.")
+    ] = False,
     common: CommonOptions | None = None,
 ) -> None:
     """Say how far Ullage may go in a cluster. A pause stays until `resume`."""
     from agents.commands.change import mode as command
 
-    command.run(given(common).settings(), mode=to, budget=budget, reason=reason, on_an_open_log=on_an_open_log)
+    command.run(
+        given(common).settings(),
+        mode=to,
+        budget=budget,
+        reason=reason,
+        on_an_open_log=on_an_open_log,
+        unless_an_object_says=unless_an_object_says,
+    )

@@ -109,7 +109,12 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
 }
 """By component, as its command is called. Rights on single named objects are left out where a broader one is asked for."""
 KEPT: Mapping[str, tuple[AccessRight, ...]] = {
-    "source kube": (*_named("list watch", _LEASES, "leases", "", own=True), *_lease("ullage-source-kube")),
+    "source kube": (
+        *_named("list watch", _LEASES, "leases", "", own=True),
+        *_lease("ullage-source-kube"),
+        *_each("list watch", "ullage.internal", "clustercontrols"),
+        *_each("patch", "ullage.internal", "clustercontrols/status"),
+    ),
     "source usage": _lease("ullage-source-usage"),
     "source asg": _lease("ullage-source-asg"),
     "consumer status": _lease("ullage-status"),

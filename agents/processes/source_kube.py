@@ -19,11 +19,14 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
+from streams.clients.kube import cluster_control_client
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput
+from streams.log import open_log
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
+from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.watch.watched_resources import PrioritiesMap, WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 
@@ -46,6 +49,9 @@ def run(settings: Settings) -> None:
             queries=AdapterQueries(ours.adapter_rules, ours.adapter_labels),
             webhook=WebhookLease(settings.webhook.lease_namespace or settings.webhook.namespace, settings.webhook.lease),
             priorities=_priorities(settings),
+            control=ControlDoor(partial(cluster_control_client.write_status, api), partial(_why_open, settings))
+            if ours.control
+            else None,
         )
         readiness.threads = threads = WatchThreads(api, context, options)
         note(f"watching cluster '{ours.name}' at {cluster_factory.address(ours)}")
@@ -67,6 +73,11 @@ def _priorities(settings: Settings) -> PrioritiesMap | None:
     if not slash or not namespace or not name or "/" in name:
         raise BadInput(f"cluster.priorities is '{settings.cluster.priorities}'; it must be NAMESPACE/NAME of a ConfigMap")
     return PrioritiesMap(namespace, name)
+
+
+def _why_open(settings: Settings) -> str | None:
+    """Why anybody may command through this log; None when only those with rights may."""
+    return None if settings.log.kind != "kafka" else open_log.why_open(log_factory.connection(settings))
 
 
 class _Readiness:

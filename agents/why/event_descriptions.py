@@ -266,7 +266,8 @@ def _(event: LimitRangeRemoved) -> Numbers:
 
 @_numbers.register
 def _(event: ControlChanged) -> Numbers:
-    return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+    through = {"through": event.through} if event.through else {}
+    return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason, **through}
 
 
 @_numbers.register

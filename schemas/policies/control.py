@@ -32,6 +32,8 @@ class ControlChanged:
     """Share of a cluster's and of a workload's pods that may be away or being changed at one time."""
     by: Author | None = None
     """Who set it; None for what no person wrote."""
+    through: str = ""
+    """The object of the cluster that says so, as `ClusterControl/ullage`; while it exists, it alone changes control."""
 
     @property
     def pause(self) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from agents.settings import cluster_factory
@@ -14,12 +15,14 @@ from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
+from streams.clients.kube import cluster_control_client
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.codec.event_codec import Codec, tick_number
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
+from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
@@ -44,12 +47,16 @@ class WatchedScene:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
 
     @contextmanager
-    def watching(self, *, stream_timeout: float = 5.0, lease: str = "") -> Iterator[WatchThreads]:
-        """The source at work; when the block begins all is seen. With a webhook's `lease`: also what holds updates."""
+    def watching(self, *, stream_timeout: float = 5.0, lease: str = "", control: bool = False) -> Iterator[WatchThreads]:
+        """The source at work; when the block begins all is seen. With a webhook's `lease`: also what holds updates.
+
+        With `control`: also the object that commands the cluster.
+        """
         stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         context = LogContext.of(self.log, self.topics, "real")
         webhook = WebhookLease(self.namespace, lease) if lease else None
-        options = SourceOptions(now, (self.namespace,), timedelta(seconds=1), webhook=webhook)
+        door = ControlDoor(partial(cluster_control_client.write_status, api), lambda: None) if control else None
+        options = SourceOptions(now, (self.namespace,), timedelta(seconds=1), webhook=webhook, control=door)
         list_watch = ListWatchClient(api, stream_timeout=Seconds(stream_timeout))
         threads = WatchThreads(api, context, options, list_watch=list_watch)
         thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)

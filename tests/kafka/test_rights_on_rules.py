@@ -34,8 +34,10 @@ T0 = 1_700_000_000_000
 AT = times.from_ms(T0)
 COMMANDED = ("rules", "rules-latest", "control", "control-latest")
 """The topics of what people decide, and their copies."""
-NOT_SOURCES = {"topics", "worker", "clock", "traces", "operator"}
-"""The clock ticks all that stages read, and so do traces, which play a recording to a log of its own."""
+NOT_SOURCES = {"topics", "worker", "clock", "traces", "operator", "mirror"}
+"""`mirror` is a source that is told to obey an object of the cluster.
+
+The clock ticks all that stages read, and so do traces, which play a recording to a log of its own."""
 WEB = Workload("demo", "web", "Deployment", "api")
 TOPICS = Topics(PREFIX, 2)
 

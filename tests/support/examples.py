@@ -336,7 +336,7 @@ EVENTS: tuple[Event, ...] = (
     TimeSeriesPredictionRemoved(AT, "prod", "shop", "ehpa-cart"),
     RevertRequested(AT, CART, AT, {"app": Amounts(0.5, 1 << 29)}, {"app": Amounts(1.0, None)}, "INC-4711", ALICE),
     RevertEnded(AT, CART, ALICE),
-    ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711", by=ALICE),
+    ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711", by=ALICE, through="ClusterControl/ullage"),
     RequestsRecommended(
         RECOMMENDATION,
         AT,

@@ -16,6 +16,7 @@ from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
+from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
@@ -48,21 +49,25 @@ class KubeScene:
         nodes: bool = False,
         webhook: WebhookLease | None = None,
         priorities: PrioritiesMap | None = None,
+        control: ControlDoor | None = None,
     ) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[LookupChange] = []
         self.bound, self.nodes, self.webhook, self.priorities = bound, nodes, webhook, priorities
+        self.control = control
         self.restart()
 
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
-        wanted = watches(nodes=self.nodes, webhook=self.webhook, priorities=self.priorities)
+        wanted = watches(nodes=self.nodes, webhook=self.webhook, priorities=self.priorities, control=self.control is not None)
         self.sync_status = SyncStatus({watch.name: watch.kind for watch in wanted})
         context = LogContext.of(self.log, self.topics, "real")
         outbox = Outbox(context, bound=self.bound)
-        options = SourceOptions(lambda: self.at, nodes=self.nodes, webhook=self.webhook, priorities=self.priorities)
+        options = SourceOptions(
+            lambda: self.at, nodes=self.nodes, webhook=self.webhook, priorities=self.priorities, control=self.control
+        )
         self.source = KubeSource(context, options, self.sync_status, self.lookups.append, outbox)
         self.source.restore()
 

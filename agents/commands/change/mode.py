@@ -1,5 +1,6 @@
 """Runs `ullage mode`: how far Ullage may go in a cluster. `pause` and `resume` change a cluster's control in the same way."""
 
+import json
 from dataclasses import replace
 
 from agents.commands.change.operator_session import operator_session
@@ -12,11 +13,26 @@ from streams.errors import BadInput
 from streams.publishing import source_reports
 
 
-def run(settings: Settings, *, mode: Mode, budget: str | None, reason: str, on_an_open_log: bool = False) -> None:
+def run(  # noqa: PLR0913  # one for each flag
+    settings: Settings,
+    *,
+    mode: Mode,
+    budget: str | None,
+    reason: str,
+    on_an_open_log: bool = False,
+    unless_an_object_says: bool = False,
+) -> None:
     """Set the mode, and the budget (`10%` or `0.1`) unless it is None. A pause stays.
 
-    Raises BadInput, also for mode apply on a log that anybody may write, unless that is wanted.
+    Raises BadInput, also for mode apply on a log that anybody may write, unless that is wanted. With `unless_an_object_says`,
+    nothing is done where an object of the cluster commands.
     """
+    if unless_an_object_says:
+        with operator_session(settings) as (operator, _):
+            last = operator.control(settings.cluster.name)
+        if last is not None and last.through:
+            sentence(f"{settings.cluster.name} is left as it is: {describe(last)}")
+            return
     if mode is Mode.APPLY and not on_an_open_log and settings.log.kind == "kafka":
         _require_rights(settings)
     change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason)
@@ -30,6 +46,8 @@ def change_control(
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, cluster)
         last = operator.control(cluster) or ControlChanged(at, cluster, Mode.SHADOW)
+        if last.through:
+            raise BadInput(_elsewhere(last, mode=mode, budget=budget, paused=paused))
         if paused is False and not last.paused:
             sentence(f"{cluster} is not paused: {describe(last)}")
             return
@@ -46,6 +64,16 @@ def change_control(
     sentence(f"{cluster}: {describe(changed)}")
     if mode is Mode.APPLY:
         note("mode apply is experimental; docs/incidents-tried.md lists what it was tried against, and what is left")
+
+
+def _elsewhere(last: ControlChanged, *, mode: Mode | None, budget: float | None, paused: bool | None) -> str:
+    asked = {"mode": None if mode is None else mode.value, "budget": budget, "paused": paused}
+    spec = json.dumps({"spec": {name: value for name, value in asked.items() if value is not None}})
+    kind, _, name = last.through.partition("/")
+    return (
+        f"the object {last.through} says how far Ullage may go in cluster '{last.cluster}', so only that object changes it: "
+        f"kubectl patch {kind.lower()} {name} --type merge -p '{spec}'. Once it is deleted, this command may change it again"
+    )
 
 
 def _require_rights(settings: Settings) -> None:
@@ -73,5 +101,6 @@ def describe(control: ControlChanged) -> str:
     """`apply, 10% of the pods at one time; PAUSED: database migration; set by alice (Kafka principal)`."""
     why = f": {control.reason}" if control.reason else ""
     state = f"; PAUSED{why}" if control.paused else f" ({control.reason})" if control.reason else ""
-    by = "" if control.by is None else f"; set by {control.by}"
+    through = f" through {control.through}" if control.through else ""
+    by = f"; set{through}" if control.by is None and through else "" if control.by is None else f"; set by {control.by}{through}"
     return f"{control.mode.value}, {control.budget:.0%} of the pods at one time{state}{by}"

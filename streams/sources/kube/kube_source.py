@@ -34,6 +34,7 @@ from streams.sources.kube.owners.topmost_controller import REFRESH_AFTER, OwnerG
 from streams.sources.kube.owners.vpa_targets import VpaTargets
 from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher, MetricQueries, no_queries
+from streams.sources.kube.publish.cluster_control import ClusterControlPublisher, ControlDoor
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
 from streams.sources.kube.publish.limit_range_policies import LimitRangePublisher
 from streams.sources.kube.publish.node_facts import NodePublisher
@@ -55,7 +56,16 @@ from streams.sources.kube.watch.notifications import (
     WatchSynced,
 )
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, EHPAS, HPAS, QUOTAS, TSPS, PrioritiesMap, WebhookLease
+from streams.sources.kube.watch.watched_resources import (
+    CONTROLLERS,
+    CONTROLS,
+    EHPAS,
+    HPAS,
+    QUOTAS,
+    TSPS,
+    PrioritiesMap,
+    WebhookLease,
+)
 
 _log = structlog.get_logger(__name__)
 NAME = "kube"
@@ -74,6 +84,7 @@ _OTHER_KINDS = (
     "replicasets",
     HPAS.name,
     "leases",
+    CONTROLS.name,
 )
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
@@ -84,7 +95,7 @@ class SourceOptions:
 
     `nodes`: whether to publish what node scaling needs, which takes all namespaces; with `priorities`, that ConfigMap, too.
     `replicas`: whether to publish EHPAs and scales, with `queries`. `webhook`: its Lease; without one, other constraints on
-    updates are not published.
+    updates are not published. `control`: what the object that commands the cluster takes; without it, nobody reads that object.
     """
 
     now: Callable[[], datetime]
@@ -95,6 +106,7 @@ class SourceOptions:
     queries: MetricQueries = no_queries
     webhook: WebhookLease | None = None
     priorities: PrioritiesMap | None = None
+    control: ControlDoor | None = None
 
 
 class KubeSource:
@@ -308,4 +320,6 @@ def _publishers(context: LogContext, options: SourceOptions, publisher: Publishe
     if options.webhook is not None:
         lease = f"{options.webhook.namespace}/{options.webhook.name}"
         listed.append(UpdateConstraintPublisher(publisher, context.cluster, lease))
+    if options.control is not None:
+        listed.append(ClusterControlPublisher(context, options.control))
     return listed

@@ -81,6 +81,7 @@ class WatchThreads:
             replicas=options.replicas,
             webhook=options.webhook,
             priorities=options.priorities,
+            control=options.control is not None,
         )
         self._inbox = Inbox()
         self._lookups = Lookups(list_watch, ScaleClient(api), options.namespaces)

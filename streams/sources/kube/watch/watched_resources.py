@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from streams.clients.kube import api_paths
+from streams.clients.kube import api_paths, cluster_control_client
 from streams.clients.kube.autoscaler_specs import AutoscalerObject, HpaObject
+from streams.clients.kube.cluster_control_client import ControlObject
 from streams.clients.kube.list_watch_requests import ApiResource
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.prediction_specs import PredictionObject
@@ -59,6 +60,7 @@ EHPAS: ApiResource[KubeObject] = ApiResource(
 TSPS: ApiResource[KubeObject] = ApiResource(
     "timeseriespredictions", "/apis/prediction.crane.io/v1alpha1/timeseriespredictions", PredictionObject
 )
+CONTROLS: ApiResource[KubeObject] = ApiResource("clustercontrols", cluster_control_client.PATH, ControlObject)
 _IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
     ApiResource("deployments", "/apis/apps/v1/deployments", ControllerObject),
@@ -146,23 +148,25 @@ class PrioritiesMap:
         return ResourceWatch("configmaps", resource)
 
 
-def watches(
+def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
     namespaces: Sequence[str] = (),
     *,
     nodes: bool = False,
     replicas: bool = False,
     webhook: WebhookLease | None = None,
     priorities: PrioritiesMap | None = None,
+    control: bool = False,
 ) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
     With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, autoscalers; with
-    `webhook`, further constraints on updates of pods.
+    `webhook`, further constraints on updates of pods; with `control`, the object that commands the cluster.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (BUDGETS, QUOTAS, FAILED_CREATIONS)
     scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
-    more = () if webhook is None else (webhook.watch,)
+    commanding = (ResourceWatch(CONTROLS.name, CONTROLS),) if control else ()
+    more = (*(() if webhook is None else (webhook.watch,)), *commanding)
     if nodes:
         seen = [
             _DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, *BUFFERS, NAMESPACES, NODES))

@@ -378,3 +378,24 @@ def test_a_policy_file_that_says_something_else_than_meant_is_refused_with_what_
     (tmp_path / "p.yaml").write_text(text)
     assert desk.run("policy", "apply", str(tmp_path / "p.yaml")) == 2
     assert said in capsys.readouterr().err
+
+
+def test_where_an_object_commands_the_command_names_it_and_changes_nothing(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.tick()
+    there = ControlChanged(AT, "demo", Mode.PLAN, through="ClusterControl/ullage")
+    with FileLog(desk.path) as log:
+        OperatorLog(LogContext.of(log, SHOP)).publish(there)
+    for words, spec in (
+        (("mode", "apply", "--budget", "0.2"), '{"spec": {"mode": "apply", "budget": 0.2}}'),
+        (("pause", "--reason", "INC-1"), '{"spec": {"paused": true}}'),
+        (("resume",), '{"spec": {"paused": false}}'),
+    ):
+        assert desk.run(*words, "--set", "cluster.name=demo") != 0
+        said = capsys.readouterr().err
+        assert "the object ClusterControl/ullage says how far Ullage may go in cluster 'demo'" in said
+        assert f"kubectl patch clustercontrol ullage --type merge -p '{spec}'" in said
+    assert desk.run("mode", "shadow", "--unless-an-object-says", "--set", "cluster.name=demo") == 0
+    assert "set through ClusterControl/ullage" in capsys.readouterr().out
+    assert desk.control() == there

@@ -1,0 +1,164 @@
+"""Mirrors the object that commands a cluster, ClusterControl `ullage`, into the log, and says in its status what became of it.
+
+While the object exists it is the authority: what it says is published as what `ullage mode` publishes, with the object's name,
+and that command refuses. What somebody else wrote meanwhile is undone within a minute. A spec that cannot be obeyed changes
+nothing. When the object is gone, what it said last stays in force, and the command may change it again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from schemas import event_bounds
+from schemas.names import Place
+from schemas.policies.control import ControlChanged, Mode
+from schemas.units import Fraction
+from streams.clients.kube import cluster_control_client
+from streams.clients.kube.cluster_control_client import KIND, ControlObject
+from streams.clients.kube.json_objects import Json
+from streams.clients.kube.watched_objects import KubeObject
+from streams.errors import BadInput, EdgeError, LogUnavailable
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+from streams.publishing.published_state import PublishedState
+from streams.sources.kube.publish import object_authors
+from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.watched_resources import CONTROLS
+
+NAME = "ullage"
+"""The only name that counts, so that two objects cannot contradict each other."""
+RETRY = timedelta(seconds=10)
+"""How long to wait after the log or the API server refused."""
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlDoor:
+    """`write_status` writes an object's status; `why_open` says why anybody may command through the log, None if nobody may."""
+
+    write_status: Callable[[ControlObject, Json], None]
+    why_open: Callable[[], str | None]
+
+
+class ClusterControlPublisher:
+    """The ClusterControl of a cluster. It appends by itself, because the status has to say where in the log a change stands."""
+
+    def __init__(self, context: LogContext, door: ControlDoor) -> None:
+        self._cluster, self._operator, self._door = context.cluster, OperatorLog(context), door
+        self._partition = context.cluster_partition("control")[1]
+        self._objects: dict[str, ControlObject] = {}
+        self._due: set[str] = set()
+        self._last: ControlChanged | None = None
+        self._listed = False
+        self._retry: datetime | None = None
+
+    def restore(self, _published: PublishedState, _at: datetime) -> None:
+        """As SubjectPublisher."""
+        self._last = self._operator.control(self._cluster)
+        self._due.update(self._objects)
+
+    def seen(self, _controller: str, found: KubeObject, _at: datetime) -> None:
+        """As SubjectPublisher."""
+        if isinstance(found, ControlObject):
+            self._objects[found.metadata.name] = found
+            self._due.add(found.metadata.name)
+
+    def gone(self, gone: ObjectGone, _controller: str, _at: datetime) -> None:
+        """As SubjectPublisher."""
+        if gone.kind == CONTROLS.name:
+            self._objects.pop(gone.name, None)
+            self._due.discard(gone.name)
+
+    def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
+        """As SubjectPublisher."""
+        self._listed = self._listed or kind == CONTROLS.name
+
+    def publish_due(self, at: datetime) -> None:
+        """Obey what has changed. While the log or the API server is away, it is tried again every ten seconds."""
+        if self._retry is not None and at < self._retry:
+            return
+        self._retry = None
+        try:
+            if self._listed and NAME not in self._objects and self._last is not None and self._last.through:
+                self._publish(replace(self._last, at=at, through=""))
+            for name in sorted(self._due):
+                self._obey(self._objects[name], at)
+                self._due.discard(name)
+        except (LogUnavailable, EdgeError) as error:
+            self._retry = at + RETRY
+            _log.warning("the object that commands the cluster waits", object=f"{KIND}/{NAME}", error=str(error))
+
+    def republish(self, at: datetime, older: timedelta) -> None:  # noqa: ARG002  # the protocol's
+        """Undo what others wrote while the object exists: they read the log before it was there."""
+        if NAME in self._objects and self._retry is None:
+            try:
+                self._last = self._operator.control(self._cluster)
+            except LogUnavailable:
+                return  # the process says so, and the next minute tries again
+            self._due.add(NAME)
+
+    def _obey(self, found: ControlObject, at: datetime) -> None:
+        said = cluster_control_client.applied(found)
+        try:
+            wanted = self._wanted(found, at)
+        except (ValueError, BadInput) as fault:
+            message = str(fault)[:1000]
+            if (said.status, said.message, said.observed_generation) != ("False", message, found.metadata.generation):
+                self._door.write_status(found, _status(found, at, applied=False, message=message))
+            return
+        same = self._last is not None and replace(self._last, at=at, by=wanted.by) == wanted
+        if same and (said.status, said.observed_generation) == ("True", found.metadata.generation):
+            return
+        place = self._publish(wanted)
+        message = f"in force from {place.topic}:{place.partition}:{place.offset} on"
+        self._door.write_status(found, _status(found, at, applied=True, message=message))
+
+    def _wanted(self, found: ControlObject, at: datetime) -> ControlChanged:
+        """What the object asks for. Raises ValueError, and BadInput, with why it cannot be obeyed."""
+        meta, spec = found.metadata, cluster_control_client.decode_spec(found.spec)
+        if meta.name != NAME:
+            raise ValueError(f"only the {KIND} with the name '{NAME}' is obeyed, and this is '{meta.name}'")
+        if spec.mode not in set(Mode):
+            raise ValueError(f"spec.mode is '{spec.mode[:80]}'; there are {', '.join(Mode)}")
+        if not 0 <= spec.budget <= 1:
+            raise ValueError(f"spec.budget is {spec.budget}; it is a share of the pods, from 0 to 1")
+        control = ControlChanged(
+            at=at,
+            cluster=self._cluster,
+            mode=Mode(spec.mode),
+            paused=spec.paused,
+            reason=spec.reason,
+            budget=Fraction(spec.budget),
+            by=object_authors.author(meta),
+            through=f"{KIND}/{NAME}",
+        )
+        fault = event_bounds.fault(control)
+        if fault is not None:
+            raise ValueError(f"the object is too large: {' '.join(fault).lstrip('.')}")
+        why = self._door.why_open() if control.mode is Mode.APPLY and not spec.on_an_open_log else None
+        if why is not None:
+            raise ValueError(f"mode apply obeys whoever can write into the log. {why}. Give it logins, or say spec.onAnOpenLog")
+        return control
+
+    def _publish(self, control: ControlChanged) -> Place:
+        """Raises LogUnavailable, also when the log will not take the record."""
+        places = self._operator.publish(control)
+        place = next((each for each in places if each is not None and each.partition == self._partition), None)
+        if place is None:
+            raise LogUnavailable(f"the log did not take the control of cluster '{self._cluster}'")
+        self._last = control
+        return place
+
+
+def _status(found: ControlObject, at: datetime, *, applied: bool, message: str) -> Json:
+    condition = {
+        "type": "Applied",
+        "status": "True" if applied else "False",
+        "reason": "InForce" if applied else "Refused",
+        "message": message,
+        "observedGeneration": found.metadata.generation,
+        "lastTransitionTime": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+    return {"observedGeneration": found.metadata.generation, "conditions": [condition]}

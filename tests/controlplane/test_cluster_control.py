@@ -1,0 +1,93 @@
+"""The object that commands a cluster, on a real API server: what it takes, what it refuses, and who wins against the command."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from schemas.policies.control import ControlChanged, Mode
+from streams.clients.kube.cluster_control_client import PATH
+from streams.log_context import LogContext
+from streams.publishing.operator_log import OperatorLog
+from tests.controlplane.asking import Refused, wait_for
+from tests.controlplane.plane import Plane
+from tests.controlplane.watched import WatchedScene, now
+from tests.controlplane.world import World
+
+
+@pytest.fixture
+def scene(plane: Plane, world: World) -> Iterator[WatchedScene]:
+    yield WatchedScene(plane, world)
+    with suppress(Refused):
+        world.ask.delete(f"{PATH}/ullage")
+
+
+def make(world: World, spec: dict[str, Any], name: str = "ullage") -> Any:
+    body = {"apiVersion": "ullage.internal/v1alpha1", "kind": "ClusterControl", "metadata": {"name": name}, "spec": spec}
+    return world.ask.post(f"{PATH}?fieldValidation=Strict", body)
+
+
+def in_force(scene: WatchedScene) -> ControlChanged:
+    control = OperatorLog(LogContext.of(scene.log, scene.topics)).control("real")
+    return control or ControlChanged(now(), "real", Mode.SHADOW)
+
+
+def condition(world: World) -> dict[str, Any]:
+    found = world.ask.request("GET", f"{PATH}/ullage")
+    return next(iter(found.get("status", {}).get("conditions", [])), {}) | {"generation": found["metadata"]["generation"]}
+
+
+def answered(world: World) -> bool:
+    said = condition(world)
+    return said.get("observedGeneration") == said["generation"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"mode": "destroy"}, {"mode": "apply", "budget": 2}, {"mode": "apply", "budget": "all"}, {}, {"mode": "plan", "more": 1}],
+)
+def test_the_api_server_refuses_what_cannot_be_obeyed(scene: WatchedScene, world: World, spec: dict[str, Any]) -> None:
+    del scene
+    with pytest.raises(Refused):
+        make(world, spec)
+
+
+def test_the_api_server_refuses_another_name(scene: WatchedScene, world: World) -> None:
+    del scene
+    with pytest.raises(Refused, match="only the ClusterControl with the name 'ullage' is obeyed"):
+        make(world, {"mode": "apply"}, name="mine")
+
+
+def test_made_changed_and_deleted_the_object_wins_while_it_exists(scene: WatchedScene, world: World) -> None:
+    operator = OperatorLog(LogContext.of(scene.log, scene.topics))
+    operator.publish(ControlChanged(now(), "real", Mode.APPLY, reason="by the command"))
+    with scene.watching(control=True):
+        make(world, {"mode": "plan", "budget": 0.25})
+        wait_for(lambda: answered(world), what="the status says from where on it is in force")
+        said, there = condition(world), in_force(scene)
+        assert (there.mode, there.budget, there.through) == (Mode.PLAN, 0.25, "ClusterControl/ullage")
+        assert "(field manager)" in str(there.by)
+        assert said["status"] == "True"
+        assert said["message"].startswith("in force from ullage.control.v1:")
+        world.ask.patch(f"{PATH}/ullage", {"spec": {"paused": True, "reason": "INC-1"}}, kind="merge")
+        wait_for(lambda: in_force(scene).paused, what="the pause is in force")
+        wait_for(lambda: answered(world), what="the status is that of the pause")
+        written = len(scene.events("control", 0))
+        wait_for(lambda: scene.events("cluster-changes", 0), what="the source goes on")
+        world.ask.delete(f"{PATH}/ullage")
+        wait_for(lambda: not in_force(scene).through, what="the command may change it again")
+        assert (in_force(scene).mode, in_force(scene).paused) == (Mode.PLAN, True)
+        assert len(scene.events("control", 0)) == written + 1
+        make(world, {"mode": "apply"})
+        wait_for(lambda: in_force(scene).mode is Mode.APPLY, what="another object of that name commands")
+
+
+def test_an_object_deleted_while_the_source_was_down_commands_no_longer(scene: WatchedScene, world: World) -> None:
+    with scene.watching(control=True):
+        make(world, {"mode": "plan"})
+        wait_for(lambda: answered(world), what="it is in force")
+    world.ask.delete(f"{PATH}/ullage")
+    with scene.watching(control=True):
+        wait_for(lambda: not in_force(scene).through, what="it is noticed")
+    assert in_force(scene).mode is Mode.PLAN
