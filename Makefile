@@ -18,7 +18,7 @@ FETCH = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar 
 SHOWN = awk '/^ *(Collecting|Requirement already)/ && ++n % 10 == 0 {print "  " n " of $(1) packages"} /^Installing/ {print "  unpacking them ..."} /^(ERROR|WARNING)/ {print} {fflush()}'
 COUNT = $(shell grep -c == $(1))
 
-.PHONY: help setup check test golden manifests test-slow test-kafka test-kafka-slow test-controlplane demo figures sizing up bench torture images lock clean
+.PHONY: help setup check test golden manifests docs test-slow test-kafka test-kafka-slow test-controlplane demo figures sizing up bench torture images lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -66,6 +66,11 @@ test-controlplane: setup ## the tests on a real Kubernetes control plane (built 
 	$(BIN)/python tests/controlplane/build.py
 	$(BIN)/python tests/controlplane/build.py helm
 	$(REAL) tests/controlplane -n 3 --dist loadfile
+
+docs: setup ## writes what follows from settings and commands: docs/cli.md, docs/migration, the chart's schema
+	$(BIN)/python -m agents.cli.generate_manual > build.cli.md && mv build.cli.md docs/cli.md
+	$(BIN)/python -m tests.support.migration_pages
+	$(BIN)/python -m tests.support.chart_settings
 
 demo: $(DEMO) ## a simulated day in about a minute, on real Kafka
 	$(BIN)/ullage demo

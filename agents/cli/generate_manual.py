@@ -1,6 +1,6 @@
 """Generates the manual, docs/cli.md, from the commands' own help and the settings' own descriptions.
 
-`python -m agents.cli.generate_manual > docs/cli.md` writes the file; a test fails when the file differs.
+`make docs` writes the file; a test fails when the file differs.
 """
 
 import re
@@ -14,7 +14,7 @@ from agents.terminal.output import data
 
 _MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
 """Matches the `-m` part of usage lines, which repeat how Python was started."""
-_NOTE = "<!-- made by `python -m agents.cli.generate_manual > docs/cli.md`; do not edit -->"
+_NOTE = "<!-- made by `make docs`; do not edit -->"
 
 
 def manual() -> str:
@@ -33,7 +33,7 @@ def _paragraphs(text: str | None) -> list[str]:
 def _table() -> list[str]:
     rows = ["| setting | default | what it means |", "|---|---|---|"]
     for name, default, text in describe():
-        rows.append(f"| `{name}` | `{'' if default is None else default}` | {text} |")
+        rows.append(f"| `{name}` | `{'' if default is None else default}` | {' '.join(text.split())} |")
     example = next(iter(environment({"log.brokers": ""})))
     return [*rows, "", f"As environment variables: `log.brokers` is `{example}`."]
 

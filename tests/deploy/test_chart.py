@@ -71,7 +71,7 @@ def test_what_the_page_of_metrics_calls_an_alarm_is_an_alert() -> None:
 
 def test_the_schema_knows_the_settings_that_the_program_has() -> None:
     text = chart_settings.SCHEMA.read_text(encoding="utf-8")
-    assert chart_settings.written(text) == text, "python -m tests.support.chart_settings"
+    assert chart_settings.written(text) == text, "make docs"
     for group, name in (("vertical", "margni"), ("verticl", "margin")):
         with pytest.raises(jsonschema.ValidationError, match="unexpected"):
             jsonschema.validate({**values(), "clusterName": "prod", "settings": {group: {name: 1}}}, json.loads(text))

@@ -114,7 +114,7 @@ def test_every_example_of_set_in_a_help_text_or_a_document_is_accepted() -> None
 
 def test_the_manual_says_what_the_program_says() -> None:
     written = (ROOT / "docs/cli.md").read_text()
-    assert written.rstrip() == manual().rstrip(), "write it anew: python -m agents.cli.generate_manual > docs/cli.md"
+    assert written.rstrip() == manual().rstrip(), "make docs"
 
 
 def test_help_imports_nothing_heavy_and_so_comes_at_once() -> None:
