@@ -88,11 +88,11 @@ def decided(event: ResizePlanned | EvictionPlanned | UpdateRefused, candidate: C
 
 
 def _fresh_inputs(candidate: Candidate, cluster: ClusterSituation) -> Iterator[tuple[int, Seconds]]:
-    """The inputs that a plan may only rest on while they are fresh: their turns, and for how long. The guards use the same."""
+    """The inputs that a plan may only rest on while they are fresh: their turns, and for how long."""
     settings, recommended = cluster.settings, candidate.situation.recommended
     yield recommended.turn, settings.recommendation_within
-    _what, seen, within = cluster.facts.sign_of_life(settings)
-    yield seen, within
+    # Not the reports of sources: each would end a plan that waits for its node ten minutes after it was made.
+    yield cluster.facts.seen, settings.facts_within
     if candidate.why in ((UpdateReason.QUICK_OOM,), (UpdateReason.OOM,)) and (killed := candidate.situation.killed) is not None:
         yield times.to_ms(killed), settings.quick_oom
 
