@@ -46,7 +46,7 @@ def change_control(
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, cluster)
         last = operator.control(cluster) or ControlChanged(at, cluster, Mode.SHADOW)
-        if last.through:
+        if last.through and paused is not True:  # a pause must not depend on a source that hears the object
             raise BadInput(_elsewhere(last, mode=mode, budget=budget, paused=paused))
         if paused is False and not last.paused:
             sentence(f"{cluster} is not paused: {describe(last)}")
@@ -59,9 +59,12 @@ def change_control(
             paused=last.paused if paused is None else paused,
             reason=reason if paused is not None or not last.paused else last.reason,
             by=operator.author,
+            through="",
         )
         operator.publish(changed)
     sentence(f"{cluster}: {describe(changed)}")
+    if last.through:
+        note(f"a source that is at work undoes this within a minute: {_elsewhere(last, mode=None, budget=None, paused=True)}")
     if mode is Mode.APPLY:
         note("mode apply is experimental; docs/incidents-tried.md lists what it was tried against, and what is left")
 

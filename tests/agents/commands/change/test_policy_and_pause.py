@@ -389,7 +389,6 @@ def test_where_an_object_commands_the_command_names_it_and_changes_nothing(
         OperatorLog(LogContext.of(log, SHOP)).publish(there)
     for words, spec in (
         (("mode", "apply", "--budget", "0.2"), '{"spec": {"mode": "apply", "budget": 0.2}}'),
-        (("pause", "--reason", "INC-1"), '{"spec": {"paused": true}}'),
         (("resume",), '{"spec": {"paused": false}}'),
     ):
         assert desk.run(*words, "--set", "cluster.name=demo") != 0
@@ -399,3 +398,14 @@ def test_where_an_object_commands_the_command_names_it_and_changes_nothing(
     assert desk.run("mode", "shadow", "--unless-an-object-says", "--set", "cluster.name=demo") == 0
     assert "set through ClusterControl/ullage" in capsys.readouterr().out
     assert desk.control() == there
+
+
+def test_a_pause_holds_also_where_an_object_commands_that_nobody_may_hear(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.tick()
+    with FileLog(desk.path) as log:
+        OperatorLog(LogContext.of(log, SHOP)).publish(ControlChanged(AT, "demo", Mode.PLAN, through="ClusterControl/ullage"))
+    assert desk.run("pause", "--reason", "INC-1", "--set", "cluster.name=demo") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, paused=True, reason="INC-1")
+    said = capsys.readouterr().err
+    assert "undoes this within a minute" in said
+    assert 'kubectl patch clustercontrol ullage --type merge -p \'{"spec": {"paused": true}}\'' in said
