@@ -22,7 +22,7 @@ class OneLease(LeaseServer):
         if self.age is None:
             return HTTPStatus.NOT_FOUND, {"kind": "Status", "reason": "NotFound"}
         renewed = datetime.now(UTC) - self.age
-        return HTTPStatus.OK, {"metadata": {"name": "x"}, "spec": {"renewTime": renewed.isoformat()}}
+        return HTTPStatus.OK, {"metadata": {"name": "x", "uid": "1"}, "spec": {"renewTime": renewed.isoformat()}}
 
 
 @pytest.fixture
