@@ -5,7 +5,9 @@ import random
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
@@ -168,6 +170,12 @@ def test_an_append_and_a_poll_live_through_the_death_of_the_broker(
         assert {r.value for r in read_all(log, topic, 0)} == {b"before", b"after"}
 
 
+def _is_stopped(pid: int) -> bool:
+    """Whether each thread of a process stands still."""
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 def test_an_append_to_a_frozen_broker_ends_in_its_time_and_leaves_no_producer_behind(
     embedded: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +199,8 @@ def test_an_append_to_a_frozen_broker_ends_in_its_time_and_leaves_no_producer_be
         waited.clear()
         os.kill(embedded.pid, signal.SIGSTOP)
         try:
+            while not _is_stopped(embedded.pid):  # a thread that is at work stops when it looks at the signal
+                time.sleep(0.01)
             with pytest.raises(LogUnavailable):
                 log.append(records)
             assert sum(waited) <= 0.5  # of all records together, not of each
