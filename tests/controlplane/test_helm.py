@@ -60,6 +60,13 @@ def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(
         assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
 
 
+def test_the_right_to_write_the_status_of_the_object_that_commands_comes_with_its_setting(helm: Path) -> None:
+    settings = {**VALUES["watch"].get("settings", {}), "cluster": {"control": True}}
+    documents = rendered(helm, "ullage", {**VALUES["watch"], "settings": settings})
+    rules = [rule for d in documents if d["kind"] == "ClusterRole" for rule in d["rules"]]
+    assert [rule["resources"] for rule in rules if "patch" in rule["verbs"]] == [["clustercontrols/status"]]
+
+
 @pytest.mark.parametrize("name", ["watch", "apply", "everything"])
 def test_the_small_layout_runs_the_same_parts_with_the_same_rights_and_settings(name: str, helm: Path) -> None:
     small, large = (rendered(helm, "ullage", {**VALUES[name], "layout": layout}) for layout in ("small", "large"))
