@@ -20,8 +20,8 @@ aggregate  the usage of all containers that share a name and their pods' labels,
 tenant    whoever may create objects in a namespace, and may be hostile
 
 Time
-tick      a record of the clock; its number is its time in milliseconds
-turn      all records of one partition between two ticks that every input of a stage holds; nothing else sets the pace
+tick      a record of the clock that counts: its number is its time in milliseconds, and it says how far each partition had got
+turn      all records of one partition between the ends that two ticks say; nothing else sets the pace
 event time  the time that ticks and events carry; no stage sees a wall clock
 
 Deciding

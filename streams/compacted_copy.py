@@ -1,11 +1,10 @@
 """Keeps a small, compacted copy of the broadcast topics, so that a starting process reads the present state in a moment.
 
-`rules`, `policies` and `control` carry a tick in every partition twice a second and keep them for weeks, because stages need
-them. A process that only needs the present state would have to read millions of ticks. So each change is also written to a copy
-(`policies-latest` and its like) that has no ticks, one record for each key, and a tombstone for what was removed.
+`rules`, `policies` and `control` keep every change for weeks, because stages need them. So each change is also written to a copy
+(`policies-latest` and its like) that has one record for each key, and a tombstone for what was removed.
 
 The copy is a convenience and the topic itself is the truth. A crash can leave a change half written, in one of the two. Hence:
-- a reader takes the copy and then the last records of the topic, which win, and goes on from where these end;
+- a reader takes the copy and then the last records of the topic, of which the later in event time wins, and goes on from there;
 - facts about the cluster go to the topic first, so that a source that died in between finds its change missing in the copy and
   publishes it again; control that forbids acts goes to the copy first, so that a process that starts later also sees a pause that
   any process has obeyed, and control that permits them to the topic first, so that none starts to act while others are paused;
@@ -20,14 +19,14 @@ from schemas.names import Place
 from streams import refused_records, reverse_log_reader
 from streams.errors import LogUnavailable
 from streams.log.log_port import Log, NewRecord, Record
-from streams.log_range import has_topic
+from streams.log_range import event_time_ms, has_topic
 from streams.topics import Topics
 
 COPIES = {"rules": "rules-latest", "policies": "policies-latest", "control": "control-latest"}
 """The broadcast topics and their copies, by short names."""
 
 TAIL = 7_200
-"""Records at the end of the topic that a reader takes after the copy: an hour of ticks at the default period."""
+"""Records at the end of the topic that a reader takes after the copy."""
 
 _TRIES = 6
 """How often what follows a change is tried; a question to a broker that is away takes some seconds."""
@@ -48,9 +47,10 @@ class CompactedState:
     position: int
 
     def __iter__(self) -> Iterator[Record]:
-        """The copy first, then the tail, which wins."""
+        """The copy first, then the tail, which wins but where the copy has what is newer: a pause goes there first."""
         yield from self.copied
-        yield from self.tail
+        at = {record.key: event_time_ms(record) for record in self.copied}
+        yield from (record for record in self.tail if event_time_ms(record) >= at.get(record.key, -1))
 
 
 def copies_of(records: Iterable[NewRecord], topics: Topics) -> list[NewRecord]:

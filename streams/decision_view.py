@@ -21,7 +21,8 @@ from schemas.ids import DecisionId
 from schemas.names import Place
 from schemas.times import from_ms
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, header, tick_number
+from streams.clock_rules import ClockRecord
+from streams.codec.event_codec import Codec, header
 from streams.errors import BadRecord
 from streams.log.log_port import Log, Record
 
@@ -71,9 +72,9 @@ class DecisionView:
 
     def apply(self, record: Record) -> None:
         """Apply one record. Records may come in any order and any number of times."""
-        number = tick_number(record)
-        if number is not None:
-            self._advance(from_ms(number))
+        tick = ClockRecord.decode(record)
+        if tick is not None:
+            self._advance(from_ms(tick.number))
         elif record.value is not None and not self._is_known(record):
             try:
                 self._apply_decision(record)

@@ -5,24 +5,28 @@ Changelogs are left out, because a checkpoint is newer than its content; a look 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from schemas import times
 from schemas.names import Place
+from streams import clock_log
+from streams.clock_rules import Counted
 from streams.errors import BadInput
 from streams.log.log_port import Log, NewRecord, Positions, Record
 from streams.log_range import offset_at
-from streams.topics import Topics
+from streams.topics import CLOCK, Topics
 
 
 @dataclass(slots=True)
 class LogAsOf:
-    """`log` up to the tick of `at`, inclusive."""
+    """`log` up to the last tick that is not after `at`. What was decided in the turns up to it is there, too."""
 
     log: Log
     topics: Topics
     at: datetime
+    _counted: Counted | None = None
     _ends: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:  # noqa: ARG002  # the port's; nothing is taken
@@ -43,8 +47,20 @@ class LogAsOf:
         """The offset after the last record of that time."""
         place = (topic, partition)
         if place not in self._ends:
-            self._ends[place] = _end(self.log, topic, partition, self.at)
+            self._ends[place] = self._end(topic, partition)
         return self._ends[place]
+
+    def _end(self, topic: str, partition: int) -> int:
+        if self._counted is None:
+            self._counted = clock_log.counted_at(self.log, self.topics, self.at)
+        name, end = self.topics.short(topic), self.log.end(topic, partition)
+        if name == CLOCK:
+            return self._counted.next
+        said = max(self.log.begin(topic, partition), min(end, self._counted.end(name, partition)))
+        if not clock_log.comes_after_its_tick(name) or self._counted.last is None:
+            return said
+        decided = times.from_ms(self._counted.number + 1)
+        return max(said, offset_at(self.log, topic, partition, decided))
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has. Raises BadInput when there is no such topic, or it is a changelog."""
@@ -65,8 +81,3 @@ class LogAsOf:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close."""
         self.close()
-
-
-def _end(log: Log, topic: str, partition: int, at: datetime) -> int:
-    """After the last record of the moment itself, which counts."""
-    return offset_at(log, topic, partition, at + timedelta(milliseconds=1))

@@ -16,7 +16,8 @@ from typing import Protocol
 
 from schemas import bounds
 from schemas.times import from_ms, to_ms
-from streams.codec.event_codec import header, tick_number
+from streams.clock_rules import FILL, ClockRecord
+from streams.codec.event_codec import header
 from streams.errors import BadInput
 from streams.log.log_port import Log, Record, TopicAndPartition
 
@@ -76,9 +77,9 @@ class _PartitionRange:
 
 def event_time_ms(record: Record) -> int:
     """The event time of a record in milliseconds since the epoch; -1 when it is unknown or out of bounds."""
-    number = tick_number(record)
-    if number is not None:
-        return number
+    tick = ClockRecord.decode(record)
+    if tick is not None:
+        return tick.number
     text = header(record, "ce_time")
     try:
         at = datetime.fromisoformat(text) if text else None
@@ -210,6 +211,8 @@ def copy_range(
             each.ahead.clear()
             to.import_records(batch)
             copied[each.topic] += len(batch)
+        if to.end(each.topic, each.partition) < each.end:  # nothing readable stands before the end, which the clock may name
+            to.import_records([Record(each.topic, each.partition, each.end - 1, FILL, b"")])
     return copied
 
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from schemas.times import to_ms
-from streams.codec.event_codec import tick_number
-from streams.codec.headers import TICK
+from streams.clock_rules import TICK
+from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import Log, Record
 from streams.log_range import event_time_ms, has_topic, offset_at
 
@@ -38,7 +38,7 @@ class LeavesOutKey(Protocol):
 
 def between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
     """The records of a partition from `start` on and before `end`, without ticks. Raises LogUnavailable."""
-    return (record for record in _read(log, {(topic, partition): (start, end)}) if tick_number(record) is None)
+    return (record for record in _read(log, {(topic, partition): (start, end)}) if not is_of_a_clock(record))
 
 
 def last(log: Log, places: Collection[tuple[str, int]], count: int) -> Mapping[tuple[str, int], Sequence[Record]]:
@@ -67,7 +67,7 @@ def newest(log: Log, topic: str, at: datetime, most: int) -> Mapping[tuple[str, 
         for place, records in stretch.items():
             (begin, _), (start, _) = left.pop(place), ranges[place]
             reached = start == begin or (bool(records) and 0 <= event_time_ms(records[0]) < to_ms(at))
-            known = [*(record for record in records if tick_number(record) is None), *found[place][0]]
+            known = [*(record for record in records if not is_of_a_clock(record)), *found[place][0]]
             found[place] = known[-most:], reached and len(known) <= most
             if not reached and len(known) < most:
                 left[place] = begin, start
@@ -87,7 +87,7 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
     while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
         ranges = {place: (max(begin, end - length), end) for place, (begin, end) in left.items()}
         records = list(_read(log, ranges))
-        yield [record for record in records if tick_number(record) is None]
+        yield [record for record in records if not is_of_a_clock(record)]
         first: dict[tuple[str, int], int] = {}
         for record in records:
             first.setdefault((record.topic, record.partition), event_time_ms(record))
@@ -110,7 +110,7 @@ def forwards(log: Log, topic: str, since: datetime | None = None, *, containing:
     ranges = _bounds(log, [(topic, partition) for partition in range(log.partitions(topic))])
     if since is not None:
         ranges = {place: (offset_at(log, *place, since), end) for place, (_, end) in ranges.items()}
-    yield from (record for record in _read(log, ranges, containing=containing) if tick_number(record) is None)
+    yield from (record for record in _read(log, ranges, containing=containing) if not is_of_a_clock(record))
 
 
 def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:

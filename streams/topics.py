@@ -1,8 +1,8 @@
 """The topics as data: what each carries, how it is keyed, and how long it keeps its records.
 
-A topic that a stage reads must keep every record and tick that may be replayed. So "compact" there means compaction that waits
-for `REACH_MS`, the longest outage plus what `replay --verify` must reach; otherwise compaction eats ticks and changes turns.
-Nothing here talks to a broker.
+A topic that a stage reads must keep every record that may be replayed. So "compact" there means compaction that waits for
+`REACH_MS`, the longest outage plus what `replay --verify` must reach; otherwise turns that are taken again lack records. The
+clock says where the turns end, so it keeps its records as long as any topic that it speaks of. Nothing here talks to a broker.
 """
 
 import re
@@ -15,6 +15,7 @@ from streams.errors import BadInput
 
 DAY_MS = 86_400_000
 REACH_MS = 14 * DAY_MS
+CLOCK = "clock"
 RULES = "rules"
 """The topic of what people decide: of its own, because sources write policies, and no source may command."""
 
@@ -34,6 +35,8 @@ class KeySpace(StrEnum):
     """A partition of a stage, as `stage/partition`."""
     SOURCE = "source"
     """As the record it is about."""
+    CLOCK = "clock"
+    """One partition, whatever the others have: the ticks, in one order for everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,13 @@ class Topic:
 
 
 TOPICS: tuple[Topic, ...] = (
+    Topic(CLOCK, KeySpace.CLOCK, "ticks: time, and how far each partition had got", "delete", 400 * DAY_MS),
     Topic(RULES, KeySpace.BROADCAST, "rules of stages, policies and reverts of operators", "compact", -1),
     Topic("policies", KeySpace.BROADCAST, "policies that sources mirror", "compact", -1),
     Topic("control", KeySpace.BROADCAST, "mode, pause and budget", "compact", -1),
-    Topic("rules-latest", KeySpace.LATEST, "the rules in force, without ticks", "compact", -1),
-    Topic("policies-latest", KeySpace.LATEST, "the policies in force, without ticks", "compact", -1),
-    Topic("control-latest", KeySpace.LATEST, "the control in force, without ticks", "compact", -1),
+    Topic("rules-latest", KeySpace.LATEST, "the rules in force, one record a key", "compact", -1),
+    Topic("policies-latest", KeySpace.LATEST, "the policies in force, one record a key", "compact", -1),
+    Topic("control-latest", KeySpace.LATEST, "the control in force, one record a key", "compact", -1),
     Topic("pod-changes", KeySpace.WORKLOAD, "facts about pods and how they are scaled", "delete", 28 * DAY_MS),
     Topic("pod-changes-by-cluster", KeySpace.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
     Topic("quota-changes", KeySpace.OBJECT, "how full the quotas of namespaces are", "delete", 2 * DAY_MS),
@@ -163,7 +167,11 @@ class Topics:
 
     def specs(self, replication: int = -1) -> tuple[TopicSpec, ...]:
         """All topics as a broker should have them."""
-        return tuple(_spec(self.wire(t.name), self.partitions, t.configs(), replication) for t in TOPICS)
+        return tuple(_spec(self.wire(t.name), self.count(t.name), t.configs(), replication) for t in TOPICS)
+
+    def count(self, name: str) -> int:
+        """How many partitions the topic with this short name has."""
+        return 1 if name == CLOCK else self.partitions
 
     def partition_of(self, key: str) -> int:
         """The partition of a workload or cluster key: Kafka's default (murmur2 of the UTF-8 bytes), so that others agree."""

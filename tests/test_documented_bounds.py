@@ -111,4 +111,4 @@ def test_the_rights_told_of_worker_and_clock_reach_every_input_and_every_decisio
     assert read >= {topic for stage in stage_topics.ALL for topic in stage.reads}
     assert write >= {topic for stage in stage_topics.ALL for topic in stage.writes}
     for user in ("clock", "traces"):
-        assert _rights(user)[1] >= set(stage_topics.ticked_topics())
+        assert _rights(user)[1] >= set(stage_topics.input_topics())

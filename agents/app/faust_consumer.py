@@ -7,7 +7,7 @@ their versions are pinned.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -23,18 +23,14 @@ from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
 from agents.run.partition_task import SharedRecord
-from streams.codec.headers import TICK
 
 WAIT_MS = 100
 """Milliseconds that a fetch waits at the broker for data, if it leaves out a partition of which something is prefetched."""
-WHOLE_WAIT_MS = 1000
+WHOLE_WAIT_MS = 500
 """The same for one that asks for all inputs: it delays nothing, and most of an idle worker's work is to write and read fetches.
 
-What is to go over its connection after a rebalance, or a seek, may wait that long, though at most up to the next tick. So it is
-more than the time between two ticks, or a fetch ends in vain just before each.
+What is to go over its connection after a rebalance, or a seek, may wait that long, so it is no more.
 """
-TICK_BYTES = 80
-"""Bytes that a tick has in the log at least: it is a batch of its own, whose header alone has 61."""
 BUNDLE_BYTES = 128 << 10
 """Bytes of records that go through Faust together. Faust holds `stream_buffer_maxsize` messages, whatever is in them."""
 
@@ -142,44 +138,18 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[SharedRecord]]:
         yield together
 
 
-class FetchedTicks:
-    """The last tick that was fetched of each partition, as bytes: the same tick has the same bytes everywhere."""
-
-    def __init__(self) -> None:
-        """Nothing was fetched yet."""
-        self._last: dict[tuple[str, int], bytes] = {}
-
-    def take(self, fetched: Mapping[Any, Sequence[Any]]) -> None:
-        """These records of aiokafka were fetched, by partition."""
-        for (topic, partition), records in fetched.items():
-            tick = next((record.value for record in reversed(records) if record.key == TICK), None)
-            if tick is not None:
-                self._last[topic, partition] = tick
-
-    def level(self, places: Collection[tuple[str, int]]) -> bool:
-        """Whether all these partitions have the same last tick."""
-        found = {self._last.get(place) for place in places}
-        return len(found) == 1 and None not in found
-
-
-def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]], ticks: FetchedTicks) -> None:
+def wait_longer_for_all(fetcher: Any, passed_over: Callable[[], Collection[str]]) -> None:
     """Let fetches of this aiokafka fetcher wait for `WHOLE_WAIT_MS` if they leave out no partition that is read soon.
 
-    If all partitions of such a fetch have the same last tick, it ends when there are as many bytes as the next tick of all of
-    them has at least: no turn is complete before, and whatever comes earlier, such as decisions that are read back, comes with
-    the tick. A broker whose topics have copies may answer with a part of the ticks; the fetch after that takes the rest as soon
-    as it is there. `passed_over` gives the topics that Faust does not read: their records stay prefetched.
+    `passed_over` gives the topics that Faust does not read: their records stay prefetched.
     """
     actions = fetcher._get_actions_per_node  # noqa: SLF001
 
     def waiting(assignment: Any) -> Any:
-        others = passed_over()
-        left_out = {tp.topic for tp in fetcher._records}.difference(others)  # noqa: SLF001
+        left_out = {tp.topic for tp in fetcher._records}.difference(passed_over())  # noqa: SLF001
         found = actions(assignment)
         for _, request in found[0]:  # one for each broker
-            asked = [(topic, partition) for topic, parts in request.topics if topic not in others for partition, *_ in parts]
-            least = TICK_BYTES * len(asked) if not left_out and ticks.level(asked) else 1
-            request._max_wait_ms, request._min_bytes = WAIT_MS if left_out else WHOLE_WAIT_MS, least  # noqa: SLF001
+            request._max_wait_ms = WAIT_MS if left_out else WHOLE_WAIT_MS  # noqa: SLF001
         return found
 
     fetcher._get_actions_per_node = waiting  # noqa: SLF001
@@ -207,10 +177,6 @@ def ask_nothing_while_fetching(fetcher: Any) -> None:
 class QuickConsumerThread(AIOKafkaConsumerThread):
     """The thread of a `QuickConsumer`, in which aiokafka runs."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.ticks = FetchedTicks()
-
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer: Any = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001  # read when it starts; Faust has no setting for it
@@ -220,7 +186,7 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         """Start aiokafka's consumer, which makes its fetcher; that asks for nothing before partitions are assigned."""
         await super().on_start()
         consumer: Any = self._ensure_consumer()
-        wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics, self.ticks)  # noqa: SLF001
+        wait_longer_for_all(consumer._fetcher, lambda: self.app.tables.changelog_topics)  # noqa: SLF001
         ask_nothing_while_fetching(consumer._fetcher)  # noqa: SLF001
 
     async def _fetch_records(self, *args: Any, **options: Any) -> Any:
@@ -230,13 +196,11 @@ class QuickConsumerThread(AIOKafkaConsumerThread):
         partitions by then is lost; the stage host finds the gap by its own offsets and reads it again.
         """
         try:
-            fetched = await super()._fetch_records(*args, **options)
+            return await super()._fetch_records(*args, **options)
         except KeyError as error:
             if not isinstance(error.args[0], TopicPartition):
                 raise
             return {}
-        self.ticks.take(fetched or {})  # before the next fetch is made: nothing awaits in between
-        return fetched
 
 
 class _Begun(Awaitable[Any]):

@@ -4,7 +4,7 @@ It reads what Faust's consumer cannot deliver reliably: a whole changelog, the r
 begins and ends.
 
 Faust sometimes delivers a record that is not the next one. Either Faust jumped (it does so around prefetching, pauses and
-rebalances) or the log has a hole (compaction). `records_before` reads the stretch in between and so answers both cases without a
+rebalances) or the log has a hole (compaction). `read_stretch` reads the stretch in between and so answers both cases without a
 seek, and nothing that Faust has prefetched can interfere. Records that retention has deleted meanwhile are lost. They are
 reported and counted, and reading goes on after them, because waiting would not bring them back.
 """
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -108,24 +108,6 @@ async def contents(where: KafkaConnection, until: Mapping[TopicAndPartition, int
     return found
 
 
-async def records_at(where: KafkaConnection, offsets: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, Record]:
-    """The records at these offsets, which lie within the log; compaction may have removed some of them."""
-    found: dict[TopicAndPartition, Record] = {}
-    left = {TopicPartition(*place): offset for place, offset in offsets.items()}
-    if not left:
-        return found
-    async with reader(where, fetch=1) as consumer:  # a broker sends a whole batch, however little is requested
-        consumer.assign(list(left))
-        for tp, offset in left.items():
-            consumer.seek(tp, offset)
-        while left:
-            for tp, messages in (await consumer.getmany(*left, timeout_ms=1000)).items():
-                there = [_record(message) for message in messages if message.offset == left[tp]]
-                found |= {(record.topic, record.partition): record for record in there}
-            left = {tp: offset for tp, offset in left.items() if await consumer.position(tp) <= offset}
-    return found
-
-
 async def committed(where: KafkaConnection, group: str, places: Iterable[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """The group's offsets of these, where it has any."""
     admin = AIOKafkaAdminClient(**kafka_client_options.options(where))
@@ -137,26 +119,40 @@ async def committed(where: KafkaConnection, group: str, places: Iterable[TopicAn
     return {(tp.topic, tp.partition): at.offset for tp, at in found.items() if at.offset >= 0}
 
 
-async def records_before(where: KafkaConnection, came: Record, *, start: int, lost: Lost) -> AsyncIterator[list[Record]]:
-    """The records from offset `start` up to, but not including, the record that `came` instead."""
-    tp = TopicPartition(came.topic, came.partition)
+class Stretch(NamedTuple):
+    """The offsets of a partition from `start` on and before `end`."""
+
+    place: TopicAndPartition
+    start: int
+    end: int
+
+
+async def read_stretch(
+    where: KafkaConnection, stretch: Stretch, *, lost: Lost, patient: bool = True
+) -> AsyncIterator[tuple[list[Record], int]]:
+    """The records of a stretch, and the offset up to which it has been read, bit by bit.
+
+    With patience it waits until the log has all of it; without, it ends when nothing more comes.
+    """
+    tp = TopicPartition(*stretch.place)
     async with reader(where) as consumer:
         consumer.assign([tp])
-        consumer.seek(tp, start)
-        at = start
-        while at < came.offset:
+        consumer.seek(tp, stretch.start)
+        at = stretch.start
+        while at < stretch.end:
             try:
                 got = await consumer.getmany(tp, timeout_ms=1000)
             except OffsetOutOfRangeError:
-                begin = (await begins(consumer, [(tp.topic, tp.partition)]))[tp.topic, tp.partition]
-                begin = min(begin, came.offset)
-                lost(tp.topic, tp.partition, at, begin)
+                begin = (await begins(consumer, [stretch.place]))[stretch.place]
+                begin = min(begin, stretch.end)
+                lost(*stretch.place, at, begin)
                 at = begin
                 consumer.seek(tp, at)
                 continue
-            records = [_record(r) for r in got.get(tp, [])]
-            at = max(at, await consumer.position(tp))
-            yield [r for r in records if r.offset < came.offset]
+            before, at = at, max(at, await consumer.position(tp))
+            yield [_record(r) for r in got.get(tp, []) if r.offset < stretch.end], min(at, stretch.end)
+            if at == before and not patient:
+                return
 
 
 def _record(message: Any) -> Record:

@@ -22,12 +22,11 @@ def new_ledger(foreign: list[bytes]) -> CheckpointLedger:
 class OwnedPartition:
     """A task and its bookkeeping. It takes records in only while it is `open`.
 
-    `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the changelog,
-    -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for others;
-    `skimmed` those whose records are skipped up to the next tick, because there are too many. `unacked` are decisions that are
-    not durable yet. `taken` counts the records that turns took in since the last checkpoint; `eventful`: there was usage among
-    them, or something that was set aside. `goals` are the ends that inputs had when the partition was opened, without those that
-    were reached; when there is none left, the task is caught up.
+    `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the
+    changelog, -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for
+    others. `unacked` are decisions that are not durable yet. `taken` counts the records that turns took in since the last
+    checkpoint; `eventful`: there was usage among them, or something that was set aside. `goals` are the ends that inputs had
+    when the partition was opened, without those that were reached; when there is none left, the task is caught up.
     """
 
     task: Task
@@ -37,7 +36,6 @@ class OwnedPartition:
     open: bool = False
     whole: bool = True
     held: set[str] = field(default_factory=set)
-    skimmed: set[str] = field(default_factory=set)
     unacked: list[asyncio.Future[None]] = field(default_factory=list)
     eventful: bool = True
     taken: int = 0
@@ -61,8 +59,7 @@ class OwnedPartition:
     @property
     def lag(self) -> Seconds:
         """How far the last turn is behind the newest tick that came in, in event time."""
-        newest = max(source.highest for source in self.task.aligner.inputs.values())
-        return Seconds((newest - self.task.turn) / 1000)
+        return Seconds((self.task.aligner.newest - self.task.turn) / 1000)
 
     def rewind(self) -> None:
         """Drop what is buffered; the log is read again from the last turn. The state stays."""
@@ -74,11 +71,12 @@ class OwnedPartition:
             codec=old.codec,
             positions=old.positions,
             turn=old.turn,
+            tick=old.tick,
             state=old.state,
             inputs=old.inputs,
             in_flight=old.in_flight,
         )
-        self.held, self.skimmed = set(), set()
+        self.held = set()
 
     def abandon(self, foreign: list[bytes]) -> None:
         """Start a new family, and write every chunk into it, because the content of the old one in the log is uncertain."""

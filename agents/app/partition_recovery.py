@@ -9,12 +9,12 @@ another recovery follows. An error ends the process, because Faust would swallow
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from agents.app import log_reader, supervision
 from agents.app.checkpoint_writer import ChangelogProducer, Generation, committable
+from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer
 from agents.app.log_reader import ChangelogRecords, KeptOffsets
@@ -24,27 +24,24 @@ from agents.app.worker_observer import WorkerObserver
 from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark, StoredState
 from agents.run import python_gc
-from agents.run.partition_task import evidence
-from schemas.names import Place
-from streams.log.log_port import Record, TopicAndPartition
+from streams.log.log_port import TopicAndPartition
 from streams.sources.clock import wall_ms
-
-
-@dataclass(frozen=True, slots=True)
-class _InputsSeen:
-    """The offsets of the inputs in the log, and, by place, the last record of each that the newest marks have read."""
-
-    offsets: Mapping[TopicAndPartition, KeptOffsets]
-    last: Mapping[Place, Record]
 
 
 class Recovery:
     """One for each worker process."""
 
     def __init__(
-        self, hosts: tuple[StageHost, ...], consumer: FaustConsumer, *, generation: Generation, observer: WorkerObserver
+        self,
+        hosts: tuple[StageHost, ...],
+        consumer: FaustConsumer,
+        *,
+        generation: Generation,
+        observer: WorkerObserver,
+        clock: ClockFeed,
     ) -> None:
         """`generation` is shared with the checkpoint writer."""
+        self.clock = clock
         self.hosts, self.consumer, self.generation, self.observer = hosts, consumer, generation, observer
         self.plan, self.in_flight = hosts[0].plan, hosts[0].in_flight
 
@@ -107,27 +104,10 @@ class Recovery:
         # only now, because a former owner may still write marks, and none may be ahead of what is known of the inputs
         stretches = await log_reader.kept_offsets(consumer, {(topic, p) for topic in self.plan.inputs() for _, p in stale})
         newest = {place: checkpoint_selection.read(records.last) for place, records in changelogs.items()}
-        last = await self._last_read({places[place]: contents for place, contents in newest.items()}, stretches)
-        seen = _InputsSeen(stretches, last)
         for place, records in changelogs.items():
-            contents, how = await self._adopt(*places[place], records, newest[place], seen)
+            contents, how = await self._adopt(*places[place], records, newest[place], stretches)
             host, partition = places[place]
             self.observer.recovered(host.owned[partition], found=how, seconds=monotonic() - began, torn=contents.broken)
-
-    async def _last_read(
-        self, newest: Mapping[tuple[StageHost, int], ChangelogContents], stretches: Mapping[TopicAndPartition, KeptOffsets]
-    ) -> dict[Place, Record]:
-        """The last record that each of the newest marks has read of each input: one read for each stage.
-
-        A read for each partition would need a connection each, and take most of the time of a recovery.
-        """
-        wanted: dict[StageHost, dict[TopicAndPartition, int]] = {}
-        for (host, partition), contents in newest.items():
-            if contents.found is not None:
-                inputs = {name: stretches[wire, partition] for name, wire in host.wires.items()}
-                wanted.setdefault(host, {}).update(_ends_read(host, partition, contents.found.mark, inputs))
-        found = await asyncio.gather(*(log_reader.records_at(self.plan.where, offsets) for offsets in wanted.values()))
-        return {record.place: record for there in found for record in there.values()}
 
     async def _adopt(
         self,
@@ -135,11 +115,11 @@ class Recovery:
         partition: int,
         records: ChangelogRecords,
         contents: ChangelogContents,
-        seen: _InputsSeen,
+        offsets: Mapping[TopicAndPartition, KeptOffsets],
     ) -> tuple[ChangelogContents, str]:
         """Load the newest loadable state of the changelog, keep ours if it is further, or start empty where the log begins."""
         owned, how, refused = host.owned.get(partition), "", list[CheckpointMark]()
-        inputs = {name: seen.offsets[wire, partition] for name, wire in host.wires.items()}
+        inputs = {name: offsets[wire, partition] for name, wire in host.wires.items()}
         while not how:
             if refused:
                 contents = checkpoint_selection.read(records.last, without=refused)
@@ -152,7 +132,7 @@ class Recovery:
                 begins = {name: stretch.begin for name, stretch in inputs.items()}
                 owned = OwnedPartition(host.task(partition, positions=begins), new_ledger([]), begins)
             else:
-                restored = await self._restored(host, partition, contents.found, inputs, seen.last)
+                restored = await self._restored(host, partition, contents.found, inputs)
                 owned, how = (owned, "") if restored is None else (restored, "checkpoint")
                 refused.append(contents.found.mark)
         assert owned is not None  # noqa: S101  # each way out of the loop has one
@@ -167,10 +147,9 @@ class Recovery:
         partition: int,
         found: StoredState,
         inputs: Mapping[str, KeptOffsets],
-        last: Mapping[Place, Record],
     ) -> OwnedPartition | None:
         """The state that a mark names; None if the log contradicts the mark, or the state cannot be loaded."""
-        why = await self._objection(host, partition, found.mark, inputs, last)
+        why = await self._objection(found.mark, inputs)
         if not why:
             try:
                 return await self._loaded(host, partition, found, inputs)
@@ -179,20 +158,10 @@ class Recovery:
         self.observer.checkpoint_refused(host.stage.name, partition, turn=found.mark.turn, reason=why)
         return None
 
-    async def _objection(
-        self,
-        host: StageHost,
-        partition: int,
-        mark: CheckpointMark,
-        inputs: Mapping[str, KeptOffsets],
-        last: Mapping[Place, Record],
-    ) -> str:
+    async def _objection(self, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
         """Why the log contradicts a mark; empty if it does not."""
-        offsets = _ends_read(host, partition, mark, inputs)
-        known = {place: last[found] for place, offset in offsets.items() if (found := Place(*place, offset)) in last}
-        there = known | await log_reader.records_at(self.plan.where, {p: at for p, at in offsets.items() if p not in known})
-        shown = {name: evidence(stretch.end, there.get((host.wires[name], partition))) for name, stretch in inputs.items()}
-        return checkpoint_validation.objection(mark, shown, now_ms=wall_ms())
+        ends = {name: stretch.end for name, stretch in inputs.items()}
+        return checkpoint_validation.objection(mark, ends, await self.clock.evidence(mark), now_ms=wall_ms())
 
     async def _loaded(
         self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]
@@ -203,7 +172,7 @@ class Recovery:
         for name in sorted(found.chunks):
             task.state.load(name, found.chunks[name])
             await asyncio.sleep(0)
-        task.resume(found.mark.turn, positions=positions, inputs=found.mark.inputs)
+        task.resume(found.mark.turn, positions=positions, tick=found.mark.tick, inputs=found.mark.inputs)
         return OwnedPartition(task, new_ledger([]), positions)
 
     async def _report_lost_state(self, host: StageHost, partition: int) -> None:
@@ -221,14 +190,4 @@ class Recovery:
                 owned.goals = {name: end for name, end in ends.items() if owned.task.aligner.inputs[name].next < end}
                 owned.open = True
                 self.observer.opened(owned)
-
-
-def _ends_read(
-    host: StageHost, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]
-) -> dict[TopicAndPartition, int]:
-    """For each input of which the log still has it, the offset of the last record that a mark has read."""
-    return {
-        (host.wires[name], partition): mark.positions[name] - 1
-        for name, stretch in inputs.items()
-        if stretch.begin < mark.positions.get(name, 0) <= stretch.end
-    }
+        self.clock.begin()

@@ -18,9 +18,9 @@ from agents.app.worker_plan import WorkerPlan
 from agents.engine.stage import Stage
 from agents.run import python_gc
 from agents.run.own_decision_cache import OwnDecisionCache
-from agents.run.partition_task import Task, TurnResult, closes_segment
+from agents.run.partition_task import Task, TurnResult
+from streams.clock_rules import Tick
 from streams.codec.event_codec import Codec
-from streams.codec.headers import TICK
 from streams.errors import BadInput
 from streams.log.log_port import Record
 
@@ -68,11 +68,9 @@ class StageHost:
             return
         name = self.names[came.topic]
         wanted = owned.task.aligner.inputs[name].next
-        if came.offset < wanted or name in owned.held:
+        if came.last_offset < wanted or name in owned.held:
             return
-        if name in owned.skimmed and not await self._skim(owned, name, came):
-            return
-        if came.offset > owned.task.aligner.inputs[name].next and not await self._close_gap(owned, name, came):
+        if came.offset > wanted and not await self._close_gap(owned, name, came):
             return
         self.feed(owned, name, came)
         self.backpressure.hold(owned, name)
@@ -83,22 +81,48 @@ class StageHost:
 
     def feed(self, owned: OwnedPartition, name: str, came: Record) -> None:
         """Take in a record, and every turn that it completes. It does not await, so other code only ever sees turn boundaries."""
-        if not owned.task.feed(name, came):
-            self.observer.tick_passed_over(self.stage.name, came)
+        owned.task.feed(name, came)
         if owned.goals:
             self._look_at_goal(owned, name)
-        if came.key != TICK:
-            return
-        took, aligner = False, owned.task.aligner
-        if not aligner.lacks_a_tick:
-            with supervision.guarded("taking a turn", **self._where(owned)):
-                while not aligner.lacks_a_tick and self._take_turn(owned):
-                    took = True
-        if not took:
+        self._take_turns(owned)
+
+    async def take_tick(self, owned: OwnedPartition, tick: Tick) -> None:
+        """Take in a tick, and the turn if it is complete."""
+        owned.task.take_tick(tick)
+        if not self._take_turns(owned):
             self.observer.waiting(owned)
+        if owned.held:
+            await self.backpressure.release(owned)
+        if not self.producer.has_room:
+            await self.producer.wait_for_room()
+
+    def _take_turns(self, owned: OwnedPartition) -> bool:
+        """Take every turn that is complete. Returns whether there was one."""
+        took, aligner = False, owned.task.aligner
+        if aligner.ticks and not aligner.lacking:
+            with supervision.guarded("taking a turn", **self._where(owned)):
+                while aligner.ticks and not aligner.lacking and self._take_turn(owned):
+                    took = True
+        return took
+
+    async def read_beside(self, owned: OwnedPartition, name: str) -> None:
+        """Read an input up to the end that the next turn wants, beside Faust, which hides that the last offsets hold nothing."""
+        task, aligner = owned.task, owned.task.aligner
+        source, end = aligner.inputs[name], aligner.wanted(name)
+        place, lost = (self.wires[name], task.partition), partial(self.observer.lost, self.stage.name)
+        stretch = log_reader.Stretch(place, source.next, end)
+        async for records, upto in log_reader.read_stretch(self.plan.where, stretch, lost=lost, patient=False):
+            if not owned.open or owned.task is not task:
+                return
+            for record in records:
+                self.feed(owned, name, record)
+            source.skip_to(upto)
+            self._take_turns(owned)
+        if owned.goals:
+            self._look_at_goal(owned, name)
 
     def _look_at_goal(self, owned: OwnedPartition, name: str) -> None:
-        """Check whether the task has caught up; in a log without ticks no turn would show that."""
+        """Check whether the task has caught up; while no ticks come no turn would show that."""
         if owned.task.aligner.inputs[name].next >= owned.goals.get(name, math.inf):
             del owned.goals[name]
             self.observer.opened(owned)
@@ -144,29 +168,13 @@ class StageHost:
         task, source = owned.task, owned.task.aligner.inputs[name]
         self.observer.gap(self.stage.name, came, source.next)
         lost = partial(self.observer.lost, self.stage.name)
-        async for records in log_reader.records_before(self.plan.where, came, start=source.next, lost=lost):
+        stretch = log_reader.Stretch((came.topic, came.partition), source.next, came.offset)
+        async for records, _ in log_reader.read_stretch(self.plan.where, stretch, lost=lost):
             if not owned.open or owned.task is not task:
                 return False
             for record in records:
                 self.feed(owned, name, record)
         return owned.open and owned.task is task
-
-    async def _skim(self, owned: OwnedPartition, name: str, came: Record) -> bool:
-        """Skip a record of an input without a tick, and all before it. True for the tick: everything is read again."""
-        task, source = owned.task, owned.task.aligner.inputs[name]
-        closed = closes_segment(source, came)
-        if not closed and came.offset > source.next:
-            lost = partial(self.observer.lost, self.stage.name)
-            async for records in log_reader.records_before(self.plan.where, came, start=source.next, lost=lost):
-                closed = closed or any(closes_segment(source, record) for record in records)
-            if not owned.open or owned.task is not task:
-                return False
-        if closed:
-            self.backpressure.read_again(owned, name)
-            return True
-        source.skip(came.last_offset)
-        self._look_at_goal(owned, name)
-        return False
 
     def _where(self, owned: OwnedPartition) -> dict[str, object]:
         return {"stage": self.stage.name, "partition": owned.task.partition, "turn": owned.task.turn}

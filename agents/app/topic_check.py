@@ -18,7 +18,7 @@ from streams.compacted_copy import COPIES
 from streams.errors import BadInput
 from streams.log import kafka_errors
 from streams.log.kafka_rights import Needs
-from streams.topics import changelog_specs
+from streams.topics import CLOCK, changelog_specs
 
 
 async def check(plan: WorkerPlan) -> dict[str, int]:
@@ -33,7 +33,9 @@ async def check(plan: WorkerPlan) -> dict[str, int]:
         counts = _counts(await admin.describe_topics(_needed(plan)))
         _check_counts(plan, counts)
         await _create(admin, plan, counts)
-        return await record_bounds.ask(admin, [name for name in _needed(plan) if name not in plan.inputs()])
+        return await record_bounds.ask(
+            admin, [name for name in _needed(plan) if name not in (plan.topics.wire(CLOCK), *plan.inputs())]
+        )
     finally:
         await admin.close()
 
@@ -43,7 +45,7 @@ def _needs(plan: WorkerPlan) -> Needs:
     written = {plan.topics.wire(name) for stage in plan.stages for name in stage.writes} | set(_besides(plan))
     rules = [plan.topics.wire(name) for topic in ("rules", "policies") for name in (topic, COPIES[topic])]
     topics = {name: {"Write"} for name in (*written, *rules)}
-    for name in (*plan.inputs(), *rules):
+    for name in (plan.topics.wire(CLOCK), *plan.inputs(), *rules):
         topics[name] = topics.get(name, set()) | {"Read"}
     changelogs = {plan.changelog(stage): {"Read", "Write"} for stage in plan.stages}
     return Needs(topics | changelogs, groups={plan.name: {"Read"}})
@@ -52,7 +54,7 @@ def _needs(plan: WorkerPlan) -> Needs:
 def _needed(plan: WorkerPlan) -> list[str]:
     written = [plan.topics.wire(name) for stage in plan.stages for name in stage.writes]
     changelogs = [plan.changelog(stage) for stage in plan.stages]
-    return [*plan.inputs(), *dict.fromkeys([*written, *_besides(plan)]), *changelogs]
+    return [plan.topics.wire(CLOCK), *plan.inputs(), *dict.fromkeys([*written, *_besides(plan)]), *changelogs]
 
 
 def _besides(plan: WorkerPlan) -> list[str]:
@@ -74,8 +76,11 @@ def _check_counts(plan: WorkerPlan, counts: Mapping[str, tuple[int, int]]) -> No
     for topic in _needed(plan):
         if topic not in counts and topic not in changelogs:
             raise BadInput(f"topic '{topic}' does not exist at Kafka '{plan.where.brokers}': run `ullage topics apply` first")
-        partitions = counts[topic][0] if topic in counts else plan.topics.partitions
-        if partitions != plan.topics.partitions:
+        wanted = 1 if topic == plan.topics.wire(CLOCK) else plan.topics.partitions
+        partitions = counts[topic][0] if topic in counts else wanted
+        if partitions != wanted:
+            if wanted == 1:
+                raise BadInput(f"topic '{topic}' has {partitions} partitions, but there is one order of ticks: it must have 1")
             raise BadInput(
                 f"topic '{topic}' has {partitions} partitions, but topics.partitions is {plan.topics.partitions}: "
                 "all topics of a worker must have the same number, or their turns never become complete"

@@ -16,6 +16,7 @@ from faust.types import StreamT
 
 from agents.app import freed_memory, kafka_client_options, supervision, topic_check
 from agents.app.checkpoint_writer import ChangelogProducer, CheckpointWriter, Generation
+from agents.app.clock_feed import ClockFeed
 from agents.app.decision_producer import DecisionProducer
 from agents.app.faust_consumer import FaustConsumer, QuickConsumer, ReadyTableManager, skip_table_recovery
 from agents.app.partition_recovery import Recovery
@@ -132,7 +133,8 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     )
     generation = Generation(0, asyncio.Lock())
     checkpoints = CheckpointWriter(hosts, consumer, changelog=log, generation=generation, observer=observer, producer=producer)
-    recovery = Recovery(hosts, consumer, generation=generation, observer=observer)
+    clock = ClockFeed(hosts)
+    recovery = Recovery(hosts, consumer, generation=generation, observer=observer, clock=clock)
 
     async def before_stop() -> None:
         await checkpoints.finish()
@@ -151,6 +153,7 @@ def build(plan: WorkerPlan, *, changelog: Callable[[KafkaConnection], ChangelogP
     _add_tables(app, plan, lambda: recovery.recover(producer, log))
     app.task(lambda: checkpoints.run(plan.pacing))
     app.task(lambda: freed_memory.give_back())  # noqa: PLW0108  # Faust hands itself to what takes something
+    app.task(clock.run)
     _on_revoked(app, recovery)
     return app
 

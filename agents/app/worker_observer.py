@@ -18,7 +18,6 @@ from agents.run.partition_task import TurnResult
 from agents.telemetry import DependencyMonitor, HealthServer, Liveness, WorkerMetrics, logging_setup, process_parts
 from schemas import times
 from schemas.units import Bytes, Seconds
-from streams.codec import event_codec
 from streams.consumers.executing.tick_silence import TickSilence
 from streams.log.connection_check import require_entry
 from streams.log.log_port import Record
@@ -26,7 +25,7 @@ from streams.log.log_port import Record
 WAITED = Seconds(5.0)
 """Seconds without a turn after which one is said to wait. While a worker catches up, some input is always behind."""
 LOOK_AFTER = Seconds(1.0)
-"""Seconds after its last turn or look after which a task that waits is looked at. Ticks come each half second by default."""
+"""Seconds after its last turn or look after which a task that waits is looked at."""
 log = structlog.get_logger("ullage", component="worker")
 
 
@@ -42,7 +41,7 @@ class WorkerObserver:
         self._looked: dict[tuple[str, int], float] = {}
         self._dependencies, self._silence = DependencyMonitor(logging_setup.client_log_filter()), TickSilence(clock)
         self._lacking: dict[tuple[str, int], tuple[int, float]] = {}
-        """The last turn of each task that lacks a tick of some input for the next one, and since when."""
+        """The last turn of each task whose next one lacks records, and since when."""
 
     def listen(self) -> None:
         """Serve metrics and health, if the plan says so, and watch from now on whether Kafka answers.
@@ -112,31 +111,18 @@ class WorkerObserver:
         self._looked[stage, partition] = self._clock()
         self.metrics.turn_taken(stage, partition, result, seconds=Seconds(seconds))
         self.metrics.ticked(stage, partition)
-        self._silence.moved_on(owned.task.turn)
+        self._silence.moved_on(owned.task.aligner.newest)
         self._update_readiness(owned)
 
     def waiting(self, owned: OwnedPartition) -> None:
-        """A tick came in that completes no turn.
-
-        Another input has none yet, and the lag grows, or the tick is behind the last turn. All ticks of a turn except the last
-        one are such, so this is only examined once in `LOOK_AFTER` seconds.
-        """
+        """A tick came in that completes no turn: its inputs were not read up to its ends yet."""
         task, now = (owned.task.stage.name, owned.task.partition), self._clock()
         if now - self._looked.get(task, -LOOK_AFTER) < LOOK_AFTER:
             return
         self._looked[task] = now
-        if owned.task.aligner.waits() is None:  # the tick is not later than the last turn
-            self._silence.heard(owned.task.turn - 1)
-        else:
-            self.metrics.ticked(*task)
-            self._silence.moved_on(owned.task.turn)
+        self.metrics.ticked(*task)
+        self._silence.moved_on(owned.task.aligner.newest)
         self._update_readiness(owned)
-
-    def tick_passed_over(self, stage: str, tick: Record) -> None:
-        """A tick far ahead of the time at which the log appended it is ignored, here and in every replay."""
-        self.metrics.tick_passed_over(stage, tick.partition, tick.topic)
-        where = {"topic": tick.topic, "partition": tick.partition, "offset": tick.offset}
-        log.warning("a tick of the future is nothing", stage=stage, **where, tick=event_codec.tick_number(tick))
 
     def revoked(self, owned: OwnedPartition) -> None:
         """The partition takes no turns until it is opened again."""
@@ -170,7 +156,7 @@ class WorkerObserver:
             self.metrics.catching_up(stage, partition, owned.lag)
 
     def _waited(self, stage: str, partition: int, turn: int, *, lacks: bool) -> Seconds:
-        """How long one input has been ahead of another since this turn. While no ticks come at all, no input is ahead."""
+        """How long the turn after this one has waited for records."""
         if not lacks:
             self._lacking.pop((stage, partition), None)
             return Seconds(0.0)
@@ -184,7 +170,7 @@ class WorkerObserver:
         before = self._waits.get((stage, partition))
         self._waits[stage, partition] = wait
         if wait is not None and before is None:
-            for_what = {"inputs": list(wait.inputs), "leading": list(wait.leading), "tick": times.from_ms(wait.tick).isoformat()}
+            for_what = {"inputs": list(wait.inputs), "tick": times.from_ms(wait.tick).isoformat()}
             log.warning("a turn waits", stage=stage, partition=partition, **for_what)
         elif wait is None and before is not None:
             log.info("the turn waits no more", stage=stage, partition=partition)

@@ -25,7 +25,7 @@ from agents.engine.turn import BatchDecided, Decided
 from agents.logic.updates.update_settings import UpdateSettings
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommender_stage import Conclusion
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from schemas import times
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -83,7 +83,7 @@ class Backtest:
             stages = [replace(stage, refuse=checks[stage.refuse]) for stage in self.stages]
             self._runner = RecommenderRunner(stages, self.topics)
         else:
-            self._runner = EventRunner(self.stages, self.topics, ticked_topics())
+            self._runner = EventRunner(self.stages, self.topics, input_topics())
         self._updates = SimulatedUpdates(self.score.containers, self.updates)
 
     def apply(self, frame: Frame) -> None:

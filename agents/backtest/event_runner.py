@@ -37,15 +37,14 @@ _Waiting = Recorded | DeferredRecords | None
 
 
 class EventRunner:
-    """All partitions of some stages, from an empty state. `ticked`: short names of the topics that get ticks."""
+    """All partitions of some stages, from an empty state. `read`: short names of the topics that some stage reads."""
 
-    def __init__(self, stages: Sequence[Stage], topics: Topics, ticked: Iterable[str]) -> None:
+    def __init__(self, stages: Sequence[Stage], topics: Topics, read: Iterable[str]) -> None:
         self._topics = topics
-        self._ticked = tuple(ticked)
-        self._read = frozenset(self._ticked)
+        self._read = tuple(read)
         partitions = range(topics.partitions)
         self._states: list[tuple[Stage, int, State]] = [(stage, p, stage.open(p)) for stage in stages for p in partitions]
-        self._offsets = {(topic, p): 0 for topic in self._ticked for p in partitions}
+        self._offsets = {(topic, p): 0 for topic in self._read for p in partitions}
         self._waiting: dict[tuple[str, int], list[_Waiting]] = {place: [] for place in self._offsets}
 
     @property
@@ -59,8 +58,6 @@ class EventRunner:
             self._append(routed)
         waiting = self._waiting
         self._waiting = {place: [] for place in self._offsets}
-        for place in self._offsets:
-            self._offsets[place] += 1  # the tick
         done = [self._step(stage, partition, state, number, waiting) for stage, partition, state in self._states]
         for turn in done:
             if isinstance(turn.decided, BatchDecided):

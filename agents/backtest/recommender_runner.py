@@ -71,8 +71,6 @@ class RecommenderRunner:
             dead += sum(readers for check, readers in self._checks[topic] if not answers[check])
             if topic in self._accept and answers[self._accept[topic]]:
                 inputs.setdefault(topic, []).append(Recorded(event, place))
-        for topic in TRACE_TOPICS:
-            self._offsets[topic] += 1  # the tick
         return ConcludedTurn(self._stages, self.state.conclude(Turn(number, inputs)), dead)
 
 

@@ -1,4 +1,4 @@
-"""Cuts a recording into frames: everything that happened up to a tick that all its topics hold.
+"""Cuts a recording into frames: everything that happened between two ticks of the clock.
 
 A recording is any log: a file, a stretch of Kafka, or memory that a source is still filling. Topics that the stages write
 themselves are left out, as a backtest makes its own decisions, and so are recorded rules unless they are asked for, as it tries
@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from agents.backtest.event_runner import RoutedEvent
 from agents.engine.stage import Stage
-from agents.engine.turn_aligner import Aligner
-from agents.run.partition_task import feed_input
+from agents.engine.turn_aligner import Aligner, TickEnds
 from schemas.policies.rules import StageRulesChanged
+from streams import clock_log
+from streams.clock_log import ClockReader
+from streams.clock_rules import FILL, Tick
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.log_port import Log, Record
@@ -42,6 +44,7 @@ class Recording:
     stages: Sequence[Stage]
     with_rules: bool = False
     _aligner: Aligner[Record] = field(init=False)
+    _clock: ClockReader = field(init=False)
     _codec: Codec = field(init=False)
     _places: dict[str, tuple[str, int]] = field(init=False)
 
@@ -54,23 +57,39 @@ class Recording:
         parts = [(self.topics.wire(name), p) for name in read for p in range(self.topics.partitions)]
         self._places = {f"{wire}:{p}": (wire, p) for wire, p in parts}
         self._aligner = Aligner({name: self.log.begin(*place) for name, place in self._places.items()})
+        start = clock_log.first_counted(self.log, self.topics)
+        self._clock = ClockReader(self.log, self.topics, start)
+        if start.last is not None:
+            self._take(start.last)
 
     def frames(self) -> Iterator[Frame]:
         """Every frame that is complete by the end of the log."""
         while True:
             while (cut := self._aligner.next_turn()) is not None:
-                routed = (self._routed(record) for records in cut.records.values() for record in records)
+                routed = (self._routed(record) for records in cut.records.values() for record in records if record.key != FILL)
                 yield Frame(cut.number, [r for r in routed if self.with_rules or not isinstance(r.event, StageRulesChanged)])
             if not self._read():
                 return
 
     def _read(self) -> bool:
-        waiting = self._aligner.waits_for()
-        wanted = {self._places[name]: self._aligner.inputs[name].next for name in waiting}
-        records = self.log.poll(wanted, limit=STRETCH)
+        """Read ticks, or records that the next frame waits for. False when the log has no further frame."""
+        if not self._aligner.ticks:
+            for tick in self._clock.catch_up(most=STRETCH):
+                self._take(tick)
+        wanted = {self._places[name]: self._aligner.inputs[name].next for name in self._aligner.lacking}
+        records = self.log.poll(wanted, limit=STRETCH) if wanted else ()
         for record in records:
-            feed_input(self._aligner.inputs[f"{record.topic}:{record.partition}"], record)
-        return bool(records)
+            source = self._aligner.inputs[f"{record.topic}:{record.partition}"]
+            source.add(record.offset, record, record.size, last=record.last_offset)
+        if wanted and not records:
+            for name in self._aligner.lacking:
+                self._aligner.inputs[name].skip_to(min(self._aligner.wanted(name), self.log.end(*self._places[name])))
+        return bool(self._aligner.ticks) and (bool(records) or not self._aligner.lacking)
+
+    def _take(self, tick: Tick) -> None:
+        names = {(self.topics.short(wire), p): name for name, (wire, p) in self._places.items()}
+        moved = {names[place]: end for place, end in tick.moved.items() if place in names}
+        self._aligner.take_tick(TickEnds(tick.number, tick.place, moved))
 
     def _routed(self, record: Record) -> RoutedEvent:
         try:

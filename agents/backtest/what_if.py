@@ -18,7 +18,7 @@ from agents.engine.stage import Stage
 from agents.engine.turn import BatchDecided
 from agents.logic.vertical.decision_builder import RecommendationBatch
 from agents.logic.vertical.recommended_amounts import AMOUNTS
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -152,7 +152,7 @@ def what_if(
 ) -> Iterator[WhatIf]:
     """The comparison as it grows, after each tick up to `until`."""
     partitions = context.topics.partitions
-    runs = [EventRunner(stages, context.topics, ticked_topics()) for _ in range(2)]
+    runs = [EventRunner(stages, context.topics, input_topics()) for _ in range(2)]
     in_force = RulesInForce(stages, rules, partitions)
     found = WhatIf(replaced=in_force.replaced, replaced_budgets=in_force.replaced_budgets)
     for frame in Recording(context.log, context.topics, stages, with_rules=True).frames():

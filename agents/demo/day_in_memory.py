@@ -88,7 +88,7 @@ def new_log(day: Day) -> MemoryLog:
     """A log in memory with the day's topics."""
     log = MemoryLog()
     for topic in TOPICS:
-        log.create(day.topics.wire(topic.name), day.partitions)
+        log.create(day.topics.wire(topic.name), day.topics.count(topic.name))
     return log
 
 

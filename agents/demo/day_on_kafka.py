@@ -19,14 +19,14 @@ from agents.demo.demo_settings import Day, opening
 from agents.demo.log_watcher import LogWatcher
 from agents.demo.operators_pause import OperatorsPause
 from agents.processes.child_processes import ChildProcess, ChildProcesses
-from agents.run.stage_topics import stage_names, ticked_topics
+from agents.run.stage_topics import stage_names
 from agents.settings import loading
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
 from streams.errors import UllageError
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
-from streams.sources.clock import ticks
+from streams.sources.clock import TickWriter
 from streams.topics import changelog_specs
 
 _STARTING = 60.0
@@ -96,12 +96,13 @@ class KafkaDay:
         which have no usage yet.
         """
         at, period = int(self.day.start.timestamp() * 1000), int(self.day.tick.total_seconds() * 1000)
-        self.log.append(ticks(self.day.topics, ticked_topics(), at))
+        clock = TickWriter(self.log, self.day.topics)
+        clock.write(at)
         for _ in range(_BY_HAND):
             at += period
-            ticked = self._records_in("pod-metrics") + self.day.partitions
-            self.log.append(ticks(self.day.topics, ticked_topics(), at))
-            self._wait_until("the shop's usage", partial(self._has_grown, "pod-metrics", ticked))
+            before = self._records_in("pod-metrics")
+            clock.write(at)
+            self._wait_until("the shop's usage", partial(self._has_grown, "pod-metrics", before))
         return at + period
 
     def _records_in(self, topic: str) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agents.demo.day_state import TOPICS, DayState
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import BadRecord
 from streams.log.log_port import Log
 from streams.topics import KeySpace, Topics
@@ -27,7 +27,7 @@ class LogWatcher:
         records = self._log.poll(self._positions, wait=wait)
         for record in records:
             self._positions[record.topic, record.partition] = record.offset + 1
-            if tick_number(record) is None:
+            if not is_of_a_clock(record):
                 try:
                     self.state.apply(self._codec.decode(record))
                 except BadRecord:

@@ -17,7 +17,6 @@ from agents.demo.demo_settings import Day
 from agents.demo.log_watcher import LogWatcher
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
 from streams.log.memory_log import MemoryLog
@@ -44,7 +43,7 @@ def played(day: Day, settings: Settings, log: MemoryLog, file: Path) -> Generato
     context = LogContext.of(log, day.topics, day.cluster)
     runner, watcher = Runner(stages(settings), context), LogWatcher(log, day.topics)
     with Trace(file) as trace:
-        for _ in TracePlayer(trace, context, Playback(speed=day.speed), ticked=ticked_topics()).play():
+        for _ in TracePlayer(trace, context, Playback(speed=day.speed)).play():
             runner.run()
             watcher.poll_once()
             yield watcher.state

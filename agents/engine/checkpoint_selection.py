@@ -45,7 +45,7 @@ _DIGESTS = "read"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMark:
-    """Names a whole state: the turn, the offset after its tick in each input, and where each chunk is.
+    """Names a whole state: the turn, its end in each input, the place and name of its tick, and where each chunk is.
 
     `inputs` are digests of what was read up to there; None in marks of versions without digests.
     """
@@ -54,10 +54,11 @@ class CheckpointMark:
     positions: Mapping[str, int]
     chunks: Mapping[str, Slot]
     inputs: InputDigests | None = None
+    tick: tuple[int, str] | None = None
 
     def encode(self) -> bytes:
         """JSON, keys in order of insertion, with a checksum of everything before it at the end."""
-        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "chunks": self.chunks}
+        body: dict[str, object] = {"turn": self.turn, "positions": dict(self.positions), "tick": self.tick, "chunks": self.chunks}
         if self.inputs is not None:
             digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
             body[_DIGESTS] = {"since": self.inputs.since, "digests": digests}
@@ -72,7 +73,7 @@ class CheckpointMark:
             _check_seal(data, body)
             chunks = {_text(name): _slot(*named) for name, named in body["chunks"].items()}
             positions = {_text(t): _whole(o) for t, o in body["positions"].items()}
-            return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get(_DIGESTS)))
+            return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get(_DIGESTS)), _tick(body.get("tick")))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error
@@ -97,6 +98,15 @@ def _text(name: str) -> str:
     """The name, if it is valid; raises UnicodeEncodeError, a ValueError, for a lone surrogate."""
     name.encode()
     return name
+
+
+def _tick(body: object) -> tuple[int, str] | None:
+    if body is None:
+        return None
+    if not isinstance(body, list) or len(body) != 2 or not isinstance(body[1], str):  # noqa: PLR2004  # place and name
+        msg = f"{body!r} is no tick"
+        raise TypeError(msg)
+    return _whole(body[0]), body[1]
 
 
 def _digests(body: object) -> InputDigests | None:
@@ -170,6 +180,7 @@ class CheckpointLedger:
         positions: Mapping[str, int],
         dumps: Iterable[tuple[str, bytes]],
         inputs: InputDigests | None = None,
+        tick: tuple[int, str] | None = None,
     ) -> CheckpointPlan:
         """The next checkpoint of this family. The first one must dump every chunk; none may be called `mark`."""
         chunks = dict(self.chunks)
@@ -186,7 +197,7 @@ class CheckpointLedger:
                 piece = data[part * self.part : (part + 1) * self.part]
                 records.append((chunk_key(self.family, name, slot, part), _VERSION.pack(turn) + piece))
             tombstones += self._no_longer_needed(name, slot, parts)
-        mark = CheckpointMark(turn, positions, chunks, inputs).encode()
+        mark = CheckpointMark(turn, positions, chunks, inputs, tick).encode()
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
         return CheckpointPlan(turn, records, (key, mark), chunks, tombstones)
 

@@ -1,8 +1,9 @@
 """Cuts the logs of one partition into turns.
 
-Turn n exists if and only if every input holds tick n; the next turn is the smallest such n above the last. A tick that some input
-lacks is ignored, and its records join the next turn. So a turn follows from the log alone: not from timing, batch sizes, or which
-worker asked. Nothing here reads a clock or a broker.
+Every tick that counts is a turn: of each input it has the records from the end of the turn before up to the end that the tick
+says. So a turn follows from the log alone: not from timing, batch sizes, or which worker asked. A turn is taken when each input
+has been read up to its end, which is not the same as a record having come: the last offsets before an end may hold nothing.
+Nothing here reads a clock or a broker.
 """
 
 from collections import deque
@@ -12,88 +13,38 @@ from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
-SEGMENT_BYTES = 200
-"""What a segment takes without its records; an input that nothing but ticks comes into grows, too, while others wait."""
-
-
-@dataclass(slots=True)
-class Segment(Generic[R]):
-    """Records up to a tick; `end` is the offset after the tick."""
-
-    tick: int
-    end: int
-    records: list[R]
-    size: int
-
-    def absorb(self, later: "Segment[R]") -> None:
-        """Become one segment up to the tick of `later`. The cost depends on the length of `later` alone."""
-        self.tick, self.end = later.tick, later.end
-        self.records += later.records
-        self.size += later.size
-
 
 class Input(Generic[R]):
-    """One topic of one partition: its records in segments, the last of them still open."""
+    """One topic of one partition: its records that no turn has taken yet. `next` is the offset that is wanted next."""
 
-    __slots__ = ("closed", "highest", "next", "open", "open_size", "size")
+    __slots__ = ("next", "records", "size")
 
-    def __init__(self, start: int, turn: int) -> None:
-        """Begin at offset `start`, after the tick of `turn`."""
+    def __init__(self, start: int) -> None:
+        """Begin at offset `start`."""
         self.next = start
-        self.highest = turn
-        self.closed: deque[Segment[R]] = deque()
-        self.open: list[R] = []
-        self.open_size = 0
+        self.records: deque[tuple[int, R, int]] = deque()
         self.size = 0
+        """Bytes that are held here."""
 
-    def add(self, offset: int, record: R, size: int) -> None:
-        """Append a record that is not a tick."""
-        self.next = offset + 1
-        self.open.append(record)
-        self.open_size += size
-        self.size += size
+    def add(self, offset: int, record: R, size: int, *, last: int | None = None) -> None:
+        """Append a record; `last` is the last offset that it stands for, if that is not its own. Older ones are ignored."""
+        if offset >= self.next:
+            self.next = (offset if last is None else last) + 1
+            self.records.append((offset, record, size))
+            self.size += size
 
-    def tick(self, offset: int, number: int) -> None:
-        """Close the open segment. A tick that is not above all earlier ones is ignored."""
-        self.next = offset + 1
-        if number > self.highest:
-            self.highest = number
-            self.closed.append(Segment(number, offset + 1, self.open, self.open_size))
-            self.open, self.open_size = [], 0
+    def skip_to(self, offset: int) -> None:
+        """Everything before this offset has been read."""
+        self.next = max(self.next, offset)
 
-    def skip(self, offset: int) -> None:
-        """Skip a record that does not count."""
-        self.next = offset + 1
-
-    def forget_open(self) -> None:
-        """Drop the records of the open segment; the caller will read them again."""
-        self.size -= self.open_size
-        self.open, self.open_size = [], 0
-
-    @property
-    def buffered(self) -> int:
-        """Bytes that are held here: records, and the segments that they are in."""
-        return self.size + SEGMENT_BYTES * len(self.closed)
-
-    def drop_below(self, number: int) -> None:
-        """Take away ticks below `number`: their records join the segment that follows."""
-        if not self.closed or self.closed[0].tick >= number:
-            return
-        kept = self.closed.popleft()
-        while self.closed and self.closed[0].tick < number:
-            kept.absorb(self.closed.popleft())
-        if self.closed:
-            kept.absorb(self.closed.popleft())
-            self.closed.appendleft(kept)
-        else:
-            kept.records += self.open
-            self.open, self.open_size = kept.records, kept.size + self.open_size
-
-    def pop(self) -> Segment[R]:
-        """Hand over the first closed segment."""
-        head = self.closed.popleft()
-        self.size -= head.size
-        return head
+    def take(self, end: int) -> list[R]:
+        """Hand over the records before an offset."""
+        taken = []
+        while self.records and self.records[0][0] < end:
+            _, record, size = self.records.popleft()
+            self.size -= size
+            taken.append(record)
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,70 +56,67 @@ class TurnRecords(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
+class TickEnds:
+    """A tick as one task sees it: its number, its place in the log, and the ends of the inputs that moved."""
+
+    number: int
+    place: tuple[int, str]
+    moved: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
-    """The next turn waits until each of `inputs` has a tick that is not below `tick`. `leading` are those that have it."""
+    """The turn of `tick` waits until each of `inputs` has been read up to its end."""
 
     inputs: tuple[str, ...]
     tick: int
-    leading: tuple[str, ...] = ()
 
 
 class Aligner(Generic[R]):
-    """Takes records of several inputs in any interleaving and returns the turns that follow from the log."""
+    """Takes records of several inputs and ticks in any interleaving, and returns the turns that follow from the log."""
 
-    __slots__ = ("_lacking", "inputs", "positions", "turn")
+    __slots__ = ("inputs", "newest", "positions", "tick", "ticks", "turn")
 
-    def __init__(self, positions: Mapping[str, int], turn: int = -1) -> None:
-        """`positions`: for each input, in declared order, the offset after the tick of `turn`."""
-        self.turn = turn
+    def __init__(self, positions: Mapping[str, int], turn: int = -1, tick: tuple[int, str] | None = None) -> None:
+        """`positions`: for each input, in declared order, the end of `turn`, whose tick stands at the place `tick`."""
+        self.turn, self.tick = turn, tick
+        self.newest = turn
+        """The number of the newest tick that came in."""
         self.positions = dict(positions)
-        self.inputs: dict[str, Input[R]] = {topic: Input(start, turn) for topic, start in positions.items()}
-        self._lacking = next(iter(self.inputs.values()), None)
+        self.inputs: dict[str, Input[R]] = {topic: Input(start) for topic, start in positions.items()}
+        self.ticks: deque[TickEnds] = deque()
+
+    def take_tick(self, tick: TickEnds) -> None:
+        """Take in a tick that counts. They have to come in order; those that were taken already are ignored."""
+        if tick.number > self.newest:
+            self.newest = tick.number
+            self.ticks.append(tick)
 
     @property
-    def lacks_a_tick(self) -> bool:
-        """Whether some input has no tick yet, so that no turn is complete.
+    def lacking(self) -> tuple[str, ...]:
+        """The inputs that the next turn waits for; none while no tick is there."""
+        if not self.ticks:
+            return ()
+        moved = self.ticks[0].moved
+        return tuple(topic for topic, end in moved.items() if self.inputs[topic].next < end)
 
-        It is asked at each tick of each input, so the input that lacked one the last time is looked at first.
-        """
-        if self._lacking is not None and not self._lacking.closed:
-            return True
-        self._lacking = next((i for i in self.inputs.values() if not i.closed), None)
-        return self._lacking is not None
+    def wanted(self, topic: str) -> int:
+        """The offset up to which the next turn wants an input; what was read if no tick is there."""
+        return self.ticks[0].moved.get(topic, 0) if self.ticks else 0
 
     def next_turn(self) -> TurnRecords[R] | None:
-        """The next complete turn, or None while some input has not reached it."""
-        inputs = self.inputs.values()
-        while not self.lacks_a_tick:
-            ticks = {i.closed[0].tick for i in inputs}
-            number = max(ticks)
-            if len(ticks) == 1:
-                return self._cut(number)
-            for i in inputs:
-                i.drop_below(number)
-        return None
-
-    def _cut(self, number: int) -> TurnRecords[R]:
-        records = {}
-        for topic, i in self.inputs.items():
-            segment = i.pop()
-            self.positions[topic] = segment.end
-            records[topic] = segment.records
-        self.turn = number
-        return TurnRecords(number, records)
+        """The next turn if it is complete."""
+        if not self.ticks or self.lacking:
+            return None
+        tick = self.ticks.popleft()
+        records: dict[str, Sequence[R]] = dict.fromkeys(self.inputs, ())
+        for topic, end in tick.moved.items():
+            self.positions[topic] = max(end, self.positions[topic])
+            records[topic] = self.inputs[topic].take(end)
+        self.turn, self.tick = tick.number, tick.place
+        return TurnRecords(tick.number, records)
 
     def waits(self) -> Wait | None:
-        """What the next turn waits for; None while no input is ahead of another."""
-        ahead = [i.closed[0].tick for i in self.inputs.values() if i.closed]
-        if not ahead:
-            return None
-        wanted = max(ahead)
-        lacking = tuple(topic for topic, i in self.inputs.items() if not i.closed or i.closed[-1].tick < wanted)
-        if not lacking:
-            return None
-        leading = tuple(topic for topic, i in self.inputs.items() if i.closed and i.closed[0].tick == wanted)
-        return Wait(lacking, wanted, leading)
-
-    def waits_for(self) -> set[str]:
-        """Inputs without a closed segment: the turn cannot be taken before they get a tick. These are never paused."""
-        return {topic for topic, i in self.inputs.items() if not i.closed}
+        """What the next turn waits for; None while no tick is there, or it waits for nothing."""
+        lacking = self.lacking
+        return Wait(lacking, self.ticks[0].number) if lacking else None

@@ -7,17 +7,17 @@ same cores; a skipped tick is harmless. The wait is bounded, so that a world tha
 
 import time
 from datetime import datetime
-from functools import partial
 
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import pause, until_stopped
-from agents.run.stage_topics import ticked_topics
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import ClockMetrics
 from agents.terminal.output import note
 from schemas import times
-from streams.codec.event_codec import header, tick_number
+from streams import clock_log
+from streams.clock_rules import ClockRecord
+from streams.codec.event_codec import header
 from streams.log.log_port import Log
 from streams.sources.clock import Clock, ClockTiming, TimeBase, wall_ms
 from streams.topics import Topics
@@ -29,13 +29,13 @@ PATIENCE = 1.0
 def run(settings: Settings, *, in_step: bool) -> None:
     """Tick until stopped."""
     ours = settings.clock
-    with until_stopped(), running_source("clock", settings, partial(ClockMetrics, ticked=ticked_topics())) as (log, topics, _):
+    with until_stopped(), running_source("clock", settings, ClockMetrics) as (log, topics, _):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with log_factory.log(settings) as aside:
             pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else pause
             how = ClockTiming(ours.period_ms, time_base(settings))
-            Clock(log, topics, how, ticked=ticked_topics(), sleep=sleep, warn=note).run(lambda: False)
+            Clock(log, topics, how, sleep=sleep, warn=note).run(lambda: False)
 
 
 def time_base(settings: Settings) -> TimeBase:
@@ -49,12 +49,16 @@ def event_time(settings: Settings) -> datetime:
 
 
 class SimulationPace:
-    """Watches `pod-metrics` from its end on. The log must have a connection of its own, because the clock appends meanwhile."""
+    """Watches the clock and `pod-metrics` from their ends on.
+
+    The log must have a connection of its own, because the clock appends meanwhile.
+    """
 
     def __init__(self, log: Log, topics: Topics) -> None:
         wire = topics.wire("pod-metrics")
         self._log = log
-        self._next = {(wire, p): log.end(wire, p) for p in range(topics.partitions)}
+        self._clock = clock_log.place(topics)
+        self._next = {(wire, p): log.end(wire, p) for p in range(topics.partitions)} | {self._clock: log.end(*self._clock)}
         self._tick = self._scraped = -1
 
     def sleep(self, seconds: float) -> None:
@@ -68,9 +72,9 @@ class SimulationPace:
     def _read(self, wait: float) -> None:
         for record in self._log.poll(self._next, wait=wait):
             self._next[record.topic, record.partition] = record.offset + 1
-            number = tick_number(record)
-            if number is not None:
-                self._tick = max(self._tick, number)
+            if (record.topic, record.partition) == self._clock:
+                tick = ClockRecord.decode(record)
+                self._tick = self._tick if tick is None else max(self._tick, tick.number)
             else:
                 self._scraped = max(self._scraped, _event_ms(header(record, "ce_time")))
 

@@ -12,7 +12,7 @@ from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
 from schemas import times
-from streams.codec.event_codec import tick_number
+from streams.clock_log import ClockReader
 from streams.log.log_port import Log
 from streams.simulated import demo_shop
 from streams.simulated.api_server import SimulatedServer
@@ -47,11 +47,8 @@ def run(settings: Settings, port: int) -> None:
 
 def _next_tick(log: Log, topics: Topics) -> datetime:
     """Wait for the next tick; a cluster without a start of its own begins then."""
-    at = (topics.wire("control"), 0)
-    position = log.end(*at)
-    while True:
-        for record in log.poll({at: position}, wait=0.5):
-            position = record.offset + 1
-            number = tick_number(record)
-            if number is not None:
-                return times.from_ms(number)
+    clock = ClockReader(log, topics)
+    clock.catch_up()
+    while not (ticks := clock.catch_up(wait=0.5)):
+        pass
+    return times.from_ms(ticks[0].number)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from agents.processes.process_telemetry import running_source
 from agents.processes.signals import until_stopped
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
@@ -17,7 +16,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.sources.clock import refuse_future, wall_ms
 from streams.sources.traces import Playback, Trace, TracePlayer
-from streams.topics import Topics
+from streams.topics import CLOCK, Topics
 
 
 def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> None:
@@ -32,7 +31,7 @@ def run(settings: Settings, file: Path, speed: float, seconds: float | None) -> 
         pace = speed if seconds is None else max(1.0, (trace.last - trace.first) / seconds)
         note(f"playing {trace.rows} samples of {len(trace.names)} containers" + (f" at speed {pace:.0f}" if pace else ""))
         context = LogContext.of(log, topics, settings.cluster.name)
-        player = TracePlayer(trace, context, Playback(speed=pace), ticked=ticked_topics())
+        player = TracePlayer(trace, context, Playback(speed=pace))
         _refuse_the_past(log, topics, begin=times.from_seconds(trace.first + player.shift()))
         refuse_future(int((trace.last + player.shift()) * 1000), wall_ms())
         reported = 0
@@ -47,7 +46,7 @@ def _refuse_the_past(log: Log, topics: Topics, *, begin: datetime) -> None:
     newest = OperatorLog(LogContext.of(log, topics)).newest_tick()
     if newest is not None and newest.at >= begin:
         raise BadInput(
-            f"the trace begins at {begin:%Y-%m-%d %H:%M:%S} UTC, but the newest tick in '{topics.wire('control')}' is of "
+            f"the trace begins at {begin:%Y-%m-%d %H:%M:%S} UTC, but the newest tick in '{topics.wire(CLOCK)}' is of "
             f"{newest.at:%Y-%m-%d %H:%M:%S} UTC, and time does not go back; play it into topics of its own, as in "
             "--set topics.prefix=trace (and without a clock, for it brings its own ticks)"
         )

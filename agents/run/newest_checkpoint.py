@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from agents.engine import checkpoint_selection, checkpoint_validation
 from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
-from agents.engine.checkpoint_validation import InputEvidence
+from agents.engine.checkpoint_validation import ClockEvidence
 from agents.engine.stage import Stage
-from agents.run.partition_task import evidence
+from streams import clock_log
 from streams.log_context import LogContext
 from streams.log_range import has_topic, last_records
-from streams.topics import changelog_topic
+from streams.topics import CLOCK, changelog_topic
 
 Keep = Callable[[bytes, bytes | None], bytes | None]
 _NOTHING = ChangelogContents(None, 0)
@@ -45,16 +45,18 @@ def _whole(_: bytes, value: bytes | None) -> bytes | None:
 
 def objection(context: LogContext, stage: Stage, partition: int, mark: CheckpointMark) -> str:
     """Why a mark cannot be of the log's inputs; empty if it can."""
-    shown = {name: _shown(context, name, partition, mark.positions.get(name, 0)) for name in stage.reads}
-    return checkpoint_validation.objection(mark, shown, now_ms=time.time_ns() // 1_000_000)
+    ends = {name: _end(context, name, partition) for name in stage.reads}
+    return checkpoint_validation.objection(mark, ends, clock_evidence(context, mark), now_ms=time.time_ns() // 1_000_000)
 
 
-def _shown(context: LogContext, name: str, partition: int, position: int) -> InputEvidence:
-    log, wire = context.log, context.topics.wire(name)
-    if not has_topic(log, wire):
-        return evidence(0, None)
-    end = log.end(wire, partition)
-    if not log.begin(wire, partition) < position <= end:
-        return evidence(end, None)
-    read = log.poll({(wire, partition): position - 1}, limit=1)
-    return evidence(end, read[0] if read and read[0].offset == position - 1 else None)
+def clock_evidence(context: LogContext, mark: CheckpointMark) -> ClockEvidence:
+    """What the clock shows of the tick that a mark names."""
+    if mark.tick is None or not has_topic(context.log, context.topics.wire(CLOCK)):
+        return ClockEvidence(0, 0)
+    there = clock_log.look_at(context.log, context.topics, mark.tick[0])
+    return ClockEvidence(there.begin, there.end, None if there.record is None else (there.record.number, there.record.name))
+
+
+def _end(context: LogContext, name: str, partition: int) -> int:
+    wire = context.topics.wire(name)
+    return context.log.end(wire, partition) if has_topic(context.log, wire) else 0

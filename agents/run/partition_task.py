@@ -8,18 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.engine.checkpoint_validation import NO_TICK, InputEvidence
 from agents.engine.input_digest import InputDigests, record_digest
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Recorded, State, Turn
-from agents.engine.turn_aligner import Aligner, Input, TurnRecords
+from agents.engine.turn_aligner import Aligner, TickEnds, TurnRecords
 from agents.run.own_decision_cache import OwnDecisionCache
 from schemas.catalogue import Event
 from schemas.facts.usage import MetricsScraped
 from schemas.ids import TaskSource
 from schemas.names import Place
 from schemas.policies.rules import StageRulesChanged
-from streams.codec import event_codec
+from streams.clock_rules import FILL, Tick
 from streams.codec.event_codec import Codec
 from streams.codec.plan_attestations import attested
 from streams.errors import BadRecord
@@ -89,40 +88,8 @@ class _Reading:
     fault: BadRecord | None = None
 
 
-def feed_input(source: Input[Record], record: Record, *, keep: bool = True) -> bool:
-    """Take one record of the log into an input of an aligner. This decides which ticks make turns.
-
-    False for a tick that is ignored. Without `keep` only ticks are taken, for a reader that wants no records.
-    """
-    number = event_codec.tick_number(record)
-    if number is None and keep:
-        source.add(record.last_offset, record, record.size)
-    elif number is None:
-        source.skip(record.last_offset)
-    elif event_codec.is_implausible(record, number):
-        source.skip(record.offset)
-        return False
-    else:
-        source.tick(record.offset, number)
-    return True
-
-
-def closes_segment(source: Input[Record], record: Record) -> bool:
-    """Whether the next record is a valid tick."""
-    number = event_codec.tick_number(record)
-    if number is None or number <= source.highest:
-        return False
-    return not event_codec.is_implausible(record, number)
-
-
-def evidence(end: int, before: Record | None) -> InputEvidence:
-    """An input's evidence about a mark: it ends at `end`, and has `before` just before the mark's position, if anything."""
-    number = None if before is None else event_codec.tick_number(before)
-    return InputEvidence(end, NO_TICK if before is not None and number is None else number)
-
-
 class Task:
-    """One partition of one stage. `positions` maps the short name of each input to the offset after the tick of `turn`."""
+    """One partition of one stage. `positions` maps the short name of each input to its end in `turn`."""
 
     def __init__(  # noqa: PLR0913  # a task is wired once, in one place, by keyword
         self,
@@ -133,18 +100,21 @@ class Task:
         codec: Codec,
         positions: Mapping[str, int],
         turn: int = -1,
+        tick: tuple[int, str] | None = None,
         state: State | None = None,
         inputs: InputDigests | None = None,
         in_flight: OwnDecisionCache | None = None,
     ) -> None:
-        """Begin after `turn` with `state`, or with an empty one. `inputs`: digests of what was read up to there, if known.
+        """Begin after `turn`, whose tick has the place `tick`, with `state`, or with an empty one.
+
+        `inputs`: digests of what was read up to there, if known.
 
         `in_flight`: what the tasks of this process publish and read back, where that saves reading.
         """
         self.stage, self.partition = stage, partition
         self.topics, self.codec, self.in_flight = topics, codec, in_flight
         self.state = stage.open(partition) if state is None else state
-        self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn)
+        self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn, tick)
         self.inputs = self._continued(inputs, turn)
         self._name = TaskSource(stage.name, partition)
         self.source = str(self._name)
@@ -156,12 +126,19 @@ class Task:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """For each input, the offset after the tick of the last turn taken."""
+        """For each input, its end in the last turn taken."""
         return dict(self.aligner.positions)
 
-    def resume(self, turn: int, *, positions: Mapping[str, int], inputs: InputDigests | None) -> None:
+    @property
+    def tick(self) -> tuple[int, str] | None:
+        """Where the tick of the last turn taken stands in the clock's topic, and its name; None before the first turn."""
+        return self.aligner.tick
+
+    def resume(
+        self, turn: int, *, positions: Mapping[str, int], tick: tuple[int, str] | None, inputs: InputDigests | None
+    ) -> None:
         """Go on after `turn`, whose state was loaded; drop what was fed before."""
-        self.aligner = Aligner({name: positions[name] for name in self.stage.reads}, turn)
+        self.aligner = Aligner({name: positions[name] for name in self.stage.reads}, turn, tick)
         self.inputs = self._continued(inputs, turn)
 
     def _continued(self, inputs: InputDigests | None, turn: int) -> InputDigests:
@@ -170,12 +147,18 @@ class Task:
             return InputDigests.begin(self.stage.reads, since=turn)
         return inputs
 
-    def feed(self, name: str, record: Record) -> bool:
-        """Take in one record of the input `name`. Offsets must rise; gaps are allowed.
+    def feed(self, name: str, record: Record) -> None:
+        """Take in one record of the input `name`. Offsets must rise; gaps are allowed, and older records are ignored."""
+        source = self.aligner.inputs[name]
+        if record.key == FILL:
+            source.skip_to(record.offset + 1)
+        else:
+            source.add(record.offset, record, record.size, last=record.last_offset)
 
-        False for a tick that is ignored because it lies implausibly far ahead.
-        """
-        return feed_input(self.aligner.inputs[name], record)
+    def take_tick(self, tick: Tick) -> None:
+        """Take in a tick that counts."""
+        moved = {name: tick.moved[name, self.partition] for name in self.stage.reads if (name, self.partition) in tick.moved}
+        self.aligner.take_tick(TickEnds(tick.number, tick.place, moved))
 
     def next_turn(self) -> TurnResult | None:
         """Take the next turn: apply its records to the state and return the result. None while no turn is complete."""

@@ -1,6 +1,6 @@
 """Runs the stages in a simulated world, in virtual time and in one process: no broker, no threads, no waiting.
 
-Each round advances the world to the next tick, appends the tick to every input, takes all turns and lets the consumers act;
+Each round advances the world to the next tick, appends the tick, takes all turns and lets the consumers act;
 then the caller may look. While containers are killed for lack of memory, a round has several ticks: live they come each half
 second, and a container that dies at each start dies several times in a minute.
 
@@ -16,10 +16,9 @@ from agents.engine.stage import Stage
 from agents.run import rules_in_log
 from agents.run.partition_task import TurnResult
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
 from schemas import times
 from streams.log_context import LogContext
-from streams.sources import clock
+from streams.sources.clock import TickWriter, numbered
 
 STEP_MS = 15_000
 """Milliseconds between two ticks while containers are killed: a step of the simulated kubelet."""
@@ -61,7 +60,8 @@ class SimulatedRound:
 def simulate(context: LogContext, stages: Sequence[Stage], world: SimulatedWorld, grid: TickGrid) -> Iterator[SimulatedRound]:
     """Rounds without end; the caller stops when it wants, and may look at world and log between two rounds."""
     rules_in_log.publish(context, stages, times.from_ms(grid.start_ms))
-    driver = _Driver(context, Runner(stages, context), world)
+    clock = TickWriter(context.log, context.topics, draw=numbered)
+    driver = _Driver(context, Runner(stages, context), world, clock)
     number, at = 0, grid.at(0)
     while True:
         number += 1
@@ -79,6 +79,7 @@ class _Driver:
     context: LogContext
     runner: Runner
     world: SimulatedWorld
+    clock: TickWriter
     killed: int = -1
 
     def killing(self, since: int) -> bool:
@@ -101,13 +102,13 @@ class _Driver:
         return taken
 
     def _turns(self, tick: int) -> list[TurnResult]:
-        self.context.log.append(clock.ticks(self.context.topics, ticked_topics(), tick))
+        self.clock.write(tick)
         taken = self.runner.run()
         for act in self.world.consumers:
             act()
         return taken
 
     def _kills(self) -> int:
-        """How many records of kills there are, ticks among them."""
+        """How many records of kills there are."""
         topic, log = self.context.topics.wire("oom-events"), self.context.log
         return sum(log.end(topic, partition) for partition in range(self.context.topics.partitions))

@@ -10,30 +10,42 @@ from dataclasses import dataclass, field
 from agents.engine.stage import Stage
 from agents.engine.turn import State
 from agents.run.partition_task import SharedRecord, Task, TurnResult
-from streams import refused_records
-from streams.log.log_port import Positions
+from streams import clock_log, refused_records
+from streams.clock_log import ClockReader
+from streams.clock_rules import Tick
+from streams.log.log_port import TopicAndPartition
 from streams.log_context import LogContext
 
-AHEAD = 32 << 20
-"""Bytes that one input of one task may buffer while the turn waits for another input."""
+_TICKS = 1_000
+"""Ticks that are read ahead of the tasks' turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStart:
-    """Where a task begins: after `turn`, at `positions` (short topic name to offset), with `state`."""
+    """Where a task begins: after `turn` with its `tick`, at `positions` (short topic name to offset), with `state`."""
 
     turn: int
     positions: Mapping[str, int]
     state: State
+    tick: tuple[int, str] | None = None
 
 
 @dataclass(slots=True)
 class _Reader:
-    """One input of one task; `next` is the offset it wants."""
+    """One input of one task."""
 
     task: Task
     name: str
-    next: int
+
+    @property
+    def next(self) -> int:
+        """The offset that it wants."""
+        return self.task.aligner.inputs[self.name].next
+
+    @property
+    def wants(self) -> bool:
+        """Whether the next turn waits for records of it."""
+        return self.next < self.task.aligner.wanted(self.name)
 
 
 @dataclass(slots=True)
@@ -43,12 +55,13 @@ class Runner:
     stages: Sequence[Stage]
     context: LogContext
     starts: Mapping[tuple[str, int], TaskStart] = field(default_factory=dict)
-    until: Positions | None = None
-    """Read no further than this; to the end when None."""
+    last_turn: int | None = None
+    """Take no turn after this; all that the log has when None."""
     only: Sequence[int] | None = None
     """These partitions; all when None."""
     tasks: list[Task] = field(init=False)
     _readers: dict[tuple[str, int], list[_Reader]] = field(init=False)
+    _clock: ClockReader = field(init=False)
 
     def __post_init__(self) -> None:
         """Open every task."""
@@ -56,9 +69,16 @@ class Runner:
         self.tasks = [self._open(stage, p) for stage in self.stages for p in partitions]
         self._readers = {}
         for task in self.tasks:
-            for name, position in task.positions.items():
+            for name in task.positions:
                 readers = self._readers.setdefault((self.context.topics.wire(name), task.partition), [])
-                readers.append(_Reader(task, name, position))
+                readers.append(_Reader(task, name))
+        log, topics = self.context.log, self.context.topics
+        marked = [task.tick for task in self.tasks]
+        first = min((tick[0] for tick in marked if tick is not None), default=0)
+        start = clock_log.first_counted(log, topics) if None in marked else clock_log.counted(log, topics, before=first + 1)
+        self._clock = ClockReader(log, topics, start)
+        if start.last is not None:
+            self._give(start.last)
 
     def _open(self, stage: Stage, partition: int) -> Task:
         begin = {n: self.context.log.begin(self.context.topics.wire(n), partition) for n in stage.reads}
@@ -70,6 +90,7 @@ class Runner:
             codec=self.context.codec,
             positions=start.positions,
             turn=start.turn,
+            tick=start.tick,
             state=start.state,
         )
 
@@ -84,16 +105,39 @@ class Runner:
         return all_taken
 
     def read(self, limit: int = 10_000) -> bool:
-        """Feed the tasks a stretch of the log. Returns False when the log has nothing more that a turn waits for."""
-        records = self.context.log.poll(self._wanted(), limit=limit)
+        """Feed the tasks ticks, and a stretch of the log. Returns False when the log has no further turn."""
+        ticks = [] if all(task.aligner.ticks for task in self.tasks) else self._clock.catch_up(most=_TICKS)
+        for tick in ticks:
+            self._give(tick)
+        wanted = self._wanted()
+        records = self.context.log.poll(wanted, limit=limit) if wanted else ()
         for record in records:
             readers = self._readers[record.topic, record.partition]
             shared = SharedRecord.of(record) if len(readers) > 1 else record
             for reader in readers:
-                if record.offset >= reader.next:
-                    reader.task.feed(reader.name, shared)
-                    reader.next = record.offset + 1
-        return bool(records)
+                reader.task.feed(reader.name, shared)
+        came = {(record.topic, record.partition) for record in records}
+        moved = [self._skip_nothing(place) for place in wanted if place not in came] if len(came) < len(wanted) else []
+        return bool(records) or any(moved) or bool(ticks)
+
+    def _give(self, tick: Tick) -> None:
+        """Give a tick to all tasks."""
+        if self.last_turn is None or tick.number <= self.last_turn:
+            for task in self.tasks:
+                task.take_tick(tick)
+
+    def _skip_nothing(self, place: TopicAndPartition) -> bool:
+        """Skip what holds nothing: the last offsets before an end may be a transaction's end, or what compaction took."""
+        wanted = min(reader.next for reader in self._readers[place] if reader.wants)
+        if self.context.log.poll({place: wanted}, limit=1):
+            return False
+        end, moved = self.context.log.end(*place), False
+        for reader in self._readers[place]:
+            wanted = reader.task.aligner.wanted(reader.name)
+            if reader.next < wanted <= end:
+                reader.task.aligner.inputs[reader.name].skip_to(wanted)
+                moved = True
+        return moved
 
     def turns(self) -> Iterator[tuple[Task, TurnResult]]:
         """Every turn that is complete now: stages as listed, partitions in order, turns in order."""
@@ -102,15 +146,10 @@ class Runner:
                 yield task, taken
 
     def _wanted(self) -> dict[tuple[str, int], int]:
-        """The offsets to read at. Reading pauses for an input that is far ahead, but never for one that a turn waits for."""
+        """The offsets to read at: of the inputs that a turn waits for, and of no other."""
         wanted = {}
         for place, readers in self._readers.items():
-            hungry = [r.next for r in readers if _hungry(r)]
-            if hungry and (self.until is None or min(hungry) < self.until[place]):
+            hungry = [reader.next for reader in readers if reader.wants]
+            if hungry:
                 wanted[place] = min(hungry)
         return wanted
-
-
-def _hungry(reader: _Reader) -> bool:
-    source = reader.task.aligner.inputs[reader.name]
-    return source.buffered < AHEAD or not source.closed

@@ -68,8 +68,8 @@ def stage_names() -> tuple[str, ...]:
     return tuple(stage.name for stage in ALL)
 
 
-def ticked_topics() -> tuple[str, ...]:
-    """The topics that some stage reads, in the order of `TOPICS`: each tick goes into every one of them."""
+def input_topics() -> tuple[str, ...]:
+    """The topics that some stage reads, in the order of `TOPICS`."""
     read = {name for stage in ALL for name in stage.reads}
     return tuple(topic.name for topic in TOPICS if topic.name in read)
 

@@ -63,6 +63,5 @@ class Readiness:
         behind = f"{name} is {lag:.1f} s of event time behind, more than {self.bound:.1f} s"
         if wait is None:
             return behind
-        inputs, leading = (", ".join(f"'{name}'" for name in names) for names in (wait.inputs, wait.leading))
-        tick = f"{times.from_ms(wait.tick):%Y-%m-%d %H:%M:%S} UTC"
-        return f"{behind}: the turn waits for a tick of {tick} in {inputs}, because {leading} has one"
+        inputs = ", ".join(f"'{name}'" for name in wait.inputs)
+        return f"{behind}: the turn of {times.from_ms(wait.tick):%Y-%m-%d %H:%M:%S} UTC waits for records of {inputs}"

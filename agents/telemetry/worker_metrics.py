@@ -116,9 +116,6 @@ class WorkerMetrics:
     def _make_troubles(self, to: CollectorRegistry) -> None:
         self._dead = Counter("ullage_dead_letters", "Records that could not be read", ("stage",), registry=to)
         self._lost = Counter("ullage_lost_records", "Records gone before they were read", (*_TASK, "topic"), registry=to)
-        self._passed_over = Counter(
-            "ullage_ticks_passed_over", "Ticks far ahead of when the log took them", (*_TASK, "topic"), registry=to
-        )
         self._waits = Gauge("ullage_turn_waits", "1 while a turn waits too long for this input", (*_TASK, "topic"), registry=to)
         self._waited: dict[tuple[str, str], set[str]] = {}
         self._states = Counter("ullage_lost_states", "States that were gone from the changelog", _TASK, registry=to)
@@ -248,10 +245,6 @@ class WorkerMetrics:
     def gap_filled(self, stage: str, partition: int, topic: str) -> None:
         """A jump in a topic was noticed and read again: harmless."""
         self._gaps.labels(stage, str(partition), topic).inc()
-
-    def tick_passed_over(self, stage: str, partition: int, topic: str) -> None:
-        """A tick was implausibly far ahead of the time at which the log appended it."""
-        self._passed_over.labels(stage, str(partition), topic).inc()
 
     def _show_wait(self, task: tuple[str, str], inputs: set[str]) -> None:
         shown = self._waited.pop(task, set())

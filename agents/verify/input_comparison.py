@@ -13,6 +13,7 @@ from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.input_digest import InputDigests
 from agents.run.partition_task import Task
 from agents.verify.committed_turns import CommittedTurn
+from streams.clock_rules import FILL
 from streams.log_context import LogContext
 
 _AT_ONCE = 5_000
@@ -66,7 +67,7 @@ class InputComparison:
         """Everything was replayed; `start` is the turn after which that began."""
         if self._done or self.mark.turn <= start:
             return
-        self.wrong.append(f"a worker took turn {self.mark.turn}, which the ticks of partition {task.partition} do not give")
+        self.wrong.append(f"a worker took turn {self.mark.turn}, which the clock does not give in partition {task.partition}")
 
     def _compare(self, task: Task) -> None:
         marked = self.mark.inputs
@@ -95,5 +96,5 @@ class InputComparison:
     def _offsets(self, wire: str, partition: int, upto: int) -> Iterator[int]:
         position = self.context.log.begin(wire, partition)
         while position < upto and (records := self.context.log.poll({(wire, partition): position}, limit=_AT_ONCE)):
-            yield from (r.offset for r in records if r.offset < upto)
+            yield from (r.offset for r in records if r.offset < upto and r.key != FILL)
             position = records[-1].offset + 1

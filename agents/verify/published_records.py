@@ -13,7 +13,7 @@ from agents.verify import record_comparison
 from agents.verify.record_comparison import RecordDigest
 from schemas.names import Place
 from schemas.times import nearest_ms
-from streams.codec.event_codec import Codec, header, tick_number
+from streams.codec.event_codec import Codec, header, is_of_a_clock
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.log_context import LogContext
@@ -97,7 +97,7 @@ def catch_up(found: PublishedRecords, context: LogContext, *, late: bool = True)
     ends = {place: context.log.end(*place) for place in found.ends}
     for place, end in ends.items():
         for record in _records(context, place, found.ends[place], end):
-            if tick_number(record) is None:
+            if not is_of_a_clock(record):
                 _apply(found.records[record.topic], record, context.codec, late=late)
     found.ends = ends
 

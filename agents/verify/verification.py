@@ -5,7 +5,7 @@ lifting (see `record_comparison`). The published side is read first, into one di
 replayed, and what was published meanwhile is read. So the replayed inputs reach everything that was published at first, and
 memory only holds digests and one stretch of the log, never the values.
 
-Every turn whose ticks are complete must be published in full, to the very end of the log. Only a running worker can excuse a
+Every turn of the clock must be published in full, to the very end of the log. Only a running worker can excuse a
 missing decision: if it is of a turn after the worker's newest mark, it may be in flight and counts as waiting. The marks are read
 again at the end of the replay, by when those decisions must be there. The marks also have digests of what the worker had read, so
 a changed input is found even if it changed no decision.
@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.engine.stage import Stage
-from agents.engine.turn_aligner import Aligner
-from agents.run.partition_task import Task, TurnResult, feed_input
+from agents.run.partition_task import Task, TurnResult
 from agents.run.stage_runner import Runner, TaskStart
 from agents.verify import published_records, record_comparison
 from agents.verify.committed_turns import CommittedTurn
@@ -29,10 +28,12 @@ from agents.verify.record_comparison import FieldCensus
 from agents.verify.unverifiable_turns import ForeignRules
 from agents.verify.verification_report import Discrepancy, DiscrepancyKind, Part, VerificationReport
 from schemas.ids import TaskSource
+from streams import clock_log
 from streams.codec.event_codec import header
-from streams.log.log_port import NewRecord, Record
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.log_range import has_topic
+from streams.topics import CLOCK
 
 _NO_MARK = CommittedTurn(-1, {}, None)
 DEAD_LETTERS = "dead-letters"
@@ -50,7 +51,7 @@ def verify(
 
     `starts`: where to begin instead of at the first offset. `committed`: how far the workers say that all is published, what
     they had read, and whether they are at work (see `committed_turns`). A partition without a worker at work must be published
-    to the end of its ticks. `again` gives the same of a stage as it is by then, for a log that goes on.
+    to the last tick. `again` gives the same of a stage as it is by then, for a log that goes on.
     """
     report = VerificationReport()
     for stage in stages:
@@ -67,7 +68,9 @@ def _lacking(context: LogContext, stage: Stage) -> list[str]:
 
     Other outputs may be newer than the log; records recomputed for them then count as missing.
     """
-    return [wire for name in (*stage.reads, stage.writes[0]) if not has_topic(context.log, wire := context.topics.wire(name))]
+    return [
+        wire for name in (CLOCK, *stage.reads, stage.writes[0]) if not has_topic(context.log, wire := context.topics.wire(name))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,9 @@ class _StageVerification:
         self.unpublished = {p: [] for p in reachable}
         marks = {p: mark for p in reachable if (mark := self.committed.get((self.stage.name, p))) is not None}
         self.inputs = {p: InputComparison(self.context, mark) for p, mark in marks.items()}
-        ends = {(wire, p): self.context.log.end(wire, p) for wire in self._inputs() for p in reachable}
-        runner = Runner([self.stage], self.context, self.starts, until=ends, only=reachable)
+        newest = clock_log.newest(self.context.log, self.context.topics)
+        last = -1 if newest is None else newest.number
+        runner = Runner([self.stage], self.context, self.starts, last_turn=last, only=reachable)
         while runner.read():
             for task, taken in runner.turns():
                 self._compare(task, taken)
@@ -152,15 +156,15 @@ class _StageVerification:
 
     def _first_turn(self, partition: int) -> int | None:
         """The first turn that what is kept holds the end of: with its state, all later ones can be report."""
-        wires = self._inputs()
-        aligner: Aligner[Record] = Aligner({wire: self.context.log.begin(wire, partition) for wire in wires})
-        while (cut := aligner.next_turn()) is None:
-            records = self.context.log.poll({(wire, partition): aligner.inputs[wire].next for wire in aligner.waits_for()})
-            if not records:
-                return None
-            for record in records:
-                feed_input(aligner.inputs[record.topic], record, keep=False)
-        return cut.number
+        log, topics = self.context.log, self.context.topics
+        begins = {(name, partition): log.begin(topics.wire(name), partition) for name in self.stage.reads}
+        counted = clock_log.first_counted(log, topics)
+        if counted.last is not None and all(counted.end(*place) >= begin for place, begin in begins.items()):
+            return counted.number
+        for tick in clock_log.ticks_from(log, topics, counted):
+            if all(counted.end(*place) >= begin for place, begin in begins.items()):
+                return tick.number
+        return None
 
     def _compare(self, task: Task, taken: TurnResult) -> None:
         if task.partition in self.inputs:

@@ -153,7 +153,7 @@ class _Search:
         record, gone = self._fetch(place)
         if record is None:
             raise BadInput(f"the record at '{place}' {gone}")
-        if event_codec.tick_number(record) is not None:
+        if event_codec.is_of_a_clock(record):
             raise BadInput(f"the record at '{place}' is a tick of the clock: what rests on it names the records before it")
         return self._answer(asked, record)
 

@@ -29,11 +29,12 @@ _KEYS: Mapping[KeySpace, str] = {
     KeySpace.LATEST: "as the record that it copies; the newest of each key counts",
     KeySpace.TASK: "a partition of a stage, as `stage/partition`",
     KeySpace.SOURCE: "as the record it is about",
+    KeySpace.CLOCK: "`tick`; all are in one partition",
 }
 _ABOUT = (
     "Everything that Ullage knows and decides, as events on Kafka. Bodies are plain JSON; headers are CloudEvents in Kafka's "
     "binary mode. A name on the wire never changes its meaning: fields are added with a default, any other change raises the "
-    "version in `ce_type`, and old versions stay readable. Topics that a stage reads also carry ticks, which have no headers."
+    "version in `ce_type`, and old versions stay readable. Ticks have a topic of their own, and no headers."
 )
 
 
@@ -64,10 +65,9 @@ def _names(topic: Topic) -> list[str]:
     """What a topic carries."""
     if topic.keyed is KeySpace.SOURCE:
         return [_LETTER]
-    return [
-        *(kind.name for kind in CATALOGUE.carried_by(topic.name)),
-        *([] if topic.keyed in (KeySpace.LATEST, KeySpace.TASK) else [_TICK]),
-    ]
+    if topic.keyed is KeySpace.CLOCK:
+        return [_TICK]
+    return [kind.name for kind in CATALOGUE.carried_by(topic.name)]
 
 
 def _channel(topic: Topic, topics: Topics) -> AsyncApiDocument:
@@ -80,7 +80,7 @@ def _channel(topic: Topic, topics: Topics) -> AsyncApiDocument:
         "bindings": {
             "kafka": {
                 "topic": topics.wire(topic.name),
-                "partitions": topics.partitions,
+                "partitions": topics.count(topic.name),
                 "topicConfiguration": {name: configs[name] for name in _KNOWN_CONFIGS if name in configs},
                 "bindingVersion": _BINDING,
             }
@@ -117,8 +117,21 @@ def _tick() -> AsyncApiDocument:
         "summary": "The clock ticked. Its key is `tick`, and it has no headers.",
         "payload": {
             "type": "object",
-            "required": ["at"],
-            "properties": {"at": {"type": "integer", "description": "milliseconds since 1970"}},
+            "required": ["at", "name", "after", "full", "ends"],
+            "properties": {
+                "at": {"type": "integer", "description": "milliseconds since 1970"},
+                "name": {"type": "string", "description": "drawn by chance, so that no two ticks have the same"},
+                "after": {
+                    "type": ["array", "null"],
+                    "description": "offset and name of the tick that it comes after; null for the first",
+                },
+                "full": {"type": "boolean", "description": "whether all partitions are listed, and not only those that moved"},
+                "ends": {
+                    "type": "object",
+                    "description": "short name of a topic, then partition, to the offset after its last record",
+                    "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
+                },
+            },
         },
         "bindings": {"kafka": {"key": {"type": "string", "enum": [_TICK]}, "bindingVersion": _BINDING}},
     }

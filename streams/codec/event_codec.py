@@ -25,13 +25,13 @@ from schemas.names import Place
 from schemas.version_lifts import EventBody
 from streams import typed_json
 from streams.codec import dead_letters
-from streams.codec.headers import cause_bytes, causes, header, is_implausible, latest_tick, tick, tick_number
+from streams.codec.headers import cause_bytes, causes, header, is_of_a_clock
 from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
 from streams.log.log_port import LEFT_OUT, Headers, NewRecord, Record
 from streams.topics import Topics
 
-__all__ = ["Codec", "causes", "header", "is_implausible", "latest_tick", "tick", "tick_number"]
+__all__ = ["Codec", "causes", "header", "is_of_a_clock"]
 
 _CONTENT_TYPE, _SPEC_VERSION = ("content-type", b"application/json"), ("ce_specversion", b"1.0")
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
@@ -88,7 +88,7 @@ class Codec:
 
     def decode_or_none(self, record: Record) -> Event | None:
         """The event in a record; None for a tick, and for what cannot be read, because the stages set that aside."""
-        if tick_number(record) is not None:
+        if is_of_a_clock(record):
             return None
         try:
             return self.decode(record)

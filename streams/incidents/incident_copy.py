@@ -1,20 +1,24 @@
 """Copies a stretch of a log into an incident file, and an incident file into a log.
 
-A stretch begins at a moment. What was in force then is older, so of the topics of rules, policies and control everything before
-that moment is copied too, except ticks. A file or a log in memory takes the records at the places they had. Kafka assigns places
-of its own; where these differ, the places that records name as their cause are changed accordingly.
+A stretch is cut by the clock: of each topic it has what is in the turns of that time. What was in force at its beginning is
+older, so of the topics of rules, policies and control everything before is copied, too. The clock's records are always copied,
+and the first of them is made a full one. A file or a log in memory takes the records at the places they had. Kafka assigns
+places of its own; where these differ, the places that records name as their cause, and the ends that ticks say, are changed
+accordingly.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from schemas.names import Place, cluster_of
 from schemas.times import rfc3339
-from streams.codec.event_codec import causes, tick_number
+from streams import clock_log
+from streams.clock_rules import FILL, PARTITION, ClockRecord, Counted
+from streams.codec.event_codec import causes, is_of_a_clock
 from streams.codec.headers import cause_bytes
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput, BadRecord
@@ -25,8 +29,8 @@ from streams.incidents.pseudonyms import Pseudonyms
 from streams.log.log_port import Log, NewRecord, Record, TopicAndPartition
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.log_range import RecordImporter, event_time_ms, offset_at, read_range
-from streams.topics import KeySpace
+from streams.log_range import RecordImporter, offset_at, read_range
+from streams.topics import CLOCK, KeySpace, Topics
 
 _AT_ONCE = 1_000
 _IN_FORCE = tuple(name for pair in COPIES.items() for name in pair)
@@ -43,6 +47,14 @@ class Stretch:
     topics: Sequence[str]
     since: datetime | Mapping[TopicAndPartition, int] | None = None
     until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """What counted of the clock before a stretch, and at its end (None: all there is)."""
+
+    since: Counted
+    until: Counted | None
 
 
 def ignore(_records: int, _of: int) -> None:
@@ -64,7 +76,8 @@ def to_file(  # noqa: PLR0913  # wired in one place
     `at_work` goes into it: the stages and partitions that workers are working on. `progress` is called after each record with
     their number and the number of offsets.
     """
-    bounds = {wire: _bounds(context, wire, stretch) for wire in stretch.topics}
+    cuts = _cuts(context, stretch)
+    bounds = {wire: _bounds(context, wire, stretch, cuts) for wire in stretch.topics}
     tallies = {(w, p): PartitionTally(begin, end) for w, each in bounds.items() for p, (begin, end) in enumerate(each)}
     clusters: set[str] = set()
     of = sum(end - begin for each in bounds.values() for begin, end in each)
@@ -72,7 +85,7 @@ def to_file(  # noqa: PLR0913  # wired in one place
     def records() -> Iterator[Record]:
         count = 0
         for wire in sorted(stretch.topics):
-            for record in _taken(context, wire, stretch, bounds[wire]):
+            for record in _taken(context, wire, cuts, bounds[wire]):
                 shown = record if names is None else names.record(record)
                 clusters.update(_cluster(context, shown))
                 yield shown
@@ -95,38 +108,65 @@ def to_file(  # noqa: PLR0913  # wired in one place
     return incident_file.write(path, records(), manifest, tallies, lambda: tuple(sorted(clusters)))
 
 
-def _bounds(context: LogContext, wire: str, stretch: Stretch) -> list[tuple[int, int]]:
+def _cuts(context: LogContext, stretch: Stretch) -> _Cuts:
+    log, topics, until = context.log, context.topics, None
+    if topics.wire(CLOCK) not in stretch.topics:
+        return _Cuts(Counted(), None)
+    if stretch.until is not None:
+        until = clock_log.counted_at(log, topics, stretch.until - timedelta(milliseconds=1))
+    if isinstance(stretch.since, datetime):
+        return _Cuts(clock_log.counted_at(log, topics, stretch.since - timedelta(milliseconds=1)), until)
+    begin = None if stretch.since is None else stretch.since.get(clock_log.place(topics))
+    if begin is None:
+        return _Cuts(Counted(), until)
+    since = clock_log.counted(log, topics, before=begin)
+    for record in clock_log.between(log, clock_log.place(topics), since.next, begin):
+        since.take(record)
+    return _Cuts(since, until)
+
+
+def _bounds(context: LogContext, wire: str, stretch: Stretch, cuts: _Cuts) -> list[tuple[int, int]]:
     """First offset and end of each partition."""
-    log, found = context.log, []
+    log, found, name = context.log, [], _short(context, wire)
     for partition in range(log.partitions(wire)):
         begin, end = log.begin(wire, partition), log.end(wire, partition)
-        if isinstance(stretch.since, datetime) and not _in_force(context, wire):
-            begin = offset_at(log, wire, partition, stretch.since)
+        if name == CLOCK and cuts.since.last is not None:
+            begin = max(begin, cuts.since.last.offset)
+        elif isinstance(stretch.since, datetime) and not _in_force(context, wire):
+            begin = max(begin, min(end, cuts.since.end(name, partition)))
         elif isinstance(stretch.since, Mapping) and not _in_force(context, wire):
             begin = stretch.since.get((wire, partition), begin)
-        if stretch.until is not None:
-            end = min(end, offset_at(log, wire, partition, stretch.until))
+        if stretch.until is not None and cuts.until is not None:
+            said = cuts.until.next if name == CLOCK else cuts.until.end(name, partition)
+            decided = offset_at(log, wire, partition, stretch.until) if clock_log.comes_after_its_tick(name) else 0
+            end = min(end, max(said, decided))
         found.append((begin, max(begin, end)))
     return found
+
+
+def _short(context: LogContext, wire: str) -> str:
+    """The short name of a topic; empty for a changelog."""
+    try:
+        return context.topics.short(wire)
+    except KeyError:
+        return ""
 
 
 def _in_force(context: LogContext, wire: str) -> bool:
     return any(wire == context.topics.wire(name) for name in _IN_FORCE)
 
 
-def _taken(context: LogContext, wire: str, stretch: Stretch, bounds: Sequence[tuple[int, int]]) -> Iterator[Record]:
+def _taken(context: LogContext, wire: str, cuts: _Cuts, bounds: Sequence[tuple[int, int]]) -> Iterator[Record]:
     since = {(wire, p): begin for p, (begin, _) in enumerate(bounds)}
     until = {(wire, p): end for p, (_, end) in enumerate(bounds)}
+    first = cuts.since.last
     for record in read_range(context.log, [wire], since=since, until=until):
-        if tick_number(record) is None or _is_within(record, stretch.since):
+        tick = ClockRecord.decode(record) if first is not None and wire == context.topics.wire(CLOCK) else None
+        if first is None or tick is None or record.offset != first.offset:
             yield record
-
-
-def _is_within(record: Record, since: datetime | Mapping[TopicAndPartition, int] | None) -> bool:
-    """Whether a record is not older than the beginning of a stretch."""
-    if isinstance(since, datetime):
-        return event_time_ms(record) >= int(since.timestamp() * 1000)
-    return since is None or record.offset >= since.get((record.topic, record.partition), 0)
+        else:  # made a full one, as nothing before it is in the file
+            value = replace(tick, ends=cuts.since.ends, full=True).encode(wire).value
+            yield replace(record, value=value)
 
 
 def _cluster(context: LogContext, record: Record) -> Iterator[str]:
@@ -135,7 +175,7 @@ def _cluster(context: LogContext, record: Record) -> Iterator[str]:
         keyed = context.topics.topic(record.topic).keyed
     except KeyError:
         return
-    if keyed in (KeySpace.WORKLOAD, KeySpace.CLUSTER) and tick_number(record) is None and record.key:
+    if keyed in (KeySpace.WORKLOAD, KeySpace.CLUSTER) and not is_of_a_clock(record) and record.key:
         yield cluster_of(record.key.decode(errors="replace"))
 
 
@@ -156,6 +196,10 @@ def to_places(file: IncidentFile, to: RecordImporter, *, salvage: bool = False) 
     for batch in _batches(file.records(salvaged=salvage)):
         to.import_records(batch)
         count += len(batch)
+    for topic, partitions in file.manifest.topics.items():
+        for number, partition in enumerate(partitions):
+            if to.end(topic, number) < partition.end:  # readers wait for the ends that the clock says
+                to.import_records([Record(topic, number, partition.end - 1, FILL, b"")])
     return count
 
 
@@ -173,7 +217,7 @@ class _NewPlaces:
 
     def __init__(self, file: IncidentFile, context: LogContext, *, salvage: bool) -> None:
         manifest = file.manifest
-        self._prefix = context.topics.prefix
+        self._prefix, self._old = context.topics.prefix, Topics(manifest.prefix)
         self._wires = {wire: self._renamed(wire, manifest.prefix, context.topics.prefix) for wire in manifest.topics}
         self._ends: dict[TopicAndPartition, int] = {}
         for wire, partitions in manifest.topics.items():
@@ -204,6 +248,8 @@ class _NewPlaces:
     def moved(self, record: Record) -> NewRecord:
         """The record in its new place."""
         headers = record.headers
+        if record.topic == self._old.wire(CLOCK) and (tick := ClockRecord.decode(record)) is not None:
+            return self._tick(tick).encode(self._wires[record.topic])
         try:
             rests_on = causes(record)
         except BadRecord:
@@ -213,6 +259,23 @@ class _NewPlaces:
             headers = tuple((name, cause_bytes(there) if name == "cause" else data) for name, data in headers)
         return NewRecord(self._wires[record.topic], record.partition, record.key, record.value, headers)
 
+    def _tick(self, tick: ClockRecord) -> ClockRecord:
+        """The tick with the ends that the partitions have there. What came before the file is no more."""
+        clock = self._old.wire(CLOCK), PARTITION
+        after = None
+        if tick.after is not None and _holds(self._offsets.get(clock), tick.after[0]):
+            after = (self._end(clock, tick.after[0]), tick.after[1])
+        ends = {
+            (name, p): self._end(place, end)
+            for (name, p), end in tick.ends.items()
+            if (place := (self._old.wire(name), p))[0] in self._wires
+        }
+        return replace(tick, after=after, ends=ends)
+
+    def _end(self, place: TopicAndPartition, end: int) -> int:
+        """Where the records before this offset of a partition end there."""
+        return self._ends[self._wires[place[0]], place[1]] + bisect_left(self._offsets.get(place, array("q")), end)
+
     def _place(self, place: Place) -> Place:
         """The new place of a record; a record that is not in the file keeps the name of its old place."""
         offsets, wire = self._offsets.get((place.topic, place.partition)), self._wires.get(place.topic, place.topic)
@@ -220,6 +283,11 @@ class _NewPlaces:
         if offsets is None or at == len(offsets) or offsets[at] != place.offset:
             return replace(place, topic=wire)
         return Place(wire, place.partition, self._ends[wire, place.partition] + at)
+
+
+def _holds(offsets: "array[int] | None", offset: int) -> bool:
+    at = 0 if offsets is None else bisect_left(offsets, offset)
+    return offsets is not None and at < len(offsets) and offsets[at] == offset
 
 
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:

@@ -23,7 +23,7 @@ import orjson
 
 import schemas
 from schemas.ids import DecisionId, TaskSource
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.errors import BadInput
 from streams.log.log_port import Headers, Record
 from streams.topics import TOPICS, partition_of
@@ -97,7 +97,7 @@ class Pseudonyms:
 
     def record(self, record: Record) -> Record:
         """The record with pseudonyms. A tick has no names."""
-        if tick_number(record) is not None:
+        if is_of_a_clock(record):
             return record
         key = None if record.key is None else self._text(record.key.decode(errors="replace")).encode()
         headers: Headers = tuple((name, self._header(name, data)) for name, data in record.headers)

@@ -17,13 +17,13 @@ from schemas.policies.control import ControlChanged
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.rules import StageRulesChanged
 from schemas.policies.vertical import VerticalPolicyChanged, VerticalPolicyRemoved
-from streams import compacted_copy, newest_ticks, reverse_log_reader
-from streams.codec.event_codec import Codec, tick_number
+from streams import clock_log, compacted_copy
+from streams.codec.event_codec import Codec
 from streams.compacted_copy import CompactedState
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.log_range import event_time_ms
-from streams.topics import RULES
+from streams.log_range import has_topic
+from streams.topics import CLOCK, RULES
 
 SOURCE = "/ullage/source/operator"
 _Command = ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved | RevertRequested | RevertEnded | StageRulesChanged
@@ -74,24 +74,17 @@ class OperatorLog:
 
     def newest_tick(self) -> NewestTick | None:
         """The newest tick; None in a log that has none."""
-        log, wire = self.context.log, self.context.topics.wire("control")
-        ends = reverse_log_reader.last(log, [(wire, p) for p in range(self.context.topics.partitions)], newest_ticks.FIRST_STRIDE)
-        found = [tick for place, records in ends.items() if (tick := newest_ticks.newest_tick(log, *place, read=records))]
-        record = max(found, key=event_time_ms, default=None)
-        number = None if record is None else tick_number(record)
-        return None if record is None or number is None else NewestTick(times.from_ms(number), record.timestamp_ms)
+        found = clock_log.newest(self.context.log, self.context.topics) if self._has_clock else None
+        return None if found is None else NewestTick(times.from_ms(found.number), found.taken_ms)
 
     def first_tick(self) -> datetime | None:
         """The time of the oldest tick that is kept; None in a log that has none."""
-        for partition in range(self.context.topics.partitions):
-            place = (self.context.topics.wire("control"), partition)
-            for record in newest_ticks.records_between(
-                self.context.log, place, self.context.log.begin(*place), self.context.log.end(*place)
-            ):
-                number = tick_number(record)
-                if number is not None:
-                    return times.from_ms(number)
-        return None
+        found = clock_log.oldest(self.context.log, self.context.topics) if self._has_clock else None
+        return None if found is None else times.from_ms(found.number)
+
+    @property
+    def _has_clock(self) -> bool:
+        return has_topic(self.context.log, self.context.topics.wire(CLOCK))
 
     def control(self, cluster: str) -> ControlChanged | None:
         """The control in force for a cluster; None when none was ever published."""

@@ -1,6 +1,6 @@
 """The loop that advances a simulated cluster with the log's ticks, because the cluster has no clock of its own.
 
-It reads ticks from partition 0 of `control`. For each new tick the cluster advances, `scrape` is called when it is due, and
+For each new tick the cluster advances, `scrape` is called when it is due, and
 `after` lets consumers in the same process act. A tick that was seen before changes nothing.
 """
 
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from schemas import times
-from streams.codec.event_codec import tick_number
+from streams.clock_log import ClockReader
 from streams.errors import EdgeError, LogUnavailable
 from streams.log.log_port import Log
 from streams.simulated.cluster import SimulatedCluster
@@ -37,8 +37,7 @@ class SimulationLoop:
     scrape: Callable[[datetime], object]
     after: Callable[[], object] = nothing
     period: timedelta = timedelta(seconds=60)
-    _next: int = field(default=-1, init=False)
-    _tick: int = field(default=-1, init=False)
+    _clock: ClockReader | None = field(default=None, init=False)
     _due: datetime = field(default=times.EPOCH, init=False)
 
     def poll_once(self, *, wait: float = 0.0) -> int:
@@ -46,18 +45,13 @@ class SimulationLoop:
 
         The first call begins at the end of the topic: earlier ticks are not part of this simulation.
         """
-        topic = self.topics.wire("control")
-        if self._next < 0:
-            self._next = self.log.end(topic, 0)
-        lived = 0
-        for record in self.log.poll({(topic, 0): self._next}, wait=wait):
-            self._next = record.offset + 1
-            number = tick_number(record)
-            if number is not None and number > self._tick:
-                self._tick = number
-                self.advance(times.from_ms(number))
-                lived += 1
-        return lived
+        if self._clock is None:
+            self._clock = ClockReader(self.log, self.topics)
+            self._clock.catch_up()
+        ticks = self._clock.catch_up(wait=wait)
+        for tick in ticks:
+            self.advance(times.from_ms(tick.number))
+        return len(ticks)
 
     def advance(self, at: datetime) -> None:
         """Process one tick: advance, scrape when it is due, let consumers act."""

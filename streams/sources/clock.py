@@ -1,22 +1,34 @@
-"""The clock source: appends a tick to every partition of every topic that a stage reads, once each period.
+"""The clock source: appends a tick to the topic `clock` once each period. A tick says how far each partition had got.
 
-The number of a tick is its time, rounded down to the period. So any number of clocks may run, restart and repeat themselves: they
-append the same bytes, and a tick that is not above the last one is ignored. A clock that runs ahead would do harm: stages would
-act on its tick, and ignore every honest tick until time has caught up. So before its first tick, from time to time, and whenever
-its time has jumped, the clock compares itself with the broker, and it appends nothing while the two are too far apart. Event time
-other than real time must lie in the past, because a tick far ahead of real time is ignored.
+The number of a tick is its time, rounded down to the period, and each says after which one it comes. So any number of clocks may
+run, freeze and restart: of two ticks that come after the same one, only the first counts. A clock that runs ahead would do harm:
+stages would act on its tick, and no honest tick would count until time has caught up. So before its first tick, from time to
+time, and whenever its time has jumped, the clock compares itself with the broker, and it appends nothing while the two are too
+far apart. Event time other than real time must lie in the past, because a tick far ahead of real time does not count.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import uuid4
 
-from streams.codec import event_codec
-from streams.codec.headers import LAST_TICK, MOST_TICK_AHEAD
+from schemas.names import Place
+from streams import clock_log
+from streams.clock_log import ClockReader
+from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, ClockRecord, Tick
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log.log_port import Log, NewRecord
-from streams.sources.clock_skew import future_ticks, readable, refuse_skew
-from streams.topics import RULES, Topics
+from streams.log.log_port import Log
+from streams.log_range import has_topic
+from streams.sources.clock_skew import readable, refuse_skew
+from streams.topics import CLOCK, RULES, TOPICS, Topics
+
+ASKED_LAST = (frozenset({"policies", "control"}), frozenset({RULES}))
+"""Topics (short names) whose ends are asked for after all others, in this order.
+
+A turn then has no fact without the policy or the pause that was in the log before it, and no policy without earlier rules.
+"""
+FULL_MS = 60_000
+"""Event time between two ticks that list all partitions, so that readers may begin there."""
 
 
 def wall_ms() -> int:
@@ -62,16 +74,65 @@ class ClockTiming:
             raise BadInput(f"clock.speed is {self.base.speed}, but must be above 0")
 
 
-def ticks(topics: Topics, names: Iterable[str], number: int) -> list[NewRecord]:
-    """The tick `number` for every partition of the topics with these short names: all that some stage reads."""
-    return [event_codec.tick(topics.wire(name), p, number) for name in names for p in range(topics.partitions)]
+def drawn(_number: int) -> str:
+    """A name drawn by chance."""
+    return uuid4().hex[:12]
+
+
+def numbered(number: int) -> str:
+    """The name of a tick in a log that has one writer."""
+    return f"at-{number}"
+
+
+class TickWriter:
+    """Appends ticks to a log: each says how far every partition had got. Any number of writers may be at work.
+
+    `draw` gives a name that no other record has; one that follows from the number will do where there is one writer, and then
+    the same facts give the same bytes. A full tick comes each minute of event time, and first of all.
+    """
+
+    def __init__(self, log: Log, topics: Topics, *, draw: Callable[[int], str] = drawn) -> None:
+        self._log, self._topics, self._draw = log, topics, draw
+        self._reader = ClockReader(log, topics)
+        self._full = -FULL_MS
+        """When the last full tick was written."""
+        self._names: tuple[str, ...] = ()
+
+    def newest(self) -> Tick | None:
+        """The last tick that counts, read to the end of the topic."""
+        self._reader.catch_up()
+        return self._reader.counted.last
+
+    def write(self, number: int) -> Place | None:
+        """Append the tick of this number; None if one that is not below it counts already. Raises LogUnavailable.
+
+        The topic is read before the ends are asked for, so that what moved is told by what counts.
+        """
+        self._reader.catch_up()
+        counted = self._reader.counted
+        if number <= counted.number:
+            return None
+        if not self._names:
+            self._names = tuple(t.name for t in TOPICS if t.name != CLOCK and has_topic(self._log, self._topics.wire(t.name)))
+        ends: dict[tuple[str, int], int] = {}
+        for asked in ({*self._names}.difference(*ASKED_LAST), *ASKED_LAST):
+            ends |= clock_log.log_ends(self._log, self._topics, [name for name in self._names if name in asked])
+        full = counted.last is None or not 0 <= number - self._full < FULL_MS
+        # An end never goes back, even if a log has lost its own: readers would not count the tick.
+        said = {place: max(end, counted.end(*place)) for place, end in ends.items() if full or end > counted.end(*place)}
+        if full:
+            said = counted.ends | said
+        record = ClockRecord(number, self._draw(number), counted.place, said, full)
+        places = self._log.append([record.encode(self._topics.wire(CLOCK))])
+        self._full = number if full else self._full
+        return places[0]
 
 
 def refuse_future(at: int, wall: int) -> None:
     """Raises BadInput for an event time that is too far ahead of real time; both in milliseconds."""
-    if at - wall > MOST_TICK_AHEAD:
+    if at - wall > MOST_AHEAD:
         raise BadInput(
-            f"event time {readable(min(at, LAST_TICK - 1))} is more than five minutes ahead of real time, and ticks of the "
+            f"event time {readable(min(at, LAST_NUMBER - 1))} is more than five minutes ahead of real time, and ticks of the "
             "future are nothing: what is played has to lie in the past (a clock: by clock.origin_ms and clock.anchor_ms)"
         )
 
@@ -85,22 +146,18 @@ class Clock:
         topics: Topics,
         timing: ClockTiming | None = None,
         *,
-        ticked: Sequence[str],
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
         warn: Callable[[str], None] = discard,
     ) -> None:
-        """`ticked` are the short names of all topics that some stage reads; `warn` receives why the clock cannot tick."""
-        self._log, self._topics, self._ticked = log, topics, tuple(ticked)
-        # What is appended after a record of rules must not be in an earlier turn than the rules, so their ticks come last.
-        self._order = [names for names in ([n for n in ticked if n != RULES], [n for n in ticked if n == RULES]) if names]
+        """`warn` receives why the clock cannot tick, or what time waits for."""
+        self._log, self._topics, self._writer = log, topics, TickWriter(log, topics)
         self._timing = timing or ClockTiming()
         self._now, self._sleep, self._warn = now, sleep, warn
         self._last = -1
         self._last_look: int | None = None
         self._checked = 0
-        self._compared: int | None = None
-        self._warned: dict[tuple[str, int], int] = {}
+        self._warned = -1
         self._skewed = False
         """Whether the clocks were too far apart at the last try."""
 
@@ -109,7 +166,6 @@ class Clock:
         while not stop():
             try:
                 if self.step() is not None:
-                    self._warn_of_future_ticks()
                     self._skewed = False
                 self._sleep(self.wait())
             except TryAgain as error:
@@ -132,10 +188,11 @@ class Clock:
         refuse_future(number, wall)
         if number <= self._last:
             return None
-        for names in self._order:
-            self._log.append(ticks(self._topics, names, number))
+        written = self._writer.write(number)
         self._last = number
-        return number
+        if written is None:
+            self._warn_of_future(number)
+        return None if written is None else number
 
     def wait(self) -> float:
         """Seconds until the next tick is due, one period at most."""
@@ -144,27 +201,16 @@ class Clock:
         left = (base.wall(self._due(wall) + period) - wall) / 1000
         return min(max(left, 0.001), period / base.speed / 1000)
 
-    def _warn_of_future_ticks(self) -> None:
-        """Warn of ticks of the future: they cannot be taken back, but operators should know what the turns wait for.
-
-        Repeated regularly.
-        """
-        timing, wall = self._timing, self._now()
-        if self._compared is not None and 0 <= wall - self._compared < timing.check_ms:
-            return
-        self._compared = wall
-        honest = self._last + timing.period_ms + int(timing.skew_ms * timing.base.speed)
-        try:
-            found = future_ticks(self._log, self._topics, self._ticked, honest)
-        except LogUnavailable:  # ticking matters more than this check
-            return
-        for (topic, partition), highest in found.items():
-            if self._warned.get((topic, partition)) != highest:
-                self._warned[topic, partition] = highest
-                self._warn(
-                    f"'{topic}' partition {partition} holds a tick of {readable(highest)}, and ours is {readable(self._last)}: "
-                    "turns wait until then"
-                )
+    def _warn_of_future(self, number: int) -> None:
+        """Warn of a tick of the future: it cannot be taken back, but operators should know what the turns wait for."""
+        timing, newest = self._timing, self._writer.newest()
+        honest = number + timing.period_ms + int(timing.skew_ms * timing.base.speed)
+        if newest is not None and newest.number > honest and newest.number != self._warned:
+            self._warned = newest.number
+            self._warn(
+                f"'{self._topics.wire(CLOCK)}' holds a tick of {readable(newest.number)}, and ours is {readable(number)}: "
+                "turns wait until then"
+            )
 
     def _due(self, wall: int) -> int:
         period = self._timing.period_ms

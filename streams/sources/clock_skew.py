@@ -1,32 +1,27 @@
-"""How far this machine's time and the log's are apart, and whether the log has a tick of the future.
+"""How far this machine's time and the log's are apart.
 
-A record's timestamp is the broker's (LogAppendTime). So a probe that is appended and read back shows the broker's time. Probes
-look like ticks, which every reader skips, and go to a topic that no stage reads.
+A record's timestamp is the broker's (LogAppendTime). So a probe that is appended and read back shows the broker's time. A probe
+is a record of the clock's topic with a key of its own, and so counts for nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from schemas import times
 from schemas.names import Place
 from schemas.units import Seconds
-from streams.codec import event_codec
+from streams.clock_rules import PARTITION, PROBE
 from streams.errors import LogUnavailable, TryAgain
-from streams.log.log_port import Log, Record
-from streams.topics import Topics
-
-PROBE_TOPIC = "dead-letters"
-LOOK_BACK = 1_000
-"""Records to look at for the highest tick: in a log with a clock, ticks are never far from the end of a topic."""
+from streams.log.log_port import Log, NewRecord, Record
+from streams.topics import CLOCK, Topics
 
 
 def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int) -> None:
-    """Append a probe to every partition, as each may lie on another broker, and compare its timestamp with our time around it.
+    """Append a probe and compare its timestamp with our time around it.
 
     Raises TryAgain beyond `bound_ms`. A log without timestamps (`timestamp_ms` -1) cannot be compared, and passes.
     """
     before = now()
-    wire = topics.wire(PROBE_TOPIC)
-    places = log.append([event_codec.tick(wire, partition, before) for partition in range(topics.partitions)])
+    places = log.append([NewRecord(topics.wire(CLOCK), PARTITION, PROBE, b"%d" % before)])
     after = now()
     for probe in _read_back(log, places):
         broker = probe.timestamp_ms
@@ -34,7 +29,7 @@ def refuse_skew(log: Log, topics: Topics, now: Callable[[], int], bound_ms: int)
         if broker >= 0 and abs(ahead) > bound_ms:
             which = "ahead of" if ahead > 0 else "behind"
             answer = (
-                f"this machine says {readable(before)}, the log says {readable(broker)} in partition {probe.partition}: "
+                f"this machine says {readable(before)}, the log says {readable(broker)}: "
                 f"{abs(ahead) / 1000:.1f} s {which} it, and at most {bound_ms / 1000:.1f} s are allowed; "
                 "set the time of one of them right"
             )
@@ -54,29 +49,6 @@ def _read_back(log: Log, places: Sequence[Place]) -> Iterator[Record]:
             if left.get((record.topic, record.partition)) == record.offset:
                 del left[record.topic, record.partition]
                 yield record
-
-
-def future_ticks(log: Log, topics: Topics, ticked: Iterable[str], honest: int) -> dict[tuple[str, int], int]:
-    """The highest tick above `honest` at the end of each partition of these topics (short names), where there is one.
-
-    Ticks so far ahead that readers ignore them are left out, because nothing waits for them.
-    """
-    found: dict[tuple[str, int], int] = {}
-    for place in [(topics.wire(name), partition) for name in ticked for partition in range(topics.partitions)]:
-        highest = _highest(log, place)
-        if highest > honest:
-            found[place] = highest
-    return found
-
-
-def _highest(log: Log, place: tuple[str, int]) -> int:
-    position, end, highest = max(log.begin(*place), log.end(*place) - LOOK_BACK), log.end(*place), -1
-    while position < end and (records := log.poll({place: position}, limit=LOOK_BACK)):
-        for record in records:
-            tick = event_codec.latest_tick(record, before=highest)
-            highest = highest if tick is None else tick
-        position = records[-1].offset + 1
-    return highest
 
 
 def readable(ms: int) -> str:

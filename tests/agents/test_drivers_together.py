@@ -16,7 +16,9 @@ from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.names import Place
 from schemas.units import Fraction
-from streams.codec.event_codec import header, tick_number
+from streams import clock_log
+from streams.clock_rules import Counted
+from streams.codec.event_codec import header, is_of_a_clock
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -48,7 +50,7 @@ def context(log: MemoryLog) -> LogContext:
 
 def plans(context: LogContext) -> list[Record]:
     places = {(context.topics.wire("pod-updates"), p): 0 for p in range(DAY.partitions)}
-    records = [r for r in context.log.poll(places) if tick_number(r) is None]
+    records = [r for r in context.log.poll(places) if not is_of_a_clock(r)]
     return [r for r in records if isinstance(context.codec.decode(r), ResizePlanned)]
 
 
@@ -62,9 +64,9 @@ def test_what_the_shop_was_told_verifies_byte_for_byte(context: LogContext, sett
 
 def _turns(context: LogContext, settings: Settings) -> int:
     """One of each stage and partition for each tick; a round has several while containers are killed."""
-    ticks = {number for r in context.log.poll({(context.topics.wire("control"), 0): 0}) if (number := tick_number(r)) is not None}
-    assert len(ticks) > ROUNDS
-    return len(stages(settings)) * DAY.partitions * len(ticks)
+    ticks = len(list(clock_log.ticks_from(context.log, context.topics, Counted())))
+    assert ticks > ROUNDS
+    return len(stages(settings)) * DAY.partitions * ticks
 
 
 def other_margin(settings: Settings) -> Settings:
@@ -87,7 +89,7 @@ def test_a_log_that_lost_its_rules_does_not_verify_by_other_settings(context: Lo
 
 def test_a_decision_of_the_shop_cites_its_rules_and_why_shows_every_setting(context: LogContext, settings: Settings) -> None:
     places = {(context.topics.wire("recommendations"), p): 0 for p in range(DAY.partitions)}
-    record = next(r for r in context.log.poll(places) if tick_number(r) is None)
+    record = next(r for r in context.log.poll(places) if not is_of_a_clock(r))
     event = context.codec.decode(record)
     assert isinstance(event, RequestsRecommended)
     assert "settings" not in event.because
@@ -119,7 +121,7 @@ def test_a_backtest_over_the_log_scores_every_scrape_once_and_gives_the_same_car
     card = backtest.over_log(context.log, pipeline, context.topics)
     assert card == backtest.over_log(context.log, pipeline, context.topics)
     wire = context.topics.wire("pod-metrics")
-    scrapes = [r for r in context.log.poll({(wire, p): 0 for p in range(DAY.partitions)}) if tick_number(r) is None]
+    scrapes = [r for r in context.log.poll({(wire, p): 0 for p in range(DAY.partitions)}) if not is_of_a_clock(r)]
     rows = sum(len(event.pods) for r in scrapes if hasattr(event := context.codec.decode(r), "pods"))
     assert (card.rows, card.turns) == (rows, _turns(context, settings))
     assert card.recommendations > 0

@@ -18,7 +18,6 @@ from schemas.facts.load import LoadScraped
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from schemas.times import from_ms, to_ms
-from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -28,7 +27,7 @@ from streams.log.log_port import NewRecord, Record
 from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import read_all
 from streams.topics import Topics
-from tests.support import examples
+from tests.support import examples, ticks
 from tests.support.admission_scene import CLUSTER, NAMES, AdmissionScene
 from tests.support.consumer_scene import scene_at_two
 from tests.support.poison import EVENTS, Poison
@@ -57,8 +56,7 @@ def test_every_record_is_folded_or_set_aside(stage: Stage, data: st.DataObject) 
         for record in records:
             name = TOPICS.short(record.topic)
             offsets[name] = fed(task, record, offsets[name])
-        for name in stage.reads:
-            offsets[name] = fed(task, event_codec.tick(TOPICS.wire(name), 0, turn), offsets[name])
+        task.take_tick(ticks.of(task, turn))
         taken = task.next_turn()
         assert taken is not None
         assert taken.records + len(taken.dead) == len(records)
@@ -84,8 +82,7 @@ def take_texts(stage: Stage, every: int, *kinds: type[Event]) -> int:
             count += 1
         if "load-metrics" in stage.reads:  # so that there is something to fit a forecast to
             feed(task, offsets, POISON.good(replace(LOAD, at=from_ms(turn)), "load-metrics"))
-        for name in stage.reads:
-            offsets[name] = fed(task, event_codec.tick(TOPICS.wire(name), 0, turn), offsets[name])
+        task.take_tick(ticks.of(task, turn))
         try:
             assert task.next_turn() is not None
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:

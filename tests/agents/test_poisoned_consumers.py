@@ -21,7 +21,7 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
 from streams.codec.dead_letters import FORGED
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.scale_subresource import scaler
@@ -30,7 +30,7 @@ from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support import ehpa_manifests, examples
+from tests.support import ehpa_manifests, examples, ticks
 from tests.support.asg_scene import CLUSTER, START, NodeScene, pod
 from tests.support.attested_plans import with_attestations
 from tests.support.aws_double import AwsDouble, aws, aws_server
@@ -111,8 +111,7 @@ class ReplicaSite:
         self.log.append(with_attestations(records, NAMES))
 
     def run(self, at: datetime) -> None:
-        names = ("control", "policies", "load-forecasts", "replica-plans", "outcomes", "pod-changes-by-cluster")
-        self.put(*(tick(NAMES.wire(name), 0, round(at.timestamp() * 1000)) for name in names))
+        ticks.append(self.log, NAMES, round(at.timestamp() * 1000))
         self.autoscalers.poll_once()
         self.scaler.poll_once()
 

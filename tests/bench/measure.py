@@ -14,9 +14,11 @@ import orjson
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from agents.run.stage_topics import stage_names, ticked_topics
-from streams.codec import event_codec
+from agents.run.stage_topics import input_topics, stage_names
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
+from streams.sources.clock import TickWriter
 from streams.topics import Topics
 from tests.bench.fleet import Fleet
 from tests.torture import kafka_topics
@@ -24,7 +26,7 @@ from tests.torture.processes import Process
 
 SCRAPE_MS = 15_000
 TICK_MS = 500
-INPUTS = ticked_topics()
+INPUTS = input_topics()
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Site:
 
     async def open(self) -> None:
         await asyncio.to_thread(kafka_topics.create, self.brokers, self.topics)
+        self.clock = TickWriter(KafkaLog(KafkaConnection(self.brokers)), self.topics)
         self.producer = AIOKafkaProducer(
             bootstrap_servers=self.brokers, acks="all", max_request_size=8 << 20, max_batch_size=1 << 20, linger_ms=5
         )
@@ -71,7 +74,7 @@ class Site:
 
     async def tick(self, number: int) -> None:
         self.turn = number
-        await self.send([event_codec.tick(self.topics.wire(t), p, number) for t in INPUTS for p in range(self.partitions)])
+        await asyncio.to_thread(self.clock.write, number)
 
     async def backlog(self, scrapes: int, apart_ms: float, ticked: int = 1) -> None:
         """So many scrapes; a tick after each `ticked` of them, or each TICK_MS where scrapes come closer than that."""

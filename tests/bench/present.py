@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from schemas.policies.control import ControlChanged, Mode
 from streams import compacted_copy
 from streams.admin import topic_admin
-from streams.codec import event_codec
+from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
@@ -33,9 +33,9 @@ def measure(put: Put, brokers: str, days: int = DAYS) -> None:
     with KafkaLog(connection) as log:
         context = LogContext(log, topics, Codec(topics), "prod")
         compacted_copy.complete(log, topics, "control")
-        wire = topics.wire("control")
+        wire = topics.wire("clock")
         for start in range(0, total, _BATCH):
-            log.append([event_codec.tick(wire, 0, begin + n * TICK_MS) for n in range(start, min(total, start + _BATCH))])
+            log.append([_tick(n, begin).encode(wire) for n in range(start, min(total, start + _BATCH))])
             if start <= total // 2 < start + _BATCH:
                 at = datetime.fromtimestamp((begin + total // 2 * TICK_MS) / 1000, UTC)
                 OperatorLog(context).publish(ControlChanged(at, "prod", Mode.APPLY, paused=True))
@@ -53,3 +53,9 @@ def measure(put: Put, brokers: str, days: int = DAYS) -> None:
             records = log.poll({(wire, 0): position}, wait=5.0)
             count, position = count + len(records), records[-1].offset + 1
         put("  the same by reading the topic itself", time.perf_counter() - began, "s", "")
+
+
+def _tick(number: int, begin: int) -> ClockRecord:
+    """One of a chain, in which each 120th is a full one."""
+    after = (number - 1, str(number - 1)) if number else None
+    return ClockRecord(begin + number * TICK_MS, str(number), after, {}, full=number % 120 == 0)

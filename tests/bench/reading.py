@@ -16,7 +16,7 @@ from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 from streams.admin import topic_admin
-from streams.codec import event_codec
+from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
 from streams.codec.headers import TICK
 from streams.log.kafka_connection import KafkaConnection
@@ -108,8 +108,8 @@ def _hours(topics: Topics, codec: Codec, workloads: int) -> Iterator[NewRecord]:
         for n in pods.get(step, ()):
             yield _pod(topics, codec, n, at)
             yield _recommendation(topics, codec, n, _NOW - timedelta(seconds=n * 3500 / workloads))
-        for name in ("control", "pod-changes"):
-            yield from (event_codec.tick(topics.wire(name), p, int(at.timestamp() * 1000)) for p in range(_PARTITIONS))
+        after = (step - 1, str(step - 1)) if step else None
+        yield ClockRecord(int(at.timestamp() * 1000), str(step), after, {}, full=step % 120 == 0).encode(topics.wire("clock"))
         at += period
 
 

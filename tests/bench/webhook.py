@@ -42,7 +42,7 @@ from schemas.units import Bytes, Cores, Seconds
 from streams import compacted_copy
 from streams.admin import topic_admin
 from streams.broker import Broker, BrokerSettings
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.controller_lookups import owner_lookups
@@ -55,7 +55,7 @@ from streams.log_context import LogContext
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
 from streams.topics import Topics
-from tests.support import admitted
+from tests.support import admitted, ticks
 from tests.support.review_server import ReplicaSets
 
 Put = Callable[[str, float, str, str], None]
@@ -225,7 +225,7 @@ def _recommended(codec: Codec, at: datetime, n: int) -> NewRecord:
 
 def _tick(log: KafkaLog, stop: threading.Event) -> None:
     while not stop.wait(0.5):
-        log.append([tick(NAMES.wire("control"), p, int(time.time() * 1000)) for p in range(NAMES.partitions)])
+        ticks.append(log, NAMES, int(time.time() * 1000))
 
 
 def serve(brokers: str) -> None:

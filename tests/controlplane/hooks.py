@@ -28,7 +28,7 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import StartupBoost, UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.webhook.registration import PATH
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
@@ -36,6 +36,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.roles import Account
 from tests.controlplane.world import World
+from tests.support import ticks
 
 NAMES = Topics(partitions=2)
 CLUSTER = "real"
@@ -178,7 +179,7 @@ class Hooks:
 
     def tick(self) -> None:
         now = int(datetime.now(UTC).timestamp() * 1000)
-        self.log.append(tick(NAMES.wire("control"), p, now) for p in range(2))
+        ticks.append(self.log, NAMES, now)
 
     @contextmanager
     def ticking(self) -> Iterator[None]:

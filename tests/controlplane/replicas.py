@@ -31,7 +31,7 @@ from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.scales import ScaleClient
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.consumers.metrics_api import api_service
 from streams.consumers.metrics_api.discovery import CUSTOM, EXTERNAL
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
@@ -45,6 +45,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.roles import Account
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 
 CLUSTER = "real"
@@ -220,11 +221,11 @@ class Replicas:
 
     def tick(self) -> None:
         now = int(self.now().timestamp() * 1000)
-        self.log.append(tick(self.topics.wire(name), p, now) for name in sorted(self.ticked) for p in range(2))
+        ticks.append(self.log, self.topics, now)
 
     def outcomes(self) -> list[ActionFinished | ObjectWritten]:
         places = {(self.topics.wire("outcomes"), p): 0 for p in range(2)}
-        records = [record for record in self.log.poll(places, limit=100_000) if tick_number(record) is None]
+        records = [record for record in self.log.poll(places, limit=100_000) if not is_of_a_clock(record)]
         found = [Codec(self.topics).decode(record) for record in records]
         return [event for event in found if isinstance(event, ActionFinished | ObjectWritten)]
 

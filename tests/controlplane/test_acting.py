@@ -13,7 +13,7 @@ from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -24,6 +24,7 @@ from streams.topics import TOPICS, Topics
 from tests.controlplane import stages
 from tests.controlplane.asking import wait_for
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.attested_plans import of_a_turn, with_attestations
 
 CLUSTER, MIB = "real", 1 << 20
@@ -46,7 +47,7 @@ class ActingScene:
 
     def tick(self, ahead: timedelta = timedelta()) -> None:
         number = int((datetime.now(UTC) + ahead).timestamp() * 1000)
-        self.log.append([tick(self.topics.wire("control"), 0, number)])
+        ticks.append(self.log, self.topics, number)
 
     def later(self, consumer: Executor) -> int:
         """Two seconds on, what the consumer finishes."""

@@ -24,7 +24,7 @@ from schemas.catalogue import Event
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
@@ -99,7 +99,7 @@ def events(log: KafkaLog, topics: Topics, name: str, partitions: range | None = 
         position, end = log.begin(*place), log.end(*place)
         while position < end:
             records = log.poll({place: position}, wait=5.0)
-            found += [codec.decode(record) for record in records if tick_number(record) is None]
+            found += [codec.decode(record) for record in records if not is_of_a_clock(record)]
             position = records[-1].offset + 1
     return found
 

@@ -20,7 +20,7 @@ from schemas.policies.control import ControlChanged, Mode
 from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_world import NodeWorld
 from streams.log.memory_log import MemoryLog
@@ -32,6 +32,7 @@ from tests.controlplane import capacity_buffer_type
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 from tests.support.node_scene import CLUSTER, ScalerRun, group
 
@@ -83,7 +84,7 @@ class BufferScene:
 
     def events(self, topic: str) -> list[Event]:
         records = self.log.poll({(self.topics.wire(topic), 0): 0}, limit=1_000_000)
-        return [self.codec.decode(record) for record in records if tick_number(record) is None]
+        return [self.codec.decode(record) for record in records]
 
     def turn(self) -> None:
         """The stage takes in what came, and the consumer carries out what it decided."""
@@ -95,7 +96,7 @@ class BufferScene:
             at = datetime.now(UTC)
             self.publish(_at(plan, at), "node-updates")
         self.carried = len(plans)
-        self.log.append([tick(self.topics.wire("control"), 0, int(time.time() * 1000))])
+        ticks.append(self.log, self.topics, int(time.time() * 1000))
         self.consumer.poll_once()
         outcomes = [event for event in self.events("outcomes") if isinstance(event, ActionFinished)]
         self.run.step(*outcomes)

@@ -23,7 +23,7 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import AlgorithmOptions, DspOptions, MetricSpec, MetricTarget, PredictionOptions
 from schemas.policies.vpa import TargetRef
 from streams.clients.prometheus import Prometheus
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.errors import Unreachable
 from streams.log_context import LogContext
 from streams.sources.load.load_query_results import LoadQueries
@@ -94,7 +94,7 @@ def scaled(plane: Plane) -> Iterator[Replicas]:
 
 def _forecasts(scaled: Replicas) -> list[LoadForecast]:
     places = {(scaled.topics.wire("load-forecasts"), p): 0 for p in range(2)}
-    records = [record for record in scaled.log.poll(places, limit=100_000) if tick_number(record) is None]
+    records = [record for record in scaled.log.poll(places, limit=100_000) if not is_of_a_clock(record)]
     found = [scaled.codec.decode(record) for record in records]
     return sorted((event for event in found if isinstance(event, LoadForecast)), key=lambda event: event.at)
 

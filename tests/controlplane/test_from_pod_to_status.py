@@ -15,13 +15,12 @@ import pytest
 
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings, TopicSettings
 from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.clients.kube.vpa_status_client import VpaStatusClient
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -33,6 +32,7 @@ from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support import ticks
 
 TOPICS_HERE = Topics(partitions=2)
 USED = {"app": {"cpu": "100m", "memory": "500Mi"}}
@@ -71,8 +71,7 @@ class Way:
             self.plane.metrics.serve(self.world.namespace, pod, USED, at=self.now)
         self.usage.scrape(self.now)
         number = int(self.now.timestamp() * 1000)
-        read = [TOPICS_HERE.wire(name) for name in ticked_topics()]
-        self.log.append(tick(wire, partition, number) for wire in read for partition in range(2))
+        ticks.append(self.log, TOPICS_HERE, number)
         self.stages.run()
         self.status.poll_once()
 

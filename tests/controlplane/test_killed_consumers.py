@@ -20,7 +20,6 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.codec.event_codec import tick
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log.memory_log import MemoryLog
@@ -33,6 +32,7 @@ from tests.controlplane.test_acting import AFTER, CLUSTER, ActingScene, name_of
 from tests.controlplane.test_roles import EVICTOR, MIB, NAMES, RESIZER, Component
 from tests.controlplane.test_taking_turns import Turns
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.attested_plans import of_a_turn, with_attestations, word_of
 from tests.support.scaled_world import DeadlyLog, Killed, KillSwitch
 
@@ -70,7 +70,8 @@ class DeadlyScene(ActingScene):
     def tick(self, ahead: timedelta = timedelta()) -> None:
         """The clock is no process that is killed here, and neither is whoever plans."""
         number = int((datetime.now(UTC) + ahead).timestamp() * 1000)
-        MemoryLog.append(self.log, [tick(self.topics.wire("control"), 0, number)])
+        with self.switch.off():
+            ticks.append(self.log, self.topics, number)
 
     def publish(self, event: Event, topic: str) -> None:
         record = self.codec.encode(of_a_turn(event), topic=topic, key=CLUSTER, partition=0, source="/test")
@@ -173,7 +174,7 @@ def test_processes_that_are_killed_again_and_again_do_everything_once(accounts: 
     kills = 0
 
     def outcomes() -> dict[str, str]:
-        turns.log.append([tick(NAMES.wire("control"), 0, int(datetime.now(UTC).timestamp() * 1000))])
+        ticks.append(turns.log, NAMES, int(datetime.now(UTC).timestamp() * 1000))
         return {word_of(e.decision): e.result.value for e in turns.logged("outcomes") if isinstance(e, ActionFinished)}
 
     while len(outcomes()) < len(pods):

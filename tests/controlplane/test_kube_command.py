@@ -15,7 +15,7 @@ import pytest
 from schemas.facts.nodes import NodeChanged
 from schemas.facts.pods import PodChanged
 from schemas.facts.sources import SourceReported
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
@@ -114,7 +114,7 @@ def begin_with(texts: list[str] | None, beginnings: list[str]) -> bool:
 def logged(log: Path, topic: str) -> list[object]:
     with FileLog(log) as held:
         records = held.poll({(TOPICS_HERE.wire(topic), 0): 0}, limit=1_000_000)
-        return [Codec(TOPICS_HERE).decode(record) for record in records if tick_number(record) is None]
+        return [Codec(TOPICS_HERE).decode(record) for record in records if not is_of_a_clock(record)]
 
 
 def test_it_watches_with_the_rights_to_list_and_watch_alone_and_is_ready_when_all_is_seen(

@@ -19,7 +19,7 @@ from schemas.units import Seconds
 from streams.clients.kube.api import Api
 from streams.clients.kube.capacity_buffer_client import CapacityBufferClient
 from streams.clients.kube.node_drain_client import NodeDrainClient
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.asg_consumer import asg_consumer
 from streams.consumers.nodes.node_removal import RemovalOptions
@@ -30,6 +30,7 @@ from streams.topics import TOPICS, Topics
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.asg_scene import Killed, Mortal
 from tests.support.attested_plans import of_a_turn, with_attestations
 from tests.support.aws_double import ZONES, AwsDouble, aws, aws_server
@@ -59,7 +60,7 @@ class GroupScene:
         """Event time runs ahead, so that no pause between two tries is waited for."""
         self._ahead += timedelta(seconds=10)
         self.at = datetime.now(UTC) + self._ahead
-        self.log.append([tick(self.topics.wire("control"), 0, int(self.at.timestamp() * 1000))])
+        ticks.append(self.log, self.topics, int(self.at.timestamp() * 1000))
 
     def publish(self, event: Event, topic: str) -> None:
         record = self.codec.encode(of_a_turn(event), topic=topic, key=CLUSTER, partition=0, source="/test")

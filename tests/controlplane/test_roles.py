@@ -27,7 +27,7 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import GiveUp
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
@@ -35,6 +35,7 @@ from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.roles import ROLES, Account
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.attested_plans import of_a_turn, with_attestations
 
 NAMES = Topics(partitions=1)
@@ -147,7 +148,7 @@ class Component:
         for topic in TOPICS:
             self.log.create(NAMES.wire(topic.name), NAMES.partitions)
         now = int(datetime.now(UTC).timestamp() * 1000)
-        self.log.append(tick(NAMES.wire(name), 0, now) for name in ("control", "policies", "pod-updates"))
+        ticks.append(self.log, NAMES, now)
 
     def close(self) -> None:
         for process in self._running:
@@ -193,7 +194,7 @@ class Component:
 
     def logged(self, topic: str) -> list[Event]:
         records = self.log.poll({(NAMES.wire(topic), 0): 0}, limit=1_000_000)
-        return [self.codec.decode(record) for record in records if tick_number(record) is None]
+        return [self.codec.decode(record) for record in records if not is_of_a_clock(record)]
 
     def pod(self) -> tuple[Workload, PodName]:
         (pod,) = self.world.deployment("web")
@@ -222,7 +223,7 @@ class Component:
         """How each action ended, once there is one; meanwhile time goes by."""
 
         def ended() -> list[ActionFinished | StatusWritten]:
-            self.log.append([tick(NAMES.wire("control"), 0, int(datetime.now(UTC).timestamp() * 1000))])
+            ticks.append(self.log, NAMES, int(datetime.now(UTC).timestamp() * 1000))
             return [e for e in self.logged("outcomes") if isinstance(e, ActionFinished | StatusWritten)]
 
         return [each.result.value for each in wait_for(ended, what="an outcome")]

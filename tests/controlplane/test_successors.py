@@ -11,7 +11,6 @@ import pytest
 
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from agents.settings.loading import load
 from schemas.catalogue import Event
@@ -22,13 +21,14 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.clients.kube.cluster_client import KubernetesClient
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.pods.evictor import evictor
 from streams.log_context import LogContext
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.watched import PARTITIONS, WatchedScene
 from tests.controlplane.world import World
+from tests.support import ticks
 
 CLUSTER, MIB, LEASE = "real", 1 << 20, "hook"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
@@ -67,8 +67,7 @@ class Updating:
         number = int(self.now.timestamp() * 1000)
         event = RequestsRecommended(f"recommender/0/{number}/requests/{workload.key}", self.now, workload, (advice,), {})
         self._publish(event, "recommendations-by-cluster")
-        wires = [self.topics.wire(name) for name in ticked_topics()]
-        self.scene.log.append(tick(wire, partition, number) for wire in wires for partition in range(PARTITIONS))
+        ticks.append(self.scene.log, self.scene.topics, number)
         self.stages.run()
         self.evictor.poll_once()
         time.sleep(1.0)

@@ -16,11 +16,11 @@ from schemas.facts.pods import PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import tick
 from tests.controlplane.asking import wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.test_roles import CLUSTER, KUBE, MIB, NAMES, RESIZER, Component
 from tests.controlplane.world import World
+from tests.support import ticks
 from tests.support.attested_plans import word_of
 
 
@@ -58,7 +58,7 @@ class Turns(Component):
 
     def wait_ended(self, *ended: tuple[str, str]) -> None:
         def found() -> bool:
-            self.log.append([tick(NAMES.wire("control"), 0, int(datetime.now(UTC).timestamp() * 1000))])
+            ticks.append(self.log, NAMES, int(datetime.now(UTC).timestamp() * 1000))
             outcomes = [e for e in self.logged("outcomes") if isinstance(e, ActionFinished)]
             return [(word_of(e.decision), e.result.value) for e in outcomes] == list(ended)
 

@@ -18,7 +18,7 @@ from schemas.units import Seconds
 from streams.clients.kube import cluster_control_client
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
@@ -74,7 +74,7 @@ class WatchedScene:
         for p in range(PARTITIONS) if partition is None else [partition]:
             at = (self.topics.wire(topic), p)
             records = self.log.poll({at: 0}, limit=1_000_000)
-            found += [Codec(self.topics).decode(record) for record in records if tick_number(record) is None]
+            found += [Codec(self.topics).decode(record) for record in records if not is_of_a_clock(record)]
         return found
 
     def pods(self, uid: str) -> list[PodChanged | PodDeleted]:

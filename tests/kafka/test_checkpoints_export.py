@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.run.stage_topics import ticked_topics
 from schemas.catalogue import Event
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import Log
 from streams.topics import Topics, changelog_topic
+from tests.support import ticks
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, vpa
 from tests.support.commands import Commands
 
@@ -28,8 +28,7 @@ def tell(log: Log, topics: Topics) -> None:
     for minute in range(1, 11):
         at = START + minute * MINUTE
         say(scrape(at, [(API.key, "p", "app", 0.1, 5e8)]), "pod-metrics", API.key, home)
-        read = [topics.wire(name) for name in ticked_topics()]
-        log.append(tick(wire, partition, at) for wire in read for partition in range(topics.partitions))
+        ticks.append(log, topics, at)
 
 
 def test_the_state_of_a_worker_is_exported(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:

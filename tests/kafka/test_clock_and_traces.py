@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.run.stage_topics import ticked_topics
 from schemas.facts.usage import MetricsScraped
-from streams.codec import event_codec
+from streams import clock_log
+from streams.clock_rules import Counted
 from streams.codec.event_codec import Codec
 from streams.errors import TryAgain
 from streams.log.kafka_connection import KafkaConnection
@@ -19,20 +19,17 @@ from streams.sources.traces import Trace, TracePlayer
 from streams.topics import Topics
 
 
-def test_a_clock_ticks_in_every_partition_that_a_stage_reads(broker: str, topics_made: Callable[..., Topics]) -> None:
+def test_a_clock_ticks(broker: str, topics_made: Callable[..., Topics]) -> None:
     topics = topics_made(partitions=2)
     with KafkaLog(KafkaConnection(broker)) as log:
-        clock = Clock(log, topics, ClockTiming(period_ms=100), ticked=ticked_topics())
+        clock = Clock(log, topics, ClockTiming(period_ms=100))
         first = clock.step()
         time.sleep(clock.wait())
         second = clock.step()
         assert first is not None
         assert second is not None
         assert first < second
-        for topic in ticked_topics():
-            for partition in range(2):
-                found = log.poll({(topics.wire(topic), partition): 0}, wait=5.0)
-                assert [event_codec.tick_number(r) for r in found] == [first, second]
+        assert [tick.number for tick in clock_log.ticks_from(log, topics, Counted())] == [first, second]
 
 
 @pytest.mark.parametrize(("lead", "words"), [(60_000, "ahead of it"), (-60_000, "behind it")])
@@ -42,8 +39,8 @@ def test_a_clock_that_is_a_minute_off_the_broker_writes_no_tick(
     topics = topics_made(partitions=1)
     with KafkaLog(KafkaConnection(broker)) as log:
         with pytest.raises(TryAgain, match=words):
-            Clock(log, topics, ticked=ticked_topics(), now=lambda: wall_ms() + lead).step()
-        assert {log.end(topics.wire(name), 0) for name in ticked_topics()} == {0}
+            Clock(log, topics, now=lambda: wall_ms() + lead).step()
+        assert clock_log.newest(log, topics) is None
 
 
 def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) -> None:
@@ -53,7 +50,7 @@ def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., To
     path.write_text("\n".join(["container_id,timestamp_s,cpu_cores,memory_bytes", *lines]))
     reader = Codec(topics)
     with KafkaLog(KafkaConnection(broker)) as log, Trace(path) as trace:
-        *_, last = TracePlayer(trace, LogContext.of(log, topics, "trace"), ticked=ticked_topics()).play()
+        *_, last = TracePlayer(trace, LogContext.of(log, topics, "trace")).play()
         assert last.rows == 700
         cores: list[float] = []
         for partition in range(2):
@@ -62,8 +59,7 @@ def test_every_row_of_a_trace_arrives(broker: str, topics_made: Callable[..., To
             while at < end:
                 for record in log.poll({place: at}, wait=5.0):
                     at = record.offset + 1
-                    if event_codec.tick_number(record) is None:
-                        event = reader.decode(record)
-                        assert isinstance(event, MetricsScraped)
-                        cores += event.cores.tolist()
+                    event = reader.decode(record)
+                    assert isinstance(event, MetricsScraped)
+                    cores += event.cores.tolist()
     assert sorted(cores) == [i / 8 for i in range(700)]

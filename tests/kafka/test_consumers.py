@@ -13,7 +13,7 @@ from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from streams.clients.cluster_port import Pod
 from streams.clients.kube.cluster_client import KubernetesClient, connect
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.pods.evictor import evictor
 from streams.log.kafka_connection import KafkaConnection
@@ -24,6 +24,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.sources.simulated_cluster_poller import SimulatedClusterPoller
 from streams.topics import Topics
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -69,7 +70,7 @@ def stage(broker: str, topics_made: Callable[..., Topics]) -> Iterator[Stage]:
         client = connect("demo", server.url)
         stage = Stage(broker, log, LogContext(log, topics, Codec(topics), "demo"), cluster, client)
         stage.say(paused=False)
-        log.append(tick(topics.wire("control"), p, int(cluster.now.timestamp() * 1000)) for p in range(2))
+        ticks.append(log, topics, int(cluster.now.timestamp() * 1000))
         yield stage
         client.close()
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from schemas.facts.usage import MetricsScraped
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.file_log import FileLog
 from streams.log_range import read_range
 from streams.topics import Topics
@@ -129,6 +129,6 @@ def played_samples(folder: Path) -> int:
     topics = Topics("ullage", 2)
     codec = Codec(topics)
     with FileLog(folder / ".run/demo/log.jsonl") as log:
-        records = [r for r in read_range(log, [topics.wire("pod-metrics")]) if tick_number(r) is None]
+        records = [r for r in read_range(log, [topics.wire("pod-metrics")]) if not is_of_a_clock(r)]
     events = [codec.decode(record) for record in records]
     return sum(len(event.pods) for event in events if isinstance(event, MetricsScraped))

@@ -22,7 +22,7 @@ from schemas.decisions.recommendations import ContainerRecommendation, RequestsR
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores, Seconds
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
@@ -99,10 +99,7 @@ def test_an_example_posts_what_the_log_tells_it_and_nothing_else(
     topics = topics_made(partitions=2)
     codec, partition = Codec(topics), topics.partition_of(CART.key)
     record = codec.encode(event, topic=topic, key=CART.key, partition=partition, source="/test")
-    noise = [
-        tick(topics.wire(topic), partition, 1_772_323_200_000),
-        NewRecord(topics.wire(topic), partition, b"k", b"no event"),
-    ]
+    noise = [NewRecord(topics.wire(topic), partition, b"k", b"no event")]
     with service() as (url, posted):
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ULLAGE_")},

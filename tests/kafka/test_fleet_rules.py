@@ -9,14 +9,13 @@ import pytest
 from agents.cli import run
 from agents.run import rules_in_log
 from agents.run.pipeline import stages
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from schemas import times
-from streams.codec import event_codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.topics import Topics
+from tests.support import ticks
 from tests.support.commands import Commands
 
 T0 = 1_700_000_000_000
@@ -32,8 +31,7 @@ def commands(broker: str, topics_made: Callable[..., Topics], tmp_path: Path) ->
 
 
 def tick(log: KafkaLog, topics: Topics, number: int) -> None:
-    wires = [topics.wire(name) for name in ticked_topics()]
-    log.append([event_codec.tick(wire, p, T0 + 500 * number) for wire in wires for p in range(topics.partitions)])
+    ticks.append(log, topics, T0 + 500 * number)
 
 
 @pytest.mark.timeout(240)

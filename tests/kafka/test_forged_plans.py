@@ -10,7 +10,7 @@ import pytest
 
 from schemas.policies.control import ControlChanged, Mode
 from streams.codec.dead_letters import FORGED
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.codec.plan_attestations import PLAN_TOPICS, TOPIC
 from streams.consumers.executing import plan_evidence
 from streams.consumers.pods.evictor import evictor
@@ -19,6 +19,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
 from streams.simulated.demo_shop import demo_cluster
 from streams.topics import Topics
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 from tests.support.consumer_scene import START, CountingClient, eviction_of
 from tests.support.documented_rights import PREFIX, documented_rights, wire
@@ -63,7 +64,7 @@ def test_who_may_write_plans_alone_evicts_nothing(kafka: SecuredKafka, monkeypat
     ):
         apply = ControlChanged(START, "demo", Mode.APPLY)
         admin.append([codec.encode(apply, topic="control", key="demo", partition=0, source="/test")])
-        admin.append([tick(wire("control"), 0, int(cluster.now.timestamp() * 1000))])
+        ticks.append(admin, TOPICS, int(cluster.now.timestamp() * 1000))
         mallory.append([copy])
         with pytest.raises(LogUnavailable) as refused:
             mallory.append(vouching)

@@ -60,7 +60,8 @@ def raw(name: str) -> bytes:
 async def by_the_worker(broker: str, last: Record) -> list[Record]:
     """What the worker's client reads up to the last record."""
     found: list[Record] = []
-    async for records in log_reader.records_before(KafkaConnection(broker), last, start=0, lost=lambda *_: None):
+    stretch = log_reader.Stretch((last.topic, last.partition), 0, last.offset)
+    async for records, _ in log_reader.read_stretch(KafkaConnection(broker), stretch, lost=lambda *_: None):
         found += records
     return [*found, last]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from agents.run.pipeline import stages
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from agents.settings.all_settings import Settings
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.log.bounded_decompression import MOST_BYTES, MOST_PIECES
 from streams.log.log_port import NewRecord
 from streams.log.record_format import MOST_HEADERS
@@ -42,7 +42,7 @@ def written(site: Site, name: str) -> int:
 
 def recorded(site: Site, name: str, partition: int) -> int:
     """How many records stand before the last tick of a partition, ticks aside."""
-    ticks = [tick_number(record) is not None for record in read_all(site.log, site.topics.wire(name), partition)]
+    ticks = [is_of_a_clock(record) for record in read_all(site.log, site.topics.wire(name), partition)]
     before = ticks[: len(ticks) - ticks[::-1].index(True)] if True in ticks else []
     return before.count(False)
 
@@ -103,12 +103,12 @@ def test_every_record_of_a_fuzz_is_folded_or_set_aside(broker: str, topics_made:
     site = Site(broker, topics_made(partitions=PARTITIONS), tmp_path)
     reads = {stage.name: stage.reads for stage in stages(Settings())}
     chance = random.Random(20)
-    poisoned = Poison(site.topics).anything(chance, *ticked_topics())
+    poisoned = Poison(site.topics).anything(chance, *input_topics())
     try:
         for worker in ("one", "other"):
             site.start(worker)
         site.commands.wait(lambda: opened(site) == dict.fromkeys(reads, PARTITIONS), 240, "the workers have their partitions")
-        put = Counter({name: written(site, name) for name in ticked_topics()})  # the rules that the first of them wrote
+        put = Counter({name: written(site, name) for name in input_topics()})  # the rules that the first of them wrote
         for _ in range(RECORDS // AT_ONCE):
             put += send(site, broker, chance, [replace(poisoned(), partition=n % PARTITIONS) for n in range(AT_ONCE)])
             site.tick()

@@ -16,8 +16,8 @@ from schemas.names import Amounts, PodName, Workload
 from schemas.policies.vertical import ContainerPolicy
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import tick
 from streams.topics import Topics
+from tests.support import ticks
 from tests.support.hostile_site import START, Site
 
 GOOD = Workload("c", "shop", "Deployment", "good")
@@ -74,8 +74,8 @@ def test_what_a_hostile_tenant_writes_is_set_aside_and_a_good_workload_is_served
     producer.close()
     site.put(pod(GOOD, "good-1"), "pod-changes", GOOD.key)
     use(site, START)
-    site.log.append([tick(site.topics.wire("oom-events"), 0, site.turn)])
-    site.log.append([tick(site.topics.wire("oom-events"), 0, site.turn + 86_400_000)])
+    ticks.append(site.log, site.topics, site.turn)
+    ticks.append(site.log, site.topics, site.turn + 86_400_000)
     site.start("worker")
     for n in range(1, 4):
         use(site, START + timedelta(seconds=60 * n))

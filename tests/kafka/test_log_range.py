@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from schemas.names import Amounts, Workload
 from schemas.units import Bytes, Cores
 from streams import log_range
 from streams.admin import topic_admin
-from streams.codec import event_codec
+from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
 from streams.decision_view import DecisionView
 from streams.log.file_log import FileLog
@@ -46,7 +47,7 @@ def recorded(topic: str, partitions: int) -> list[NewRecord]:
         for p in range(partitions):
             at = (START + timedelta(seconds=n, milliseconds=100 * p)).isoformat().encode()
             records.append(NewRecord(topic, p, b"k", f"{p}.{n}".encode(), (("ce_time", at),)))
-            records.append(event_codec.tick(topic, p, START_MS + 1000 * (n + 1)))
+            records.append(replace(ClockRecord(START_MS + 1000 * (n + 1), "name", None, {}).encode(topic), partition=p))
     return records
 
 

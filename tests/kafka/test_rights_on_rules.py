@@ -13,19 +13,20 @@ import pytest
 
 from agents.run.pipeline import stages
 from agents.run.rules_in_log import rules_of
-from agents.run.stage_topics import RECOMMENDER, UPDATER, stage_names, ticked_topics
+from agents.run.stage_topics import RECOMMENDER, UPDATER, stage_names
 from agents.settings.all_settings import Settings
 from schemas import times
 from schemas.catalogue import CATALOGUE, Event
 from schemas.names import Workload
 from schemas.policies.reverts import RevertEnded, RevertRequested
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.codec.headers import header
 from streams.errors import LogUnavailable
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics, changelog_specs
+from tests.support import ticks
 from tests.support.commands import Commands
 from tests.support.documented_rights import PREFIX, documented_rights, wire
 from tests.support.secured_kafka import SecuredKafka, secured_kafka
@@ -34,10 +35,8 @@ T0 = 1_700_000_000_000
 AT = times.from_ms(T0)
 COMMANDED = ("rules", "rules-latest", "control", "control-latest")
 """The topics of what people decide, and their copies."""
-NOT_SOURCES = {"topics", "worker", "clock", "traces", "operator", "mirror"}
-"""`mirror` is a source that is told to obey an object of the cluster.
-
-The clock ticks all that stages read, and so do traces, which play a recording to a log of its own."""
+NOT_SOURCES = {"topics", "worker", "traces", "operator", "mirror"}
+"""`traces` plays a recording to a log of its own; `mirror` is a source that is told to obey an object of the cluster."""
 WEB = Workload("demo", "web", "Deployment", "api")
 TOPICS = Topics(PREFIX, 2)
 
@@ -116,11 +115,11 @@ def test_commands_among_what_a_source_mirrors_end_no_worker_and_become_dead_lett
 
 
 def _tick(log: KafkaLog, number: int) -> None:
-    log.append([tick(wire(name), p, T0 + 500 * number) for name in ticked_topics() for p in range(TOPICS.partitions)])
+    ticks.append(log, TOPICS, T0 + 500 * number)
 
 
 def _set_aside(log: KafkaLog, stage: str) -> list[Record]:
     """The dead letters of one stage."""
     place = {(wire("dead-letters"), partition): 0 for partition in range(TOPICS.partitions)}
-    letters = (record for record in log.poll(place, limit=10_000) if tick_number(record) is None)
+    letters = (record for record in log.poll(place, limit=10_000) if not is_of_a_clock(record))
     return [record for record in letters if stage in (header(record, "ce_source") or "")]

@@ -17,8 +17,8 @@ from agents.settings.all_settings import Settings
 from agents.verify.committed_turns import committed
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.ids import DecisionId
-from streams import newest_ticks
-from streams.codec.event_codec import Codec, tick_number
+from streams import clock_log
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
@@ -46,7 +46,7 @@ def recommendations(broker: str, topics: Topics) -> list[tuple[int, int, Request
     codec, found = Codec(topics), []
     with KafkaLog(KafkaConnection(broker)) as log:
         for record in read_range(log, [topics.wire("recommendations")]):
-            event = None if tick_number(record) is not None else codec.decode(record)
+            event = None if is_of_a_clock(record) else codec.decode(record)
             if isinstance(event, RequestsRecommended):
                 found.append((record.partition, DecisionId.parse(event.id).turn, event))
     return found
@@ -78,11 +78,10 @@ def level(broker: str, topics: Topics) -> bool:
     """Whether the marks of all partitions name the newest tick that all inputs have: a clock ticks the rules last."""
     listed = stages(Settings())
     with KafkaLog(KafkaConnection(broker)) as log:
-        newest = [newest_ticks.newest_tick(log, topics.wire("rules"), p) for p in range(topics.partitions)]
+        newest = clock_log.newest(log, topics)
         marks = committed(LogContext.of(log, topics), topics.prefix, listed)
-    last = {p: None if tick is None else tick_number(tick) for p, tick in enumerate(newest)}
     parts = [(stage.name, p) for stage in listed for p in range(topics.partitions)]
-    return all(part in marks and marks[part].turn == last[part[1]] for part in parts)
+    return all(part in marks and newest is not None and marks[part].turn == newest.number for part in parts)
 
 
 @pytest.mark.slow

@@ -19,13 +19,14 @@ from agents.run.stage_topics import stage_names
 from schemas.outcomes import ActionFinished
 from streams.admin import topic_admin
 from streams.broker.preflight import free_ports
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import LogUnavailable
 from streams.log import open_log
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
 from streams.topics import Topics, changelog_specs
+from tests.support import ticks
 from tests.support.commands import Commands
 from tests.support.documented_rights import PREFIX, documented_rights, wire
 from tests.support.secured_kafka import Grant, SecuredKafka, changed, secured_kafka
@@ -306,7 +307,7 @@ def test_processes_that_find_no_cluster_here_need_no_more_of_the_log_than_the_do
     commands: Commands, kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with KafkaLog(kafka.connection()) as log:
-        log.append([tick(wire(topic), 0, 1) for topic in ("control", "node-updates", "replica-plans")])  # something to read
+        ticks.append(log, Topics(PREFIX, 2), 1)  # something to read
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
     for name, (words, _) in IDLE.items():
@@ -370,7 +371,7 @@ def _first(log: KafkaLog, commands: Commands) -> str:
         assert not refused, refused[-1]
         for partition in range(topics.partitions):
             for record in log.poll({(topics.wire("outcomes"), partition): 0}):
-                event = None if tick_number(record) is not None else codec.decode(record)
+                event = None if is_of_a_clock(record) else codec.decode(record)
                 found.extend([event.decision] if isinstance(event, ActionFinished) else [])
         return bool(found)
 

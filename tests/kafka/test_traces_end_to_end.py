@@ -11,12 +11,12 @@ import pytest
 
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.run.pipeline import stages
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from agents.settings.all_settings import Settings
 from agents.verify.committed_turns import committed
 from schemas import times
 from schemas.decisions.recommendations import RequestsRecommended
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log_context import LogContext
@@ -41,7 +41,7 @@ def expected(folder: Path) -> tuple[Decisions, int]:
     """What the stages recommend on the trace in memory, all workloads in one partition, and the last turn."""
     found: Decisions = {}
     alone = Topics("memory", 1)
-    runner, events, last = EventRunner(stages(Settings()), alone, ticked_topics()), [], -1
+    runner, events, last = EventRunner(stages(Settings()), alone, input_topics()), [], -1
     with Trace(folder) as trace:
         for moment in TraceMoments(trace, alone, CLUSTER):
             events += [RoutedEvent(routed.fact, routed.topic, routed.partition) for routed in moment.facts]
@@ -62,7 +62,7 @@ def published(log: KafkaLog, topics: Topics) -> Decisions:
         position, end = log.begin(*place), log.end(*place)
         while position < end:
             records = log.poll({place: position}, wait=5.0)
-            _collect(found, (codec.decode(record) for record in records if tick_number(record) is None))
+            _collect(found, (codec.decode(record) for record in records if not is_of_a_clock(record)))
             position = records[-1].offset + 1
     return found
 

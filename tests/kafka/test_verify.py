@@ -33,7 +33,8 @@ def context(log: KafkaLog, topics_made: Callable[..., Topics]) -> LogContext:
     context = LogContext(log, bench.topics, bench.codec)
     runner = Runner(stages(), context)
     for minute in range(1, MINUTES + 1):
-        log.append([*bench.metrics(minute, (WEB, 0.25, 100), (TILL, 0.5, 50)), *bench.ticks(minute)])
+        log.append([*bench.metrics(minute, (WEB, 0.25, 100), (TILL, 0.5, 50))])
+        bench.tick(minute)
         runner.run()
     return context
 

@@ -9,7 +9,7 @@ from schemas.names import Place
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams import compacted_copy
-from streams.codec import event_codec
+from streams.clock_rules import FILL
 from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
@@ -44,9 +44,10 @@ def control(cluster: str, mode: Mode, *, paused: bool = False) -> list[NewRecord
     return CODEC.encode_for_all(event, topic="control", key=cluster, source="/test")
 
 
-def ticks(log: MemoryLog, name: str, count: int, start: int = 0) -> None:
+def fill(log: MemoryLog, name: str, count: int) -> None:
+    """So many records that are nothing."""
     wire = TOPICS.wire(name)
-    log.append(event_codec.tick(wire, p, 500 * n) for n in range(start, start + count) for p in range(3))
+    log.append(NewRecord(wire, p, FILL, b"") for _ in range(count) for p in range(3))
 
 
 def both(log: MemoryLog, records: list[NewRecord]) -> None:
@@ -71,19 +72,19 @@ def in_force(log: MemoryLog, name: str, partition: int = 0) -> dict[str, object]
 def test_without_a_complete_copy_the_topic_is_read_from_its_beginning(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compacted_copy, "TAIL", 5)
     both(log, vpa("a"))
-    ticks(log, "policies", 50)
+    fill(log, "policies", 50)
     present = compacted_copy.read_present(log, TOPICS, "policies")
     assert present.copied == ()
     assert len(present.tail) == 51
     assert in_force(log, "policies") == {"c/shop/a": 1}
 
 
-def test_a_complete_copy_spares_the_ticks(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_copy_spares_what_is_old(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compacted_copy, "TAIL", 5)
     both(log, [*vpa("a"), *vpa("b")])
     both(log, gone("b"))
     assert compacted_copy.complete(log, TOPICS, "policies")
-    ticks(log, "policies", 1000)
+    fill(log, "policies", 1000)
     present = compacted_copy.read_present(log, TOPICS, "policies", 2)
     assert (len(present.copied), len(present.tail), present.position) == (1, 5, 1003)
     assert in_force(log, "policies") == {"c/shop/a": 1}
@@ -94,7 +95,7 @@ def test_a_copy_made_later_holds_what_stood_in_the_topic_before_there_were_copie
 ) -> None:
     monkeypatch.setattr(compacted_copy, "TAIL", 5)
     log.append([*vpa("a"), *vpa("b"), *vpa("a", 2), *gone("b")])
-    ticks(log, "policies", 100)
+    fill(log, "policies", 100)
     assert compacted_copy.complete(log, TOPICS, "policies")
     assert not compacted_copy.complete(log, TOPICS, "policies"), "it is complete now"
     copied = compacted_copy.latest_of_copy(log, TOPICS, "policies")
@@ -124,20 +125,20 @@ def test_a_pause_that_only_the_copy_has_holds_for_who_starts_later(log: MemoryLo
     monkeypatch.setattr(compacted_copy, "TAIL", 5)
     compacted_copy.complete(log, TOPICS, "control")
     both(log, control("c", Mode.APPLY))
-    ticks(log, "control", 10)
+    fill(log, "control", 10)
     log.append(compacted_copy.copies_of(control("c", Mode.APPLY, paused=True), TOPICS))
     assert in_force(log, "control") == {"c": (Mode.APPLY, True)}
 
 
-def test_copies_of_one_key_stand_in_one_partition_and_ticks_have_none() -> None:
-    records = [*vpa("a"), *vpa("a", 2), event_codec.tick(TOPICS.wire("policies"), 0, 500)]
+def test_copies_of_one_key_stand_in_one_partition_and_what_is_nothing_has_none() -> None:
+    records = [*vpa("a"), *vpa("a", 2), NewRecord(TOPICS.wire("policies"), 0, FILL, b"")]
     copies = compacted_copy.copies_of(records, TOPICS)
     assert {(c.topic, c.partition) for c in copies} == {("t.policies-latest.v1", TOPICS.partition_of("c/shop/a"))}
     assert len(copies) == 2
     assert copies[0].value == records[0].value
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["both", "topic", "tick"])), max_size=30))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["both", "topic", "fill"])), max_size=30))
 def test_the_present_equals_the_whole_topic_wherever_writers_died(changes: list[tuple[str, int, str]]) -> None:
     """A change that only the topic got is made good by the tail; here the tail is everything since."""
     log = MemoryLog()
@@ -146,8 +147,8 @@ def test_the_present_equals_the_whole_topic_wherever_writers_died(changes: list[
     compacted_copy.complete(log, TOPICS, "policies")
     expected: dict[str, object] = {}
     for name, generation, how in changes:
-        if how == "tick":
-            ticks(log, "policies", 3)
+        if how == "fill":
+            fill(log, "policies", 3)
             continue
         records = vpa(name, generation) if generation else gone(name)
         log.append(records)
@@ -220,7 +221,7 @@ def test_where_two_write_at_one_time_the_copy_has_what_the_topic_has(
     one(MeetingLog(log, nth, lambda: other(log)))
     partition = TOPICS.partition_of("c") if name == "control" else 0
     whole = in_force(log, name, partition)
-    ticks(log, name, 100)
+    fill(log, name, 100)
     monkeypatch.setattr(compacted_copy, "TAIL", 5)
     assert in_force(log, name, partition) == whole
 

@@ -14,7 +14,6 @@ from schemas.decisions import Decision
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.names import Amounts, Place, Workload
 from schemas.units import Bytes, Cores
-from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.decision_view import LATEST_REPEAT, DecisionView
 from streams.log.log_port import NewRecord, Positions, Record
@@ -127,7 +126,7 @@ def test_the_age_is_counted_in_event_time_from_the_newest_decision_or_tick() -> 
     log.append([record(recommended("web", 10_000))])
     view.catch_up()
     assert view.age(now) == 50
-    log.append([event_codec.tick(WIRE, 0, START_MS + 58_500), record(recommended("web", 9_000))])
+    log.append([record(recommended("till", 58_500)), record(recommended("web", 9_000))])
     view.catch_up()
     assert view.age(now) == 1.5
     assert view.age(START) == 0
@@ -174,10 +173,10 @@ def test_nothing_is_kept_of_workloads_that_were_withdrawn_long_ago() -> None:
     day = int(LATEST_REPEAT.total_seconds() * 1000)
     log, view = view_of(*(record(recommended(f"job-{n}", n)) for n in range(50)))
     log.append([record(recommended(f"job-{n}", 100 + n, WITHDRAWN)) for n in range(50)])
-    log.append([event_codec.tick(WIRE, 0, START_MS + 100 + day + 25)])
+    log.append([record(recommended("later", 100 + day + 25, WITHDRAWN))])
     view.catch_up()
-    assert (len(view), len(view._withdrawn), len(view._withdrawals)) == (0, 25, 25)  # those of 100 + 0 to 24 are older than a day
-    log.append([event_codec.tick(WIRE, 0, START_MS + 200 + day)])
+    assert (len(view), len(view._withdrawn), len(view._withdrawals)) == (0, 26, 26)  # those of 100 + 0 to 24 are older than a day
+    log.append([record(recommended("last", 200 + 2 * day))])
     view.catch_up()
     assert (len(view._withdrawn), len(view._withdrawals)) == (0, 0)
 
@@ -189,7 +188,7 @@ def test_what_was_withdrawn_twice_is_remembered_for_a_day_after_the_second_time(
         record(recommended("web", hour)),
         record(recommended("web", 2 * hour, WITHDRAWN)),
     )
-    log.append([event_codec.tick(WIRE, 0, START_MS + 25 * hour), record(recommended("web", hour))])
+    log.append([record(recommended("other", 25 * hour, WITHDRAWN)), record(recommended("web", hour))])
     view.catch_up()
     assert len(view) == 0
 

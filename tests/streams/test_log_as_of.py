@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.codec import event_codec
 from streams.errors import BadInput
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_as_of import LogAsOf
 from streams.log_range import has_topic
 from streams.topics import Topics, changelog_topic
+from tests.support import ticks
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TOPICS = Topics("shop", 1)
@@ -23,26 +23,23 @@ def log() -> MemoryLog:
     log = MemoryLog()
     log.create(CONTROL, 1)
     log.create(CHANGELOG, 1)
+    log.create(TOPICS.wire("clock"), 1)
     for minute in range(10):
         at = START + timedelta(minutes=minute)
         log.append([NewRecord(CONTROL, 0, b"k", f"{minute}".encode(), (("ce_time", at.isoformat().encode()),))])
-        log.append([event_codec.tick(CONTROL, 0, int(at.timestamp() * 1000))])
+        ticks.append(log, TOPICS, int(at.timestamp() * 1000))
     return log
 
 
 def test_it_ends_with_the_tick_of_the_moment(log: MemoryLog) -> None:
     past = LogAsOf(log, TOPICS, START + timedelta(minutes=3))
-    assert (past.begin(CONTROL, 0), past.end(CONTROL, 0)) == (0, 8)
-    assert [record.value for record in past.poll({(CONTROL, 0): 5}, wait=9.0)] == [
-        b'{"at":1767225720000}',
-        b"3",
-        b'{"at":1767225780000}',
-    ]
-    assert past.poll({(CONTROL, 0): 8}, wait=9.0) == []
+    assert (past.begin(CONTROL, 0), past.end(CONTROL, 0)) == (0, 4)
+    assert [record.value for record in past.poll({(CONTROL, 0): 2}, wait=9.0)] == [b"2", b"3"]
+    assert past.poll({(CONTROL, 0): 4}, wait=9.0) == []
 
 
 def test_between_two_ticks_it_ends_with_the_earlier_one(log: MemoryLog) -> None:
-    assert LogAsOf(log, TOPICS, START + timedelta(minutes=3, seconds=59)).end(CONTROL, 0) == 8
+    assert LogAsOf(log, TOPICS, START + timedelta(minutes=3, seconds=59)).end(CONTROL, 0) == 4
 
 
 def test_before_its_beginning_it_is_empty_and_a_cut_beginning_is_not_after_its_end(log: MemoryLog) -> None:

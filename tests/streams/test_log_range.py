@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from schemas.times import to_ms
 from streams import log_range
+from streams.clock_rules import ClockRecord
 from streams.codec import event_codec
 from streams.errors import BadInput
 from streams.log.file_log import FileLog
@@ -33,7 +35,8 @@ def said(topic: str, partition: int, seconds: float, value: str) -> NewRecord:
 
 
 def tick(topic: str, partition: int, seconds: int) -> NewRecord:
-    return event_codec.tick(topic, partition, START_MS + seconds * 1000)
+    said = ClockRecord(START_MS + seconds * 1000, "name", None, {}).encode(topic)
+    return replace(said, partition=partition)
 
 
 def texts(records: Sequence[Record]) -> list[str]:
@@ -63,7 +66,7 @@ def test_a_stretch_is_topic_after_topic_and_partition_after_partition(log: Memor
 
 
 def test_merged_a_decision_follows_the_ticks_of_its_turn_and_comes_before_what_is_later(log: MemoryLog) -> None:
-    events = [r for r in log_range.read_range(log, ["facts", "decisions"], merged=True) if event_codec.tick_number(r) is None]
+    events = [r for r in log_range.read_range(log, ["facts", "decisions"], merged=True) if not event_codec.is_of_a_clock(r)]
     assert texts(events) == ["f0@5", "f1@5", "d@10", "f0@15", "f1@15", "d@20", "f0@25", "f1@25", "d@30"]
 
 
@@ -76,7 +79,7 @@ def test_merged_a_late_record_stays_after_what_stands_before_it() -> None:
 
 def test_a_stretch_of_time_holds_what_is_at_or_after_its_begin_and_before_its_end(log: MemoryLog) -> None:
     found = list(log_range.read_range(log, ["facts", "decisions"], since=at(10), until=at(20), merged=True))
-    assert [event_codec.tick_number(r) or (r.value or b"").decode() for r in found] == [
+    assert [tick.number if (tick := ClockRecord.decode(r)) else (r.value or b"").decode() for r in found] == [
         START_MS + 10_000,
         START_MS + 10_000,
         "d@10",
@@ -117,7 +120,7 @@ def test_time_is_the_tick_then_ce_time_then_when_the_log_took_it() -> None:
     plain = Record("t", 0, 0, b"k", b"v", (), 77)
     assert log_range.event_time_ms(plain) == 77
     assert log_range.event_time_ms(Record("t", 0, 0, b"k", b"v", (("ce_time", b"1970-01-01T00:00:01.5Z"),), 77)) == 1500
-    assert log_range.event_time_ms(Record("t", 0, 0, b"tick", b'{"at":5}', (), 77)) == 5
+    assert log_range.event_time_ms(Record("t", 0, 0, b"tick", b'{"at":5,"name":"a","ends":{}}', (), 77)) == 5
     for broken in (b"yesterday", b"2026-01-01T00:00:00", b"\xff", b""):
         assert log_range.event_time_ms(Record("t", 0, 0, b"k", b"v", (("ce_time", broken),), 77)) == 77
 

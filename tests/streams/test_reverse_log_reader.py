@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from streams import reverse_log_reader
-from streams.codec import event_codec
+from streams.clock_rules import TICK
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.topics import Topics
@@ -24,7 +24,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
     for second in range(100):
         at = START + timedelta(seconds=second)
         for partition in range(2):
-            made.append([event_codec.tick(WIRE, partition, int(at.timestamp() * 1000))])
+            made.append([NewRecord(WIRE, partition, TICK, b"", (("ce_time", at.isoformat().encode()),))])
             if second % 10 == 0:
                 made.append([NewRecord(WIRE, partition, b"%d" % second, b"{}", (("ce_time", at.isoformat().encode()),))])
     return made

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.codec import event_codec
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_as_of import LogAsOf
 from streams.topics import Topics
 from streams.truncated_topics import TruncatedTopic, late_starts, sentence
+from tests.support import ticks
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TOPICS = Topics("shop", 2)
@@ -22,10 +22,11 @@ def log() -> MemoryLog:
     log = MemoryLog()
     for name in ("control", "pod-updates"):
         log.create(TOPICS.wire(name), 2)
+    log.create(TOPICS.wire("clock"), 1)
     for minute in range(10):
         at = (START + timedelta(minutes=minute)).isoformat().encode()
         log.append([NewRecord(PLANS, partition, b"k", b"{}", (("ce_time", at),)) for partition in range(2)])
-        log.append([event_codec.tick(TOPICS.wire("control"), 0, int(START.timestamp() * 1000) + minute * 60_000)])
+        ticks.append(log, TOPICS, int(START.timestamp() * 1000) + minute * 60_000)
     return log
 
 

@@ -18,7 +18,7 @@ from schemas.policies.vertical import UpdateMode
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube.controllers import ControllerKey
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.webhook.admission import Admission
 from streams.consumers.webhook.admission_view import AdmissionView
 from streams.consumers.webhook.outcome_queue import OutcomeQueue
@@ -28,7 +28,7 @@ from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support import admitted
+from tests.support import admitted, ticks
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -92,7 +92,7 @@ class AdmissionScene:
         self.counted.append((review, objection))
 
     def tick(self, at: datetime) -> None:
-        self.log.append(tick(NAMES.wire("control"), p, int(at.timestamp() * 1000)) for p in range(2))
+        ticks.append(self.log, NAMES, int(at.timestamp() * 1000))
 
     def control(self, mode: Mode, *, paused: bool = False, reason: str = "") -> None:
         event = ControlChanged(START, CLUSTER, mode, paused=paused, reason=reason)

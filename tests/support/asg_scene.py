@@ -21,7 +21,7 @@ from streams.clients.kube.capacity_buffer_client import BufferMeta, BufferObject
 from streams.clients.kube.event_recorder import ObjectEvent
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.node_drain_client import DrainableNode, NodePod
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
 from streams.consumers.nodes import removal_marks
 from streams.consumers.nodes.asg_consumer import asg_consumer
@@ -31,6 +31,7 @@ from streams.errors import GiveUp, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.attested_plans import of_a_turn, with_attestations
 from tests.support.aws_double import ZONES, AwsDouble
 
@@ -164,7 +165,7 @@ class NodeScene:
 
     def tick(self, seconds: float = 0.0) -> None:
         self.at += timedelta(seconds=seconds)
-        self.log.append([tick(self.topics.wire("control"), 0, int(self.at.timestamp() * 1000))])
+        ticks.append(self.log, self.topics, int(self.at.timestamp() * 1000))
 
     def run(self, rounds: int = 40, seconds: float = 1.5) -> None:
         """Let time pass, with pods that end when they were asked to, until nothing is pending or so many rounds have gone by."""

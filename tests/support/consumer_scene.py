@@ -10,7 +10,7 @@ from schemas.outcomes import ActionFinished
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.executing.act_permit import ActPermit
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
@@ -20,6 +20,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -71,7 +72,7 @@ class ConsumerScene:
 
     def tick(self, at: datetime) -> None:
         number = int(at.timestamp() * 1000)
-        self.log.append([tick(self.topics.wire("control"), p, number) for p in range(self.topics.partitions)])
+        ticks.append(self.log, self.topics, number)
 
     def settle(self) -> None:
         """A minute goes by in the cluster and in the log: the kubelet does what it was asked to do."""

@@ -7,18 +7,18 @@ from pathlib import Path
 from urllib import request
 
 from agents.run.pipeline import stages
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from schemas import times
 from schemas.catalogue import Event
 from schemas.names import Workload
 from streams import refused_records
 from streams.broker.preflight import free_ports
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import Record
 from streams.topics import Topics, changelog_topic
+from tests.support import ticks
 from tests.support.commands import Commands
 from tests.support.log_conformance import read_all
 
@@ -42,8 +42,7 @@ class Site:
 
     def tick(self, by: timedelta = timedelta(seconds=60)) -> None:
         self.turn += round(by.total_seconds() * 1000)
-        names = [self.topics.wire(name) for name in ticked_topics()]
-        self.log.append([tick(name, p, self.turn) for name in names for p in range(self.topics.partitions)])
+        ticks.append(self.log, self.topics, self.turn)
 
     def start(self, name: str) -> None:
         """Start a worker."""
@@ -72,7 +71,7 @@ class Site:
 
     def letters(self) -> list[Record]:
         found = [r for p in range(self.topics.partitions) for r in read_all(self.log, self.topics.wire("dead-letters"), p)]
-        return [record for record in found if tick_number(record) is None]
+        return [record for record in found if not is_of_a_clock(record)]
 
     def recommended(self, workload: Workload) -> int:
         place = self.topics.wire("recommendations"), self.topics.partition_of(workload.key)

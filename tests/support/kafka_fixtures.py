@@ -50,7 +50,12 @@ def topics_made(broker: str, prefix: str) -> Callable[..., Topics]:
         admin = KafkaAdminClient(bootstrap_servers=broker)
         try:
             made = [
-                NewTopic(topics.wire(t.name), num_partitions=partitions, replication_factor=1, topic_configs=dict(t.configs()))
+                NewTopic(
+                    topics.wire(t.name),
+                    num_partitions=topics.count(t.name),
+                    replication_factor=1,
+                    topic_configs=dict(t.configs()),
+                )
                 for t in TOPICS
             ]
             admin.create_topics(made)

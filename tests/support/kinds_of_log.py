@@ -68,7 +68,7 @@ def renamed(record: Record, topics: Topics) -> Record:
 def make(broker: Broker, topics: Topics, configs: Mapping[str, str]) -> None:
     """The topics of the product, with settings of a kind's own."""
     made = [
-        NewTopic(topics.wire(topic.name), topics.partitions, 1, topic_configs={**dict(topic.configs()), **configs})
+        NewTopic(topics.wire(topic.name), topics.count(topic.name), 1, topic_configs={**dict(topic.configs()), **configs})
         for topic in TOPICS
     ]
     with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:

@@ -9,7 +9,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from streams.clients.kube.watched_objects import KubeObject
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
@@ -100,7 +100,7 @@ class KubeScene:
         found = []
         for p in range(PARTITIONS) if partition is None else [partition]:
             records = self.log.poll({(self.topics.wire(topic), p): 0}, limit=1_000_000)
-            found += [Codec(self.topics).decode(record) for record in records if tick_number(record) is None]
+            found += [Codec(self.topics).decode(record) for record in records if not is_of_a_clock(record)]
         return found
 
     def pods(self, name: str = "") -> list[PodChanged | PodDeleted]:

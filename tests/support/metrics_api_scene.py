@@ -20,7 +20,7 @@ from schemas.policies.ehpa import EHPA_KIND, EhpaChanged, ehpa_key
 from schemas.policies.scaling import CronTrigger, PredictionOptions
 from schemas.policies.vpa import TargetRef
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.metrics_api.front_proxy import FrontProxyTrust
 from streams.consumers.metrics_api.metrics_endpoint import MetricsEndpoint
 from streams.consumers.metrics_api.metrics_view import MetricsView
@@ -29,6 +29,7 @@ from streams.log_context import LogContext
 from streams.serving.certificates import self_made
 from streams.serving.https_server import CertificateHolder, HttpsServer
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.certificates import Authority
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,10 +129,9 @@ class MetricsApiScene:
             self.log.append(self.codec.encode(event, topic=topic, key=key, partition=p, source="/test") for p in places)
 
     def tick(self, at: datetime) -> None:
-        """Time goes on in the topics of forecasts and policies."""
+        """Time goes on."""
         number = int(at.timestamp() * 1000)
-        names = ("policies", "load-forecasts")
-        self.log.append(tick(self.topics.wire(name), p, number) for name in names for p in range(self.topics.partitions))
+        ticks.append(self.log, self.topics, number)
 
     @contextmanager
     def serving(self) -> Iterator[HttpsServer]:

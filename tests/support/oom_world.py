@@ -27,7 +27,7 @@ from schemas.policies.selectors import Operator, Requirement
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.policies.vpa import TargetRef, VpaChanged
 from schemas.units import Bytes, Cores, Fraction
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
 from streams.log_context import LogContext
@@ -120,7 +120,7 @@ class OomWorld:
         self.end = day.end
         for name in ("pod-changes", "pod-updates", "recommendations", "outcomes", "oom-events", "vpa-conditions"):
             records = log.poll({(day.topics.wire(name), 0): 0}, limit=10**6)
-            self.events += [context.codec.decode(record) for record in records if tick_number(record) is None]
+            self.events += [context.codec.decode(record) for record in records if not is_of_a_clock(record)]
         return self
 
     def _policy(self) -> VerticalPolicyChanged | VpaChanged:

@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from schemas.catalogue import Event
-from streams.codec.event_codec import tick
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 
 def log_at(now: datetime, cluster: str) -> LogContext:
@@ -14,7 +14,7 @@ def log_at(now: datetime, cluster: str) -> LogContext:
     log, topics = MemoryLog(), Topics(partitions=1)
     for topic in TOPICS:
         log.create(topics.wire(topic.name), 1)
-    log.append([tick(topics.wire("control"), 0, int(now.timestamp() * 1000))])
+    ticks.append(log, topics, int(now.timestamp() * 1000))
     return LogContext.of(log, topics, cluster)
 
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Turn
-from agents.run.stage_topics import ticked_topics
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -20,10 +19,10 @@ from schemas.ids import DecisionId
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec
-from streams.codec.event_codec import tick as tick_record
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
@@ -204,11 +203,9 @@ class PipelineLog:
             for topic, key in keys.items()
         ]
 
-    def ticks(self, minute: int) -> list[NewRecord]:
-        """The tick of a minute for every partition of every topic that a stage reads."""
-        number = START_MS + minute * 60_000
-        read = [self.topics.wire(name) for name in ticked_topics()]
-        return [tick_record(topic, p, number) for topic in read for p in range(self.topics.partitions)]
+    def tick(self, minute: int) -> None:
+        """Append the tick of a minute."""
+        ticks.append(self.log, self.topics, START_MS + minute * 60_000)
 
     def all_records(self, short: str) -> list[Record]:
         wire = self.topics.wire(short)

@@ -9,7 +9,6 @@ from kubernetes import client as official
 from agents.engine.stage import Stage
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings, TopicSettings
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -23,7 +22,7 @@ from schemas.policies.vpa import TargetRef, VpaChanged, VpaRemoved
 from schemas.units import Bytes, Cores
 from streams.clients.kube.api import Api
 from streams.clients.kube.vpa_status_client import VpaStatusClient
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.executing.cursor import Cursor
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.vpa_status.status_consumer import StatusConsumer, StatusOptions
@@ -31,6 +30,7 @@ from streams.log.log_port import Log
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
@@ -157,9 +157,7 @@ class StatusScene:
     def tick(self, number: int = START) -> None:
         """Time in every topic that a stage reads."""
         self.now = number
-        self.log.append(
-            tick(self.topics.wire(name), p, number) for name in ticked_topics() for p in range(self.topics.partitions)
-        )
+        ticks.append(self.log, self.topics, number)
 
     def outcomes(self) -> Sequence[StatusWritten]:
         """What was told of writes."""

@@ -8,7 +8,6 @@ from typing import Any
 from agents import cli
 from agents.run.pipeline import stages
 from agents.run.simulate import Runner
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings, TopicSettings
 from schemas.catalogue import CATALOGUE, Event
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
@@ -18,8 +17,8 @@ from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
-from streams.sources import clock
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.cluster_events import GIB, when
 
 SHOP = Topics("ullage", 1)
@@ -40,7 +39,6 @@ class UpdaterLog:
     def __init__(self, path: Path, *, without: Collection[str] = ()) -> None:
         """`without` are topics that the log lacks, as one that an older version wrote does."""
         self.path = path
-        self._ticked = [name for name in ticked_topics() if name not in without]
         with FileLog.open_or_create(path) as log:
             for topic in TOPICS:
                 if topic.name not in without:
@@ -56,7 +54,7 @@ class UpdaterLog:
                     continue
                 [*_, topic] = CATALOGUE.of(type(event)).topics
                 log.append([Codec(SHOP).encode(event, topic=topic, key=CLUSTER, partition=0, source="/ullage/source/test")])
-            log.append(clock.ticks(SHOP, self._ticked, number))
+            ticks.append(log, SHOP, number)
 
     def decide(self) -> list[Any]:
         """Let the updater take the turns and append its decisions; the new ones."""

@@ -12,7 +12,7 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place, PodName, Workload
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
@@ -97,7 +97,7 @@ class UsageScene:
         wire = self.topics.wire(topic)
         for partition in range(self.topics.partitions):
             for record in self.log.poll({(wire, partition): 0}, limit=1_000_000):
-                if tick_number(record) is None:
+                if not is_of_a_clock(record):
                     yield partition, self.codec.decode(record)
 
     def scrapes(self) -> list[tuple[int, MetricsScraped]]:

@@ -15,7 +15,10 @@ def create(brokers: str, topics: Topics) -> None:
         admin.create_topics(
             [
                 NewTopic(
-                    topics.wire(t.name), num_partitions=topics.partitions, replication_factor=1, topic_configs=dict(t.configs())
+                    topics.wire(t.name),
+                    num_partitions=topics.count(t.name),
+                    replication_factor=1,
+                    topic_configs=dict(t.configs()),
                 )
                 for t in TOPICS
             ]

@@ -8,9 +8,9 @@ from typing import Protocol
 from agents.engine import checkpoint_selection
 from agents.engine.stage import Stage
 from streams.broker import Broker
-from streams.codec import event_codec
 from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
+from tests.support import ticks
 from tests.torture import kafka_topics, recomputation
 from tests.torture.generated_load import Clock
 from tests.torture.processes import Process
@@ -47,8 +47,8 @@ async def recomputed(run: EndingRun, name: str, period: int) -> Report:
 
 
 def _tick(run: EndingRun, numbers: Sequence[int]) -> None:
-    inputs = dict.fromkeys(name for stage in run.stages for name in stage.reads)
-    run.operator.append([event_codec.tick(run.topics.wire(name), 0, n) for n in numbers for name in inputs])
+    for number in numbers:
+        ticks.append(run.operator, run.topics, number)
 
 
 async def _marked(run: EndingRun, name: str) -> int | None:

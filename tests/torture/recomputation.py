@@ -1,7 +1,7 @@
 """Recomputes everything from the log with a plain loop and compares: every decision, every dead letter, every chunk of state.
 
 It shares `step` and the codec with the product, because it proves recovery and not arithmetic; it shares neither the aligner, nor
-the task, nor the host. Turns are cut in the most literal way: the first rise of each tick in each input, the ticks all have.
+the task, nor the host. Turns are cut in the most literal way, by the ends of the ticks that count.
 """
 
 import json
@@ -58,29 +58,43 @@ class Report:
         return f"TOO LITTLE HAPPENED: {'; '.join(self.little)}" if self.little else "EXACT"
 
 
-def cut(logs: Sequence[Sequence[Record]]) -> list[tuple[int, list[list[Record]]]]:
+Ticks = Sequence[tuple[int, Mapping[tuple[str, int], int]]]
+"""Numbers of ticks that count, and all ends in force with each."""
+
+
+def counted(clock: Sequence[Record]) -> Ticks:
+    """What counts of the clock, read in the most literal way."""
+    ticks, last, number, ends = [], None, -1, dict[tuple[str, int], int]()
+    for record in clock:
+        try:
+            said = json.loads(record.value or b"")
+            new = {(name, int(p)): end for name, parts in said["ends"].items() for p, end in parts.items()}
+            at, after = said["at"], said["after"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if record.key != b"tick" or at <= number or after != last or at - record.timestamp_ms > 300_000:
+            continue
+        if any(end < ends.get(place, 0) for place, end in new.items()):
+            continue
+        last, number, ends = [record.offset, said["name"]], at, {**ends, **new}
+        ticks.append((number, ends))
+    return ticks
+
+
+def cut(
+    names: Sequence[str], partition: int, logs: Sequence[Sequence[Record]], ticks: Ticks
+) -> list[tuple[int, list[list[Record]]]]:
     """The turns of one partition: (number, records of each input)."""
-    first: list[dict[int, int]] = []
-    for log in logs:
-        rising: dict[int, int] = {}
-        highest = -1
-        for i, record in enumerate(log):
-            number = _tick(record)
-            if number is not None and number > highest:
-                rising[number] = i
-                highest = number
-        first.append(rising)
-    turns = []
-    at = [0] * len(logs)
-    for number in sorted(set.intersection(*map(set, first))):
-        ends = [rising[number] for rising in first]
-        turns.append((number, [[r for r in log[a:z] if _tick(r) is None] for log, a, z in zip(logs, at, ends, strict=True)]))
-        at = [z + 1 for z in ends]
+    turns, at = [], dict.fromkeys(names, 0)
+    for number, ends in ticks:
+        upto = {name: ends.get((name, partition), 0) for name in names}
+        inputs = [
+            [r for r in log if at[name] <= r.offset < upto[name] and r.key != b"fill"]
+            for name, log in zip(names, logs, strict=True)
+        ]
+        turns.append((number, inputs))
+        at = upto
     return turns
-
-
-def _tick(record: Record) -> int | None:
-    return json.loads(record.value)["at"] if record.key == b"tick" and record.value else None
 
 
 @dataclass
@@ -96,13 +110,16 @@ class Redone:
     read: InputDigests
 
 
-def redo(stage: Stage, partition: int, logs: Sequence[Sequence[Record]], topics: Topics, codec: Codec) -> Redone:
+def redo(  # noqa: PLR0917  # one partition of one stage is all of this
+    stage: Stage, partition: int, logs: Sequence[Sequence[Record]], ticks: Ticks, topics: Topics, codec: Codec
+) -> Redone:
     done = Redone(stage.open(partition), -1, 0, [], [], 0, InputDigests.begin(stage.reads, since=-1))
     source = f"/ullage/{stage.name}/{partition}"
-    for number, inputs in cut(logs):
-        done.read = done.read.after(
-            number, {name: list(map(record_digest, r)) for name, r in zip(stage.reads, inputs, strict=True)}
-        )
+    for number, inputs in cut(stage.reads, partition, logs, ticks):
+        if any(inputs):
+            done.read = done.read.after(
+                number, {name: list(map(record_digest, r)) for name, r in zip(stage.reads, inputs, strict=True)}
+            )
         taken: dict[str, list[Recorded]] = {}
         for name, records in zip(stage.reads, inputs, strict=True):
             taken[name] = []
@@ -140,11 +157,13 @@ async def recompute(brokers: str, topics: Topics, stages: Sequence[Stage], name:
     inputs = {
         n: await kafka_topics.whole(brokers, topics.wire(n), topics.partitions) for n in {n for s in stages for n in s.reads}
     }
+    (clock,) = await kafka_topics.whole(brokers, topics.wire("clock"), 1)
+    ticks = counted(clock)
     want: dict[tuple[str, str], Content] = {}
     for stage in stages:
         states = await kafka_topics.whole(brokers, f"{name}-{stage.name}-state-changelog", topics.partitions)
         for partition in range(topics.partitions):
-            done = redo(stage, partition, [inputs[n][partition] for n in stage.reads], topics, codec)
+            done = redo(stage, partition, [inputs[n][partition] for n in stage.reads], ticks, topics, codec)
             report.figures["turns"] += done.turns
             report.figures["records"] += done.records
             for r in [*done.decided, *done.dead]:
@@ -154,7 +173,7 @@ async def recompute(brokers: str, topics: Topics, stages: Sequence[Stage], name:
             _compare_state(report, f"{stage.name}/{partition}", done, states[partition])
     written = {n for stage in stages for n in (*stage.writes, "dead-letters")}
     found = [r for n in sorted(written) for p in await kafka_topics.whole(brokers, topics.wire(n), topics.partitions) for r in p]
-    _compare_decisions(report, want, [r for r in found if r.key != b"tick"])
+    _compare_decisions(report, want, found)
     return report
 
 

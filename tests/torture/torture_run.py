@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
-
 from agents.engine import checkpoint_selection
 from agents.engine.stage import Stage
 from streams.broker import Broker, BrokerSettings
-from streams.codec import event_codec
+from streams.log.kafka_connection import KafkaConnection
+from streams.log.kafka_log import KafkaLog
 from streams.topics import Topics
+from tests.support import ticks
 from tests.torture import faulty_worker, kafka_topics, recomputation
 from tests.torture.consumer_blows import ConsumerBlows
 from tests.torture.generated_load import Clock, Load, keep_sending
@@ -130,15 +130,10 @@ class Run:
         return any(says.endswith("has no outcome") for _, wrong in found for says in wrong)
 
     async def _clean_ticks(self, last: int) -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
-        await producer.start()
         self.last = last
-        for number in (self.last - PERIOD, self.last):
-            for name in self.inputs:
-                for p in range(self.topics.partitions):
-                    r = event_codec.tick(self.topics.wire(name), p, number)
-                    await producer.send_and_wait(r.topic, key=r.key, value=r.value, partition=r.partition)
-        await producer.stop()
+        with KafkaLog(KafkaConnection(self.broker.bootstrap)) as log:
+            for number in (self.last - PERIOD, self.last):
+                await asyncio.to_thread(ticks.append, log, self.topics, number)
 
     async def _marks(self) -> list[int | None]:
         """The turn of each newest checkpoint, of every partition of every stage; None where there is none yet."""

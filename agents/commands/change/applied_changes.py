@@ -131,6 +131,6 @@ def _fact(context: LogContext, plan: _Plan, causes: tuple[Place, ...]) -> PodCha
 
 def _events(context: LogContext, topic: str, begin: datetime) -> Iterator[tuple[object, tuple[Place, ...]]]:
     for record in log_range.read_range(context.log, [context.topics.wire(topic)], since=begin):
-        event = None if event_codec.tick_number(record) is not None else context.codec.decode_or_none(record)
+        event = None if event_codec.is_of_a_clock(record) else context.codec.decode_or_none(record)
         if event is not None and event.at >= begin:
             yield event, tuple(event_codec.causes(record))

@@ -7,17 +7,22 @@ import json
 
 from agents.run.stage_topics import stage_names
 from agents.terminal.output import data
-from streams.topics import TOPICS, Topics, changelog_specs
+from streams.topics import TOPICS, KeySpace, Topics, changelog_specs
 
 _APP = "ullage"
 """The worker group of the chart, after which changelogs are named."""
 
 
 def text() -> str:
-    """A JSON list: what follows the prefix (of a changelog, the whole name), whether it is a changelog, and its configuration."""
+    """A JSON list: what follows the prefix (of a changelog, the whole name), whether it is a changelog, and how it is made."""
     ours = Topics()
     topics = [
-        {"suffix": ours.wire(topic.name).removeprefix(f"{ours.prefix}."), "changelog": False, "config": dict(topic.configs())}
+        {
+            "suffix": ours.wire(topic.name).removeprefix(f"{ours.prefix}."),
+            "changelog": False,
+            **({"partitions": 1} if topic.keyed is KeySpace.CLOCK else {}),
+            "config": dict(topic.configs()),
+        }
         for topic in TOPICS
     ]
     changelogs = [

@@ -80,7 +80,8 @@ def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> Ta
     if found is None or state is None:
         return None
     begins = {name: context.log.begin(context.topics.wire(name), partition) for name in stage.reads}
-    return TaskStart(found.mark.turn, {name: found.mark.positions.get(name, begins[name]) for name in stage.reads}, state)
+    positions = {name: found.mark.positions.get(name, begins[name]) for name in stage.reads}
+    return TaskStart(found.mark.turn, positions, state, found.mark.tick)
 
 
 def _loaded(stage: Stage, partition: int, found: StoredState) -> State | None:

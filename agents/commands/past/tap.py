@@ -19,8 +19,9 @@ from schemas import times
 from schemas.catalogue import CATALOGUE
 from schemas.facts.usage import MetricsScraped
 from streams import log_range, reverse_log_reader
+from streams.clock_rules import ClockRecord
 from streams.codec import dead_letters
-from streams.codec.event_codec import Codec, header, tick_number
+from streams.codec.event_codec import Codec, header, is_of_a_clock
 from streams.errors import BadInput, BadRecord
 from streams.log.log_port import Log, Record
 from streams.topics import Topics
@@ -45,7 +46,7 @@ class RecordFilter:
 
     def matches(self, record: Record, kind: str) -> bool:
         """Whether to show this record, whose event is of class `kind` (or "tick", "DeadLetter" or "unreadable")."""
-        if tick_number(record) is not None:
+        if is_of_a_clock(record):
             return self.ticks
         key = (record.key or b"").decode(errors="replace")
         return fnmatchcase(key, self.key) and self.kind in {None, kind}
@@ -147,9 +148,9 @@ def _without_copies(records: Iterator[Record]) -> Iterator[Record]:
 
 def _read(record: Record, codec: Codec) -> tuple[str, list[str]]:
     """The class name of the record's event, or "tick", "DeadLetter" or "unreadable"; and the content in lines."""
-    number = tick_number(record)
-    if number is not None:
-        return "tick", [f"    at: {times.from_ms(number):%Y-%m-%d %H:%M:%S.%f}"]
+    tick = ClockRecord.decode(record)
+    if tick is not None:
+        return "tick", [f"    at: {times.from_ms(tick.number):%Y-%m-%d %H:%M:%S.%f}"]
     letter = _letter(record)
     if letter is not None:
         return "DeadLetter", [f"    {name}: {_short(value)}" for name, value in letter.items() if name in _OF_A_LETTER]

@@ -19,7 +19,7 @@ from agents.processes.source_clock import event_time
 from agents.processes.source_usage import history_period, metrics_store, warn_of_clusters
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from agents.settings import cluster_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import logging_setup
@@ -34,7 +34,7 @@ from streams.errors import BadInput, EdgeError, Unreachable
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.log_range import read_range
-from streams.sources import clock
+from streams.sources.clock import TickWriter
 from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.sources.traces import Trace, TraceMoments
@@ -92,7 +92,7 @@ def of_trace(settings: Settings, file: Path) -> Scanned:
     with Trace(file) as trace:
         for fault in trace.faults:
             note(fault)
-        runner = EventRunner([_recommender(settings)], _SCAN, ticked_topics())
+        runner = EventRunner([_recommender(settings)], _SCAN, input_topics())
         for moment in TraceMoments(trace, _SCAN, settings.cluster.name):
             # What is gone with the trace's end was there at its end, so a pod goes with the facts of the next moment.
             events += leaving
@@ -161,7 +161,7 @@ def of_metrics_api(settings: Settings, samples: int) -> Scanned:
 def _context(settings: Settings) -> LogContext:
     log = MemoryLog()
     for topic in TOPICS:
-        log.create(_SCAN.wire(topic.name), _SCAN.partitions)
+        log.create(_SCAN.wire(topic.name), _SCAN.count(topic.name))
     return LogContext.of(log, _SCAN, settings.cluster.name)
 
 
@@ -229,7 +229,7 @@ def _require_rights(api: Api, settings: Settings, kinds: Collection[str]) -> Non
 
 def _recommended(settings: Settings, context: LogContext, at: datetime) -> Scanned:
     """One turn that holds everything."""
-    context.log.append(clock.ticks(context.topics, ticked_topics(), times.nearest_ms(at)))
+    TickWriter(context.log, context.topics).write(times.nearest_ms(at))
     Runner([_recommender(settings)], context).run()
     wires = [context.topics.wire(name) for name in ("recommendations", "pod-changes")]
     events = (context.codec.decode_or_none(record) for record in read_range(context.log, wires))

@@ -64,7 +64,7 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *rows,
         *(_open_log(settings) if allowed is Mode.APPLY and settings.log.kind == "kafka" else ()),
         *status_rows.sources(context, now, settings.updates.reports_within),
-        *waiting_inputs.rows(context.log, context.topics, within=settings.ready_within),
+        *waiting_inputs.rows(context.log, context.topics),
         *status_rows.stages(context, stage_topics.ALL, settings.worker.name, now, allowed),
         *halted_scaling.rows(context, now),
         *status_rows.consumers(context, outcomes, now),

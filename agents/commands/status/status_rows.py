@@ -22,13 +22,12 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.times import to_ms
 from schemas.units import Seconds
 from streams import reverse_log_reader
-from streams.codec.event_codec import header, latest_tick
+from streams.codec.event_codec import header
 from streams.errors import BadRecord
 from streams.log.log_port import Log
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.publishing import source_reports
-from streams.publishing.published_state import newest
 from streams.topics import changelog_topic
 
 _PODS = "pod-changes"
@@ -139,9 +138,7 @@ def stages(context: LogContext, listed: Sequence[StageTopics], worker: str, now:
             yield StatusRow("stage", stage.name, "at work", decided)
         else:
             partition = reached.index(min(reached))
-            late = _without_tick(context, stage, partition, to_ms(now) - _BEHIND_MS)
-            waits = f"waits for ticks in {', '.join(late)}" if late else "is the worker running?"
-            says = f"{length(behind / 1000)} behind in partition {partition}: {waits}; {decided}"
+            says = f"{length(behind / 1000)} behind in partition {partition}: is the worker running?; {decided}"
             yield StatusRow("stage", stage.name, "waiting", says, warns=True)
 
 
@@ -163,19 +160,6 @@ def _decoded(value: bytes | None) -> CheckpointMark | None:
         return None if value is None else CheckpointMark.decode(value)
     except ValueError:
         return None
-
-
-def _without_tick(context: LogContext, stage: StageTopics, partition: int, since: int) -> list[str]:
-    """The inputs of a stage that have no tick since a moment."""
-    return [name for name in stage.reads if _newest_tick(context, name, partition) < since]
-
-
-def _newest_tick(context: LogContext, name: str, partition: int) -> int:
-    tick, wire = -1, context.topics.wire(name)
-    for record in newest(context.log, wire, partition, _TICKS) if has_topic(context.log, wire) else ():
-        found = latest_tick(record, before=tick)
-        tick = tick if found is None else found
-    return tick
 
 
 def _decided(log: Log, wire: str, now: datetime, mode: Mode) -> str:

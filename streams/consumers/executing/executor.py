@@ -30,7 +30,7 @@ from schemas.names import Place
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from streams import own_faults, refused_records
 from streams.codec import plan_attestations
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.consumers.executing.act_permit import ActPermit
 from streams.consumers.executing.control_state import ControlState
 from streams.consumers.executing.cursor import Cursor
@@ -187,7 +187,7 @@ class Executor:
         return Cursor(log, {place: offset_before_end(log, *place, REACH + _SLACK) for place in places}), index
 
     def _apply(self, record: Record, index: OutcomeIndex) -> None:
-        if tick_number(record) is not None:
+        if is_of_a_clock(record):
             return
         try:
             event = self._context.codec.decode(record)

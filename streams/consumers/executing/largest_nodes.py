@@ -10,11 +10,11 @@ from schemas import bounds
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import latest_tick
+from streams.clock_log import ClockReader
 from streams.consumers.executing.cursor import Cursor
 from streams.log.log_port import Record
 from streams.log_context import LogContext
-from streams.log_range import offset_before_end
+from streams.log_range import event_time_ms, offset_before_end
 
 REACH = timedelta(hours=6)
 """How far back the log is read, and how long a node counts: twice the time after which a source publishes a node again."""
@@ -27,20 +27,21 @@ class LargestNodes:
         self._context = context.reopened()
         self._cursor: Cursor | None = None
         self._nodes: dict[str, tuple[int, Amounts]] = {}
-        """What each node has, and the newest tick before it said so."""
-        self._tick = -1
+        """What each node has, and when its source said so, in milliseconds of event time; -1 where that is unknown."""
+        self._clock = ClockReader(self._context.log, self._context.topics)
 
     def largest(self) -> Amounts | None:
         """The most of each resource that a node has now, after reading the log to its end; None where no node is known.
 
         Raises LogUnavailable.
         """
+        self._clock.catch_up()
         if self._cursor is None:
             place = self._context.cluster_partition("cluster-changes")
             self._cursor = Cursor(self._context.log, {place: offset_before_end(self._context.log, *place, REACH)})
         for record in self._cursor.catch_up():
             self._apply(record)
-        oldest = self._tick - REACH // timedelta(milliseconds=1)
+        oldest = self._clock.counted.number - REACH // timedelta(milliseconds=1)
         self._nodes = {name: node for name, node in self._nodes.items() if node[0] < 0 or node[0] >= oldest}
         sizes = [size for _, size in self._nodes.values()]
         if not sizes:
@@ -50,13 +51,9 @@ class LargestNodes:
         return Amounts(Cores(max(cpu)) if cpu else None, Bytes(max(memory)) if memory else None)
 
     def _apply(self, record: Record) -> None:
-        tick = latest_tick(record, before=self._tick)
-        if tick is not None:
-            self._tick = tick
-            return
         match self._context.codec.decode_or_none(record):
             case NodeChanged(cluster=self._context.cluster, node=name, allocatable=size):
                 if not any(bounds.amounts("allocatable", size)):
-                    self._nodes[name] = self._tick, size
+                    self._nodes[name] = event_time_ms(record), size
             case NodeRemoved(cluster=self._context.cluster, node=name):
                 self._nodes.pop(name, None)

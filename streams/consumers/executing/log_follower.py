@@ -36,7 +36,7 @@ class LogFollower(ABC):
         self._context, self._action, self._reads, self._clock = context, action, reads, clock
         self._next: dict[tuple[str, int], int] = {}
         self._heard, self._fault = clock(), ""
-        self._silence, self._tick = TickSilence(clock), -1
+        self._silence = TickSilence(clock)
         self.caught_up = False
         """Whether everything that was in the log at the start has been read."""
 
@@ -58,6 +58,7 @@ class LogFollower(ABC):
         """Read to the end; how many records that were. Waits up to `wait` seconds for the first. Raises LogUnavailable."""
         count = 0
         if not self.caught_up:
+            self._next |= self._silence.begin(self._context.log, self._context.topics)
             count = self._begin()
             self._heard, self.caught_up = self._clock(), True
         while records := self._context.log.poll(self._next, wait=wait):
@@ -138,8 +139,6 @@ class LogFollower(ABC):
         return len(newest)
 
     def _take(self, record: Record) -> None:
-        tick = self._silence.take(record, before=self._tick)
-        if tick is not None:
-            self._tick = tick
-        self._apply(record)
+        if not self._silence.take(record):
+            self._apply(record)
         self._next[record.topic, record.partition] = record.offset + 1

@@ -1,11 +1,14 @@
-"""How long event time has stood still: without new ticks nothing expires, and nothing new is decided."""
+"""Event time, and for how long it has stood still: without new ticks nothing expires, and nothing new is decided."""
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 
 from schemas import times
-from streams.codec.event_codec import latest_tick, tick_number
-from streams.log.log_port import Record
+from streams import clock_log
+from streams.clock_rules import Counted
+from streams.log.log_port import Log, Record, TopicAndPartition
+from streams.topics import Topics
 
 LEAST = 20.0
 """Real seconds without a tick in which the clock cannot count as away."""
@@ -23,24 +26,33 @@ class TickSilence:
         self._clock = clock
         self._heard: float | None = None
         self._tick, self._periods = -1, (0.0, 0.0)
-        self._behind = False
+        self._place: TopicAndPartition = ("", 0)
+        self._counted = Counted()
 
-    def take(self, record: Record, *, before: int) -> int | None:
-        """The newest valid tick if this record is a tick and `before` was the newest; None for any other record."""
-        newest = latest_tick(record, before=before)
-        if newest is not None:
-            self.heard(min(newest, tick_number(record) or 0))
-        return newest
+    def begin(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
+        """Read what counts near the end of the clock's topic; from where `take` wants its records. Raises LogUnavailable."""
+        self._place, self._counted = clock_log.place(topics), clock_log.counted(log, topics)
+        if self._counted.number > self._tick:
+            self.moved_on(self._counted.number)
+        return {self._place: self._counted.next}
 
-    def heard(self, tick: int) -> None:
-        """A tick came in; `tick` is its time in milliseconds. It only counts if it is later than all before."""
-        self._behind = self._behind or tick < self._tick
-        if tick > self._tick:
-            self.moved_on(tick)
+    @property
+    def now(self) -> datetime | None:
+        """Event time: that of the newest tick that counts; None before the first."""
+        return None if self._tick < 0 else times.from_ms(self._tick)
+
+    def take(self, record: Record) -> bool:
+        """Take in a record of the clock; False for a record of another topic."""
+        if (record.topic, record.partition) != self._place:
+            return False
+        tick = self._counted.take(record)
+        if tick is not None:
+            self.moved_on(tick.number)
+        return True
 
     def moved_on(self, tick: int) -> None:
-        """Time went on to `tick`, for one reader of several."""
-        self._heard, self._behind = self._clock(), False
+        """Time went on to `tick`, in milliseconds, for one reader of several."""
+        self._heard = self._clock()
         if tick > self._tick >= 0:
             self._periods = self._periods[1], (tick - self._tick) / 1000
         self._tick = max(tick, self._tick)
@@ -52,9 +64,6 @@ class TickSilence:
         silent = self._clock() - self._heard
         if silent <= max(LEAST, _PERIODS * min(self._periods)):
             return []
-        if self._behind:
-            last = times.from_ms(self._tick).isoformat()
-            return [f"for {silent:.0f} s no tick was later than {last}, which the log has reached: was a clock's time wrong?"]
         return [f"no tick has come for {silent:.0f} s: is `ullage source clock` at work?"]
 
     def reasons_once_heard(self) -> list[str]:

@@ -17,7 +17,6 @@ from typing import Protocol
 
 import structlog
 
-from schemas import times
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.ids import DecisionId
 from schemas.outcomes import Result, StatusWritten
@@ -170,20 +169,24 @@ class StatusConsumer:
         log, wire, policies = self._context.log, self._context.topics.wire, self._context.cluster_partition("policies")
         decisions = ((wire("vpa-conditions"), partition) for partition in range(self._context.topics.partitions))
         return Cursor(
-            log, {policies: offset_before_end(log, *policies, _RECENT), **{place: log.begin(*place) for place in decisions}}
+            log,
+            {
+                **self._silence.begin(log, self._context.topics),
+                policies: offset_before_end(log, *policies, _RECENT),
+                **{place: log.begin(*place) for place in decisions},
+            },
         )
 
     def _read(self) -> None:
         self._cursor = self._cursor or self._start()
         for record in self._cursor.catch_up():
-            tick = self._silence.take(record, before=-1 if self._now is None else times.to_ms(self._now))
-            if tick is not None:
-                self._now = times.from_ms(tick)
+            if self._silence.take(record):
                 continue
             try:
                 self._apply(record)
             except BadRecord as error:
                 self._set_aside(record, error)
+        self._now = self._silence.now
         self._read_to_end = True
 
     def _apply(self, record: Record) -> None:

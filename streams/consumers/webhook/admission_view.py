@@ -54,7 +54,7 @@ class AdmissionView(LogFollower):
         self._heartbeat, self._ready = heartbeat, ready
         self._decisions: DecisionView | None = None
         self._lock = threading.Lock()
-        self.control, self.offers = ControlState(context), Offers(context.cluster)
+        self.control, self.offers = ControlState(context, self._silence), Offers(context.cluster)
         self.reviewer = make(self._latest)
 
     def _latest(self, workload: str) -> LatestDecision | None:

@@ -15,7 +15,7 @@ from streams import refused_records
 from streams.errors import BadInput
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.sources.clock import TimeBase, ticks, wall_ms
+from streams.sources.clock import TickWriter, TimeBase, numbered, wall_ms
 from streams.sources.traces.trace_facts import FactRouter, RoutedFact, TraceFacts
 from streams.sources.traces.trace_table import Trace
 from streams.topics import Topics
@@ -105,21 +105,18 @@ class TraceMoments:
 class TracePlayer:
     """Plays one trace into one log. `now` and `sleep` are the wall clock's; only a pace needs them."""
 
-    def __init__(  # noqa: PLR0913  # wired once, by keyword
+    def __init__(  # wired once, by keyword
         self,
         trace: Trace,
         context: LogContext,
         playback: Playback | None = None,
         *,
-        ticked: Sequence[str],
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`ticked` are the short names of the topics that get ticks: all that some stage reads.
-
-        The context's cluster is the one that the trace stands for.
-        """
-        self._trace, self._context, self._playback, self._ticked = trace, context, playback or Playback(), tuple(ticked)
+        """The context's cluster is the one that the trace stands for."""
+        self._trace, self._context, self._playback = trace, context, playback or Playback()
+        self._clock = TickWriter(context.log, context.topics, draw=numbered)
         self._moments = TraceMoments(trace, context.topics, context.cluster, playback)
         self._now, self._sleep = now, sleep
         self._rows = self._records = 0
@@ -136,10 +133,13 @@ class TracePlayer:
             if base is not None:
                 yield from self._wait_for(at, base)
             batch += [fact.record(self._context.codec) for fact in moment.facts]
-            if moment.ends:
-                batch += self._ticks(at)
             self._rows += moment.rows
-            if batch and (base is not None or len(batch) >= BATCH):
+            ticks = moment.ends and self._playback.base is None
+            if ticks or (batch and (base is not None or len(batch) >= BATCH)):
+                if ticks:
+                    self._append(batch, at)
+                    self._clock.write(times.nearest_ms(at))
+                    self._records, batch = self._records + 1, []
                 yield self._append(batch, at)
                 batch = []
         yield self._append(batch, at)
@@ -147,9 +147,6 @@ class TracePlayer:
     def shift(self) -> Seconds:
         """What to add to the trace's seconds to get Unix time."""
         return self._moments.shift()
-
-    def _ticks(self, at: datetime) -> list[NewRecord]:
-        return [] if self._playback.base is not None else ticks(self._context.topics, self._ticked, times.nearest_ms(at))
 
     def _append(self, batch: list[NewRecord], at: datetime) -> PlaybackProgress:
         if batch:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from schemas import times
 from schemas.facts.pods import PodChanged, PodDeleted
 from streams import log_range
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import Record
 from streams.log_context import LogContext
 
@@ -47,7 +47,7 @@ class PodWorkloads:
             if not records:
                 break
             for record in records:
-                if tick_number(record) is None:
+                if not is_of_a_clock(record):
                     self._apply(record)
             self._next = records[-1].offset + 1
         self._deleted = {name: gone for name, gone in self._deleted.items() if gone[0] > at - self._remember_deleted}

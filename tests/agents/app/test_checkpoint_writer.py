@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation, committable, cut, in_parts
 from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
@@ -19,10 +20,12 @@ from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodDeleted
 from schemas.facts.usage import MetricsScraped
 from schemas.names import PodName, Workload
-from streams.codec.event_codec import Codec, tick
+from streams.clock_rules import FILL, Tick
+from streams.codec.event_codec import Codec
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import Record
 from streams.topics import Topics
+from tests.support import ticks
 
 T = Topics("ullage", 2)
 WEB = Workload("prod", "shop", "Deployment", "web")
@@ -31,6 +34,7 @@ WEB = Workload("prod", "shop", "Deployment", "web")
 class Producer:
     """It takes decisions, and any checkpoint."""
 
+    has_room = True
     bounds = SimpleNamespace(most=lambda _topic: 1 << 20, refusal=lambda _record: None)
 
     def __init__(self) -> None:
@@ -76,10 +80,9 @@ class Worker:
         owned = self.host.owned[partition]
         for record in records:
             self.host.feed(owned, T.topic(record.topic).name, record)
-        for name in self.stage.reads:
-            new = tick(T.wire(name), partition, number)
-            offset = owned.task.aligner.inputs[name].next
-            self.host.feed(owned, name, Record(new.topic, partition, offset, new.key, new.value, new.headers))
+        took = self.host.take_tick(owned, ticks.of(owned.task, number))
+        with pytest.raises(StopIteration):  # nothing in it waits, as the producer has room
+            took.send(None)
 
     def facts(self, count: int) -> list[Record]:
         """So many records that say something, and neither usage nor nonsense."""
@@ -140,10 +143,12 @@ def test_the_group_hears_once_a_round_from_where_on_partitions_are_wanted() -> N
         worker = Worker()
         other = worker.host.task(1, positions=dict.fromkeys(worker.stage.reads, 0))
         worker.host.owned[1] = OwnedPartition(other, new_ledger([]), {}, open=True)
+        other.aligner.inputs["policies"].skip_to(3)
         worker.turn(500)
         worker.turn(500, partition=1)
         assert await worker.wrote(quiet=False)
-        assert worker.committed == [{(T.wire(name), partition): 1 for name in worker.stage.reads for partition in (0, 1)}]
+        wanted = {(T.wire(name), partition): 0 for name in worker.stage.reads for partition in (0, 1)}
+        assert worker.committed == [{**wanted, (T.wire("policies"), 1): 3}]
         await worker.writer.write_round()
         assert len(worker.committed) == 1, "nothing was marked"
 
@@ -222,16 +227,15 @@ def test_decisions_that_follow_from_the_clock_alone_wait_for_a_quiet_round() -> 
 def test_garbage_is_looked_for_more_rarely_after_decisions_far_behind_the_newest_tick() -> None:
     async def run() -> tuple[int, int]:
         worker, first = Worker(), "pod-metrics"
-        source = worker.owned.task.aligner.inputs[first]
         worker.host.feed(worker.owned, first, scrape())
-        for number in (60_000, 3_600_000, 7_200_000):
-            new = tick(T.wire(first), 0, number)
-            worker.host.feed(worker.owned, first, Record(new.topic, 0, source.next, new.key, new.value, new.headers))
-        worker.turn(60_000)
-        worker.turn(3_600_000)
-        behind = gc.get_threshold()[0]
-        worker.turn(7_200_000)
-        return behind, gc.get_threshold()[0]
+        for number, policies in ((60_000, 1), (3_600_000, 1), (7_200_000, 2)):
+            worker.owned.task.take_tick(Tick(number, number, f"tick-{number}", {(first, 0): 1, ("policies", 0): policies}))
+        thresholds = []
+        for offset in (0, 1):
+            worker.host.feed(worker.owned, "policies", Record(T.wire("policies"), 0, offset, FILL, b""))
+            thresholds.append(gc.get_threshold()[0])
+        behind, near = thresholds
+        return behind, near
 
     before = gc.get_threshold()
     python_gc.relax()

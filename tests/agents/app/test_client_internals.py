@@ -76,7 +76,7 @@ USED = {
     "streams/log/range_reader.py": {"_fetcher", "_next_partition_records"},
     "agents/app/faust_consumer.py": {
         *("_commit", "_recovery", "_fetch_max_wait_ms", "_fetcher"),
-        *("_get_actions_per_node", "_records", "_max_wait_ms", "_min_bytes", "_client", "_in_flight", "_pending_tasks"),
+        *("_get_actions_per_node", "_records", "_max_wait_ms", "_client", "_in_flight", "_pending_tasks"),
     },
 }
 """Private names of others, by the files that use them."""

@@ -10,16 +10,14 @@ from unittest.mock import AsyncMock
 import pytest
 from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from faust.transport.consumer import Consumer
 from faust.transport.utils import DefaultSchedulingStrategy
 from faust.types import TP
 
 from agents.app import faust_consumer
-from agents.app.faust_consumer import FaustConsumer, FetchedTicks, QuickConsumer, QuickConsumerThread
+from agents.app.faust_consumer import FaustConsumer, QuickConsumer, QuickConsumerThread
 from agents.run.partition_task import SharedRecord
-from streams.codec import event_codec
 
 
 class ConsumerThatForgetsZero:
@@ -54,7 +52,7 @@ def test_after_a_rebalance_every_input_is_read_from_where_recovery_says_also_fro
     assert consumer.positions == {read: 0, other: 5}
 
 
-def fetched(read: Callable[[dict[object, object]], list[object]], ticks: FetchedTicks | None = None) -> Any:
+def fetched(read: Callable[[dict[object, object]], list[object]]) -> Any:
     """What our consumer's thread gives when reading one partition's records in aiokafka's fetcher does this to all of them."""
     records: dict[object, object] = {}
     result: Any = FetchResult.__new__(FetchResult)
@@ -64,16 +62,8 @@ def fetched(read: Callable[[dict[object, object]], list[object]], ticks: Fetched
     fetcher._closed, fetcher._records, fetcher._wait_consume_future = False, records, None
     fetcher._subscriptions = SimpleNamespace(reassignment_in_progress=False, fetch_context=contextlib.nullcontext)
     thread: Any = QuickConsumerThread.__new__(QuickConsumerThread)
-    thread.consumer, thread.ticks = SimpleNamespace(flow_active=True), ticks or FetchedTicks()
+    thread.consumer = SimpleNamespace(flow_active=True)
     return asyncio.run(thread._fetch_records(SimpleNamespace(_fetcher=fetcher, _closed=False), None, timeout=0))
-
-
-def test_the_thread_remembers_the_ticks_that_it_hands_over() -> None:
-    ticks = FetchedTicks()
-    assert len(fetched(lambda _records: ticked(b"tick 1"), ticks)) == 1
-    assert ticks.level([("policies", 1)])
-    assert not ticks.level([("policies", 0), ("policies", 1)])
-    assert not ticks.level([])
 
 
 def test_a_partition_that_is_revoked_while_its_records_are_read_gives_nothing() -> None:
@@ -134,56 +124,21 @@ def test_a_pause_of_a_partition_takes_nothing_of_others_away(
     assert name in active
 
 
-def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does_and_for_all_ticks() -> None:
-    here = FetchRequest(
-        7, 7, 7, 0, [("policies", [(0, 1, 1), (1, 1, 1)]), ("pod-metrics", [(1, 1, 1)]), ("changelog", [(0, 1, 1)])]
-    )
+def test_a_fetch_that_leaves_no_input_out_waits_longer_than_one_that_does() -> None:
+    here = FetchRequest(7, 7, 7, 0, [("policies", [(0, 1, 1), (1, 1, 1)]), ("changelog", [(0, 1, 1)])])
     there = FetchRequest(7, 7, 7, 0, [("changelog", [(1, 1, 1)])])
     fetcher: Any = SimpleNamespace(_records={}, _get_actions_per_node=lambda _assignment: ([(1, here), (2, there)], "and more"))
-    ticks = FetchedTicks()
-    faust_consumer.wait_longer_for_all(fetcher, lambda: {"changelog"}, ticks)
+    faust_consumer.wait_longer_for_all(fetcher, lambda: {"changelog"})
 
-    def asked(*prefetched: tuple[str, int]) -> list[tuple[int, int]]:
+    def asked(*prefetched: tuple[str, int]) -> list[int]:
         fetcher._records = dict.fromkeys(TopicPartition(*place) for place in prefetched)
         requests, rest = fetcher._get_actions_per_node(None)
         assert rest == "and more"
-        built = [request.build(FetchRequest_v11) for _, request in requests]
-        return [(each.max_wait_time, each.min_bytes) for each in built]
+        return [request.build(FetchRequest_v11).max_wait_time for _, request in requests]
 
-    at_once, whole = (faust_consumer.WHOLE_WAIT_MS, 1), (faust_consumer.WHOLE_WAIT_MS, 3 * faust_consumer.TICK_BYTES)
-    assert asked() == [at_once, at_once], "nothing is known of the inputs yet"
-    ticks.take({TopicPartition("policies", n): ticked(b"tick 1") for n in (0, 1)})
-    assert asked() == [at_once, at_once], "an input lacks the tick"
-    ticks.take({TopicPartition("pod-metrics", 1): ticked(b"tick 1")})
-    assert asked() == [whole, at_once]
-    assert asked(("changelog", 0)) == [whole, at_once]
-    assert asked(("changelog", 0), ("policies", 1)) == [(faust_consumer.WAIT_MS, 1)] * 2
-    ticks.take({TopicPartition("policies", 0): ticked(b"tick 2"), TopicPartition("policies", 1): ticked()})
-    assert asked() == [at_once, at_once], "a part of the next tick has come, and the rest is to come at once"
-    ticks.take({TopicPartition("policies", 1): ticked(b"tick 2"), TopicPartition("pod-metrics", 1): ticked(b"tick 2")})
-    assert asked() == [whole, at_once]
-
-
-def ticked(*ticks: bytes) -> list[Any]:
-    """Records of aiokafka: ticks, and one that is none."""
-    return [*(SimpleNamespace(key=b"tick", value=tick) for tick in ticks), SimpleNamespace(key=b"k", value=b"tick 9")]
-
-
-@pytest.mark.parametrize("compression", [0, 1])
-def test_no_tick_is_smaller_than_a_fetch_takes_it_to_be(compression: int) -> None:
-    """Not even the first one of 1970, whatever gzip makes of it."""
-    tick = event_codec.tick("policies", 0, 1)
-    batch = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=compression,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 14,
-    )
-    batch.append(0, timestamp=1, key=tick.key, value=tick.value, headers=[])
-    assert len(batch.build()) >= faust_consumer.TICK_BYTES
+    assert asked() == [faust_consumer.WHOLE_WAIT_MS] * 2
+    assert asked(("changelog", 0)) == [faust_consumer.WHOLE_WAIT_MS] * 2
+    assert asked(("changelog", 0), ("policies", 1)) == [faust_consumer.WAIT_MS] * 2
 
 
 def test_a_fetcher_looks_at_its_partitions_only_while_a_broker_is_free() -> None:

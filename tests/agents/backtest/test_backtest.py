@@ -27,7 +27,7 @@ def bench() -> PipelineLog:
     bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
     for minute, cores, memory in ((1, 1.0, 8 * MIB), (2, 1.0, 17 * MIB), (3, 2.5, 18 * MIB), (4, 0.5, 40 * MIB)):
         bench.log.append(bench.metrics(minute, (WEB, cores, memory)))
-        bench.log.append(bench.ticks(minute))
+        bench.tick(minute)
     return bench
 
 
@@ -67,7 +67,8 @@ def test_use_that_stays_over_the_wall_is_one_kill_until_it_was_below() -> None:
     bench = PipelineLog()
     bench.log.append(bench.seen(0, WEB, 1.0, 10, None))
     for minute, memory in enumerate([11, 12, 9, 11, 11], start=1):
-        bench.log.append([*bench.metrics(minute, (WEB, 1.0, memory)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, memory))])
+        bench.tick(minute)
     assert backtest.over_log(bench.log, stages(), bench.topics).own.ooms == 2
 
 
@@ -77,14 +78,15 @@ def test_a_deleted_pod_is_changed_no_more() -> None:
         bench.log.append([*bench.metrics(minute, (WEB, 1.0, 1), (TILL, 1.0, 1))])
         if minute == 3:
             bench.log.append(bench.deleted(minute, WEB))
-        bench.log.append(bench.ticks(minute))
+        bench.tick(minute)
     # Both are changed in minutes 1 and 2; in minute 3 only TILL runs on.
     assert backtest.over_log(bench.log, stages(), bench.topics).changes == 5
 
 
 def test_what_was_never_requested_nor_recommended_is_not_scored() -> None:
     bench = PipelineLog()
-    bench.log.append([*bench.metrics(1, (WEB, 1.0, 1)), *bench.ticks(1)])
+    bench.log.append([*bench.metrics(1, (WEB, 1.0, 1))])
+    bench.tick(1)
     card = backtest.over_log(bench.log, stages(), bench.topics)
     assert (card.rows, card.own.container_days, card.recommended.container_days, card.covered) == (1, 0.0, 0.0, 0.0)
     assert (card.recommended.cpu.slack, card.alone) == (0.0, None)
@@ -94,7 +96,8 @@ def test_what_the_recording_has_no_request_for_is_scored_alone() -> None:
     bench = PipelineLog()
     bench.log.append(bench.seen(0, WEB, 2.0, 10, None))
     for minute in (1, 2):
-        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 8), (TILL, 3.0, 8)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 8), (TILL, 3.0, 8))])
+        bench.tick(minute)
     card = backtest.over_log(bench.log, stages(), bench.topics)
     # In minute 2 both have a recommendation: WEB's is compared with its own request, TILL's stands alone.
     assert (card.covered, card.compared) == (0.5, 0.25)
@@ -109,7 +112,8 @@ def test_a_resource_without_a_request_of_its_own_is_scored_alone_although_the_ot
     bench = PipelineLog()
     bench.log.append(bench.seen(0, WEB, 2.0, None, None))
     for minute in (1, 2):
-        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 8)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, 8))])
+        bench.tick(minute)
     card = backtest.over_log(bench.log, stages(), bench.topics)
     assert (card.own.cpu.container_days, card.own.memory.container_days) == (pytest.approx(60 / 86_400), 0.0)
     assert card.alone is not None
@@ -122,7 +126,8 @@ def test_a_scrape_that_nobody_can_believe_is_not_scored() -> None:
     bench = PipelineLog()
     bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
     for minute, cores in ((1, 1.0), (2, -5.0), (3, 1.0)):
-        bench.log.append([*bench.metrics(minute, (WEB, cores, 8 * MIB)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, cores, 8 * MIB))])
+        bench.tick(minute)
     checked = [replace(stage, refuse=refuse) for stage in stages()]
     card = backtest.over_log(bench.log, checked, bench.topics)
     assert card.dead_letters > 0

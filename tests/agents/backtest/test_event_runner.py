@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from agents.settings.all_settings import Settings
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -23,8 +23,8 @@ from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.sources import clock
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.cluster_events import MINUTE, START, when
 
 GIB = 2**30
@@ -118,7 +118,7 @@ def over_log(frames: Sequence[Frame], topics: Topics) -> tuple[list[Any], dict[s
         log.append(
             codec.encode(e.event, topic=e.topic, key="k", partition=e.partition, source="/test") for e in events if e.event
         )
-        log.append(clock.ticks(topics, ticked_topics(), number))
+        ticks.append(log, topics, number)
         decided += [comparable(record) for result in runner.run() for record in result.decisions]
     return decided, {
         f"{task.stage.name}/{task.partition}/{chunk}": task.state.dump(chunk)
@@ -129,7 +129,7 @@ def over_log(frames: Sequence[Frame], topics: Topics) -> tuple[list[Any], dict[s
 
 def on_events(frames: Sequence[Frame], topics: Topics) -> tuple[list[Any], dict[str, bytes]]:
     """The same without bytes; decisions are encoded afterwards, to be compared."""
-    runner, codec = EventRunner(PIPELINE, topics, ticked_topics()), Codec(topics)
+    runner, codec = EventRunner(PIPELINE, topics, input_topics()), Codec(topics)
     decided = []
     for number, events in frames:
         for turn in runner.turn(number, events):
@@ -155,6 +155,6 @@ def test_stages_on_events_decide_and_remember_what_they_do_on_a_log(turns: list[
 
 
 def test_a_record_that_cannot_be_read_is_a_dead_letter_of_each_stage_that_reads_it() -> None:
-    runner = EventRunner(PIPELINE, Topics(partitions=1), ticked_topics())
+    runner = EventRunner(PIPELINE, Topics(partitions=1), input_topics())
     found = runner.turn(START, [RoutedEvent(None, "policies", 0), RoutedEvent(None, "pod-metrics", 0)])
     assert [turn.dead_letters for turn in found] == [len({"policies", "pod-metrics"} & set(stage.reads)) for stage in PIPELINE]

@@ -54,7 +54,8 @@ def recording(*memory: float, limit: int | None = 20 * MIB) -> PipelineLog:
     bench = PipelineLog(partitions=1)
     bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, limit))
     for minute, used in enumerate(memory, start=1):
-        bench.log.append([*bench.metrics(minute, (WEB, 1.0, used * MIB)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, 1.0, used * MIB))])
+        bench.tick(minute)
     return bench
 
 
@@ -71,7 +72,8 @@ def killed_at(*minutes: int, limit: int | None = 20 * MIB, used: float = 1.0, le
     bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
     for minute in range(1, length):
         kills = [kill(bench, minute, i + 1, limit) for i, at in enumerate(minutes) if at == minute]
-        bench.log.append([*kills, *bench.metrics(minute, (WEB, 1.0, used * MIB)), *bench.ticks(minute)])
+        bench.log.append([*kills, *bench.metrics(minute, (WEB, 1.0, used * MIB))])
+        bench.tick(minute)
     return bench
 
 
@@ -147,7 +149,8 @@ def with_maxima(*memory_max: float) -> PipelineLog:
     for minute, highest in enumerate(memory_max, start=1):
         event = replace(scrape(minute, [(WEB, 1.0, 8.0 * MIB)]), cores_max=np.array([2.5]), memory_max=np.array([highest * MIB]))
         record = bench.codec.encode(event, topic="pod-metrics", key=WEB.key, partition=0, source="/s")
-        bench.log.append([record, *bench.ticks(minute)])
+        bench.log.append([record])
+        bench.tick(minute)
     return bench
 
 

@@ -29,7 +29,7 @@ def score() -> Score:
     bench.log.append(bench.seen(0, WEB, 2.0, 10 * MIB, 20 * MIB))
     for minute, cores, memory in ((1, 1.0, 8 * MIB), (2, 1.0, 17 * MIB), (3, 2.5, 18 * MIB), (4, 0.5, 40 * MIB)):
         bench.log.append(bench.metrics(minute, (WEB, cores, memory)))
-        bench.log.append(bench.ticks(minute))
+        bench.tick(minute)
     return played(bench)
 
 
@@ -63,7 +63,8 @@ def test_kills_and_changes_of_a_workload_add_up_to_those_of_the_card(score: Scor
 def test_the_oracle_knows_each_hour_by_itself_and_each_container_by_itself() -> None:
     bench = PipelineLog()
     for minute, web, till in ((30, 1.0, 3.0), (59, 2.0, 3.0), (90, 5.0, 1.0)):
-        bench.log.append([*bench.metrics(minute, (WEB, web, 1), (TILL, till, 1)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, web, 1), (TILL, till, 1))])
+        bench.tick(minute)
     score = played(bench)
     assert of(score, "oracle").cpu.requested == (2 + 2 + 5) * 60
     assert of(score, "oracle", TILL.key).cpu.requested == (3 + 3 + 1) * 60

@@ -14,12 +14,13 @@ from agents import cli
 from agents.cli import program
 from schemas.policies.control import ControlChanged, Mode
 from streams.codec import dead_letters
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.file_log import FileLog
 from streams.log.log_port import Record
 from streams.publishing.operator_log import policy_records
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 SHOP = Topics("ullage", 2)
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -32,7 +33,7 @@ def flags(tmp_path: Path) -> list[str]:
     with FileLog.open_or_create(path) as log:
         for topic in TOPICS:
             log.create(SHOP.wire(topic.name), 2)
-        log.append([tick(SHOP.wire("control"), p, int(NOW.timestamp()) * 1000) for p in range(2)])
+        ticks.append(log, SHOP, int(NOW.timestamp()) * 1000)
         log.append(policy_records([ControlChanged(NOW, "demo", Mode.PLAN, reason="a try")], Codec(SHOP)))
     return ["--set", "log.kind=file", "--set", f"log.path={path}", "--set", "topics.partitions=2"]
 

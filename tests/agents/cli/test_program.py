@@ -131,7 +131,7 @@ def test_help_imports_nothing_heavy_and_so_comes_at_once() -> None:
         (["tap"], "topic"),
         (["demo", "--log", "paper"], "paper"),
         (["tap", "pod-metrics", "--set", "log.brokers"], "--set takes NAME=VALUE"),
-        (["tap", "no-such", "--set", "log.kind=file"], "there is no topic 'no-such'; there are: rules, policies, control"),
+        (["tap", "no-such", "--set", "log.kind=file"], "there is no topic 'no-such'; there are: clock, rules, policies, control"),
         (["config", "show", "--config", "gone.yaml"], "the settings file 'gone.yaml' does not exist"),
         (["why", "x", "--set", "log.kind=memory"], "this command needs kafka or file"),
         (["backtest", "gone.parquet"], "there is no trace at 'gone.parquet'"),

@@ -11,7 +11,7 @@ from agents import cli
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.pods import PodChanged, PodDeleted
-from streams.codec.event_codec import Codec, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.log.file_log import FileLog
 from streams.topics import Topics
 
@@ -45,7 +45,7 @@ def _events(log: Path) -> Iterator[Event]:
     with FileLog(log) as opened:
         for name in ("pod-updates", "pod-changes-by-cluster"):
             for record in opened.poll({(topics.wire(name), 0): 0}, limit=10**6):
-                event = None if tick_number(record) is not None else codec.decode_or_none(record)
+                event = None if is_of_a_clock(record) else codec.decode_or_none(record)
                 if event is not None:
                     yield event
 

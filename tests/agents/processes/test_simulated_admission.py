@@ -12,10 +12,11 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.units import Bytes, Cores
 from streams.clients.cluster_port import Pod
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.log.memory_log import MemoryLog
 from streams.simulated.demo_shop import ShopSettings
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -32,7 +33,7 @@ class Door:
         self.log = MemoryLog()
         for topic in TOPICS:
             self.log.create(NAMES.wire(topic.name), NAMES.partitions)
-        self.log.append(tick(NAMES.wire("control"), p, int(START.timestamp() * 1000)) for p in range(2))
+        ticks.append(self.log, NAMES, int(START.timestamp() * 1000))
         policy = VerticalPolicyChanged(START, "demo/*", "1")
         self.log.append(CODEC.encode_for_all(policy, topic="rules", key="demo/*", source="/test"))
         each = (ContainerRecommendation(name, TARGET, TARGET, TARGET, TARGET) for name in ("web", "no-such-container"))

@@ -28,11 +28,11 @@ from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, PodName, Workload
 from schemas.units import Bytes, Cores
-from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
+from tests.support import ticks
 
 TOPICS = Topics("t", 1)
 CODEC = Codec(TOPICS)
@@ -268,8 +268,8 @@ class World:
     def turn(self, number: int, *new: NewRecord) -> None:
         for each in new:
             self.put(each)
-        for name in self.ends:
-            self.put(event_codec.tick(TOPICS.wire(name), 0, number))
+        for task in self.tasks:
+            task.take_tick(ticks.of(task, number))
         decided = []
         for task in self.tasks:
             done = task.next_turn()

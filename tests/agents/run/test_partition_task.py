@@ -1,6 +1,7 @@
 """A task over a small stage: poison is set aside in order, a redo gives the same bytes, a snapshot is as good as going on."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from agents.engine.checkpoint_selection import CheckpointLedger
 from agents.run.partition_task import SharedRecord, Task, TurnResult
 from schemas.catalogue import Event
 from schemas.names import Place
+from streams.clock_rules import FILL, Tick
 from streams.codec.event_codec import Codec, header
 from streams.log.log_port import NewRecord, Record
+from tests.support import ticks
 from tests.support.small_pipeline import TILL, WEB, PipelineLog, stages
 
 OOMS, METRICS = "oom-events", "pod-metrics"
@@ -38,10 +41,6 @@ def feed(task: Task, name: str, *new: NewRecord) -> None:
         task.feed(name, record)
 
 
-def tick(bench: PipelineLog, name: str, number: int) -> NewRecord:
-    return NewRecord(bench.topics.wire(name), 0, b"tick", b'{"at":%d}' % number)
-
-
 def reasons(taken: TurnResult) -> list[tuple[str, int, str]]:
     bodies = [json.loads(dead.value or b"") for dead in taken.dead]
     return [(b["topic"], b["offset"], b["reason"]) for b in bodies]
@@ -51,9 +50,10 @@ def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_t
     task = make(bench)
     ooms, metrics = bench.topics.wire(OOMS), bench.topics.wire(METRICS)
     (good,) = bench.metrics(1, (WEB, 0.5, 100))
-    feed(task, METRICS, NewRecord(metrics, 0, b"k", b"{"), good, NewRecord(metrics, 0, None, None), good, tick(bench, METRICS, 5))
+    feed(task, METRICS, NewRecord(metrics, 0, b"k", b"{"), good, NewRecord(metrics, 0, None, None), good)
+    feed(task, OOMS, NewRecord(ooms, 0, b"k", b"\xff"))
     assert task.next_turn() is None
-    feed(task, OOMS, NewRecord(ooms, 0, b"k", b"\xff"), tick(bench, OOMS, 5))
+    task.take_tick(ticks.of(task, 5))
     taken = task.next_turn()
     assert taken is not None
     assert [(topic, offset) for topic, offset, _ in reasons(taken)] == [(ooms, 0), (metrics, 0), (metrics, 2)]
@@ -66,8 +66,8 @@ def test_poisoned_records_are_set_aside_in_the_order_of_inputs_and_offsets_and_t
 
 def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(bench: PipelineLog) -> None:
     task = make(bench)
-    feed(task, OOMS, bench.oom(1, WEB, 1001), bench.oom(1, WEB, 1000), tick(bench, OOMS, 5))
-    feed(task, METRICS, tick(bench, METRICS, 5))
+    feed(task, OOMS, bench.oom(1, WEB, 1001), bench.oom(1, WEB, 1000))
+    task.take_tick(ticks.of(task, 5))
     taken = task.next_turn()
     assert taken is not None
     assert reasons(taken) == [(bench.topics.wire(OOMS), 0, "1001 restarts cannot be")]
@@ -75,23 +75,20 @@ def test_an_event_that_the_stage_refuses_is_set_aside_with_the_stages_sentence(b
     assert (taken.records, list(taken.decisions)) == (1, [])
 
 
-def test_malformed_ticks_become_dead_letters_and_cut_nothing(bench: PipelineLog) -> None:
+def test_what_fills_up_a_partition_is_nothing(bench: PipelineLog) -> None:
     task = make(bench)
     wire = bench.topics.wire(METRICS)
-    values = [b'{"at":"5"}', b'{"at":-1}', b"5", b"{}", b"", b"\xff", None, b'{"at":5.5}']
-    malformed = [NewRecord(wire, 0, b"tick", value) for value in values]
-    feed(task, METRICS, *malformed, tick(bench, METRICS, 9))
-    feed(task, OOMS, tick(bench, OOMS, 5), tick(bench, OOMS, 9))
+    feed(task, METRICS, NewRecord(wire, 0, FILL, b""), NewRecord(wire, 0, FILL, b"anything"))
+    task.take_tick(ticks.of(task, 9))
     taken = task.next_turn()
     assert taken is not None
-    assert taken.turn == 9
-    assert [offset for _, offset, _ in reasons(taken)] == list(range(len(values)))
+    assert (taken.records, taken.dead, task.positions[METRICS]) == (0, [], 2)
 
 
 def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_where_its_key_says(bench: PipelineLog) -> None:
     task = make(bench)
-    feed(task, METRICS, *bench.metrics(1, (TILL, 1, 1), (WEB, 1, 1)), tick(bench, METRICS, 60_000))
-    feed(task, OOMS, tick(bench, OOMS, 60_000))
+    feed(task, METRICS, *bench.metrics(1, (TILL, 1, 1), (WEB, 1, 1)))
+    task.take_tick(ticks.of(task, 60_000))
     taken = task.next_turn()
     assert taken is not None
     keys = [TILL.key, "demo", WEB.key, "demo"]
@@ -104,14 +101,23 @@ def test_every_decision_carries_stage_partition_and_turn_in_its_id_and_goes_wher
 entries = st.lists(st.sampled_from(["web", "till", "poison", "refused", "tick"]), max_size=30)
 
 
-def logs(bench: PipelineLog, drawn: dict[str, list[str]]) -> dict[str, list[Record]]:
-    """Each input's log; ticks count up with their offset in it, so that two inputs share only some of them."""
+@dataclass(frozen=True)
+class Drawn:
+    """Each input's log, and the ticks of a clock that has seen more and more of them."""
+
+    logs: dict[str, list[Record]]
+    ticks: list[Tick]
+
+
+def logs(bench: PipelineLog, drawn: dict[str, list[str]]) -> Drawn:
+    """Words of the inputs as records; at each tick of the scrapes the other input ends as far from its beginning."""
     made: dict[str, list[Record]] = {}
+    cuts: list[tuple[int, int]] = []
     for name, words in drawn.items():
-        new = []
+        new: list[NewRecord] = []
         for i, word in enumerate(words):
             if word == "tick":
-                new.append(tick(bench, name, i // 3))
+                cuts += [(i, len(new))] if name == METRICS else []
             elif word == "poison":
                 new.append(NewRecord(bench.topics.wire(name), 0, b"k", b"{"))
             elif name == OOMS:
@@ -119,11 +125,14 @@ def logs(bench: PipelineLog, drawn: dict[str, list[str]]) -> dict[str, list[Reco
             else:
                 new += bench.metrics(i, (WEB if word == "web" else TILL, i / 8, i))
         made[name] = records(*new)
-    return made
+    ends = [(i, {(METRICS, 0): end, (OOMS, 0): min(i, len(made[OOMS]))}) for i, end in cuts]
+    return Drawn(made, [Tick(i, 1000 + i, f"tick-{i}", each) for i, each in ends])
 
 
-def run(task: Task, logs: dict[str, list[Record]]) -> list[TurnResult]:
-    for name, log in logs.items():
+def run(task: Task, drawn: Drawn) -> list[TurnResult]:
+    for tick in drawn.ticks:
+        task.take_tick(tick)
+    for name, log in drawn.logs.items():
         for record in log[task.positions[name] :]:
             task.feed(name, record)
     return list(iter(task.next_turn, None))
@@ -147,7 +156,7 @@ def test_what_two_tasks_read_from_the_same_records_is_read_once_and_gives_each_w
     made = logs(bench, drawn)
     alone = run(make(bench), made)
     bench.codec = codec = CountingCodec(bench.topics)
-    shared = {name: [SharedRecord.of(record) for record in log] for name, log in made.items()}
+    shared = Drawn({name: [SharedRecord.of(record) for record in log] for name, log in made.logs.items()}, made.ticks)
     first, second = make(bench), make(bench)
     assert run(first, shared) == alone
     once = codec.decoded
@@ -165,7 +174,9 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
     assert run(make(bench), made) == whole
 
     first = make(bench)
-    for name, log in made.items():
+    for tick in made.ticks:
+        first.take_tick(tick)
+    for name, log in made.logs.items():
         for record in log:
             first.feed(name, record)
     before = [taken for _ in range(stop) if (taken := first.next_turn()) is not None]
@@ -174,6 +185,7 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
         positions=first.positions,
         dumps=[(c, first.state.dump(c)) for c in first.state.chunks()],
         inputs=first.inputs,
+        tick=first.tick,
     )
     found = checkpoint_selection.read(dict([*plan.records, plan.mark])).found
     assert found is not None
@@ -181,34 +193,6 @@ def test_a_snapshot_resumed_gives_the_same_bytes_as_never_having_stopped(drawn: 
     for chunk in sorted(found.chunks):
         state.load(chunk, found.chunks[chunk])
     resumed = make(bench, positions=found.mark.positions, turn=found.mark.turn, state=state)
-    resumed.resume(found.mark.turn, positions=found.mark.positions, inputs=found.mark.inputs)
+    resumed.resume(found.mark.turn, positions=found.mark.positions, tick=found.mark.tick, inputs=found.mark.inputs)
     assert before + run(resumed, made) == whole
     assert resumed.inputs == never_stopped.inputs
-
-
-NOW, FIVE_MINUTES = 1_795_000_000_000, 300_000
-
-
-def turns_after(bench: PipelineLog, *bad: int) -> list[int]:
-    """The turns of a fresh partition in whose first input these ticks come first, and then ten of real time in every input."""
-    task, taken = make(bench), []
-    offsets = {OOMS: 0, METRICS: 0}
-    found = [(OOMS, NOW, number) for number in bad]
-    found += [(name, NOW + 1000 * n, NOW + 1000 * n) for n in range(1, 11) for name in (OOMS, METRICS)]
-    for name, at, number in found:
-        new = tick(bench, name, number)
-        assert task.feed(name, Record(new.topic, 0, offsets[name], new.key, new.value, (), at)) is (number - at <= FIVE_MINUTES)
-        offsets[name] += 1
-        while (turn := task.next_turn()) is not None:
-            taken.append(turn.turn)
-    return taken
-
-
-def test_the_first_tick_of_a_partition_a_day_ahead_stops_nothing(bench: PipelineLog) -> None:
-    assert turns_after(bench, NOW + 24 * 3_600_000) == [NOW + 1000 * n for n in range(1, 11)]
-
-
-def test_ticks_in_small_steps_lead_no_further_ahead_than_one(bench: PipelineLog) -> None:
-    walk = [NOW + 5_500 + n * FIVE_MINUTES // 2 for n in range(1, 49)]
-    assert turns_after(bench, *walk, NOW + 49 * FIVE_MINUTES) == []  # the second is 155 s ahead, and is waited for
-    assert turns_after(bench, *walk[2:]) == [NOW + 1000 * n for n in range(1, 11)]

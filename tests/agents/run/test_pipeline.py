@@ -3,10 +3,13 @@
 import pytest
 
 from agents.engine.stage import Stage
+from agents.run import stage_topics
 from agents.run.pipeline import stages
-from agents.run.stage_topics import all_decision_topics, ticked_topics
+from agents.run.stage_topics import all_decision_topics, input_topics
 from agents.settings.all_settings import Settings
 from schemas.facts.sources import SourceReported
+from streams import clock_log
+from streams.codec import plan_attestations
 from streams.topics import TOPICS
 from tests.support.cluster_events import START, when
 
@@ -18,9 +21,9 @@ def test_every_topic_that_a_stage_reads_or_writes_exists() -> None:
         assert {*stage.reads, *stage.writes} <= NAMES
 
 
-def test_a_clock_ticks_every_topic_that_a_stage_reads_and_no_other() -> None:
-    assert set(ticked_topics()) == {name for stage in stages(Settings()) for name in stage.reads}
-    assert len(set(ticked_topics())) == len(ticked_topics())
+def test_inputs_are_every_topic_that_a_stage_reads_and_no_other() -> None:
+    assert set(input_topics()) == {name for stage in stages(Settings()) for name in stage.reads}
+    assert len(set(input_topics())) == len(input_topics())
 
 
 def test_no_two_stages_write_one_topic_and_all_but_copies_count_as_decisions() -> None:
@@ -34,3 +37,8 @@ def test_no_stage_believes_a_source_whose_clock_is_a_day_ahead(stage: Stage) -> 
     """It would count as running for a day after it ended, and stale facts would be decided on."""
     report = SourceReported(when(START + 86_400_000), "demo", "kube", ("scheduling-changes", "node-group-changes"))
     assert "s after the turn of" in (stage.ahead(report, START) or "")
+
+
+def test_all_that_stages_write_and_nothing_else_comes_after_its_tick() -> None:
+    written = {name for stage in stage_topics.ALL for name in stage.writes} | {"dead-letters", plan_attestations.TOPIC}
+    assert {topic.name for topic in TOPICS if clock_log.comes_after_its_tick(topic.name)} == written

@@ -36,7 +36,7 @@ def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every metric that a component registers: exposed name to type and labels."""
     registry, topics = CollectorRegistry(), Topics()
     WorkerMetrics(registry)
-    ClockMetrics(registry, topics, ())
+    ClockMetrics(registry, topics)
     NodeGroupMetrics(registry, topics, "asg")
     ConsumerMetrics(registry, topics)
     UsageMetrics(registry)

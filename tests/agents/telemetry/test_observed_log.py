@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.run.stage_topics import ticked_topics
 from agents.telemetry import ClockMetrics, ConsumerMetrics, NodeGroupMetrics, ObservedLog, SourceMetrics
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleUpPlanned
@@ -13,7 +12,8 @@ from schemas.facts.sources import SourceReported
 from schemas.names import Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, tick
+from streams.clock_rules import PROBE, TICK
+from streams.codec.event_codec import Codec
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
@@ -153,10 +153,9 @@ def test_a_source_counts_appends_that_the_log_did_not_take(registry: CollectorRe
 def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: CollectorRegistry, log: MemoryLog) -> None:
     now = iter(range(5_000, 7_000, 100))
     clock = Clock(
-        ObservedLog(log, ClockMetrics(registry, T, ticked_topics())),
+        ObservedLog(log, ClockMetrics(registry, T)),
         T,
         ClockTiming(period_ms=100),
-        ticked=ticked_topics(),
         now=lambda: next(now),
     )
     written = [clock.step(), clock.step(), clock.step()]
@@ -166,38 +165,16 @@ def test_a_clock_counts_ticks_once_for_all_partitions_and_no_probes(registry: Co
     assert registry.get_sample_value("ullage_clock_ticks_total") == 3
 
 
-class RulelessLog(MemoryLog):
-    """A log that takes nothing into the topic of rules, as a broker whose leader of that topic is away."""
-
-    def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-        records = list(records)
-        if any(record.topic == T.wire("rules") for record in records):
-            raise LogUnavailable("the topic of rules is away")
-        return super().append(records)
-
-
-def test_a_tick_that_not_every_topic_has_is_not_counted(registry: CollectorRegistry) -> None:
-    log = RulelessLog(now=lambda: 5_250)
-    for topic in TOPICS:
-        log.create(T.wire(topic.name), 2)
-    watched = ObservedLog(log, ClockMetrics(registry, T, ticked_topics()))
-    clock = Clock(watched, T, ClockTiming(period_ms=100), ticked=ticked_topics(), now=lambda: 5_250)
-    with pytest.raises(LogUnavailable, match="the topic of rules is away"):
-        clock.step()
-    assert log.end(T.wire("policies"), 1) == 1
-    assert registry.get_sample_value("ullage_clock_ticks_total") == 0
-
-
 def test_a_clocks_skew_is_its_probes_number_less_the_logs_time(registry: CollectorRegistry, log: MemoryLog) -> None:
-    watched = ObservedLog(log, ClockMetrics(registry, T, ticked_topics()))
-    probes, policies = T.wire("dead-letters"), T.wire("policies")
-    watched.append([tick(probes, 0, 5_000), tick(policies, 0, 9_000)])
-    assert len(watched.poll({(probes, 0): 0, (policies, 0): 0})) == 2
+    watched = ObservedLog(log, ClockMetrics(registry, T))
+    clock = T.wire("clock")
+    watched.append([NewRecord(clock, 0, PROBE, b"5000"), NewRecord(clock, 0, PROBE, b"x"), NewRecord(clock, 0, TICK, b"9000")])
+    assert len(watched.poll({(clock, 0): 0})) == 3
     assert registry.get_sample_value("ullage_clock_skew_seconds") == (5_000 - 5_250) / 1000
 
 
 def test_a_clocks_age_grows_from_its_start(registry: CollectorRegistry) -> None:
-    metrics = ClockMetrics(registry, T, ticked_topics())
+    metrics = ClockMetrics(registry, T)
     before = registry.get_sample_value("ullage_clock_tick_age_seconds")
     metrics.failed(LogUnavailable("away"))
     assert before is not None

@@ -15,7 +15,7 @@ from agents.verify.committed_turns import committed
 from agents.verify.verification import verify
 from agents.verify.verification_report import VerificationReport, report_lines
 from schemas.outcomes import ActionFinished
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -38,14 +38,15 @@ def bench() -> PipelineLog:
     for minute in range(1, MINUTES + 1):
         act = replace(next(each for each in examples.EVENTS if isinstance(each, ActionFinished)), id=f"act{minute}")
         done = bench.codec.encode(act, topic="outcomes", key=WEB.key, partition=HERE, source="/ullage/test")
-        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100)), bench.oom(minute, WEB, minute), done, *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100)), bench.oom(minute, WEB, minute), done])
+        bench.tick(minute)
         runner.run()
         for task in runner.tasks if minute <= MARKED else []:
             ledger = ledgers.setdefault(
                 (task.stage.name, task.partition), CheckpointLedger(f"f{task.stage.name}{task.partition}")
             )
             chunks = [(chunk, task.state.dump(chunk)) for chunk in task.state.chunks()]
-            plan = ledger.plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
+            plan = ledger.plan(turn=task.turn, positions=task.positions, dumps=chunks, tick=task.tick, inputs=task.inputs)
             ledger.accept(plan)
             topic = changelog_topic(WORKER, task.stage.name)
             bench.log.append([NewRecord(topic, task.partition, key, value) for key, value in [*plan.records, plan.mark]])
@@ -108,7 +109,7 @@ def read(bench: PipelineLog, wire: str, partition: int) -> list[Record]:
 
 def records_of(bench: PipelineLog, wire: str, partition: int) -> list[int]:
     """The offsets of the records of a partition that are no ticks."""
-    return [r.offset for r in read(bench, wire, partition) if tick_number(r) is None]
+    return [r.offset for r in read(bench, wire, partition) if not is_of_a_clock(r)]
 
 
 INPUTS, DECISIONS = ("pod-metrics", "oom-events", "outcomes"), ("recommendations", "pod-updates")
@@ -120,7 +121,9 @@ DAMAGES: Sequence[tuple[Damage, bool]] = (
     (altered, False),
     (cut, False),
 )
-INPUT_CASES = [(t, m, *each) for t in INPUTS for m in (2, 3, 4, MARKED) for each in DAMAGES if each[0] is not cut or m == MARKED]
+MINUTES_OF = {cut: (MARKED,), doubled: (2, 3, 4)}
+"""A record that comes twice is read a turn later: of the last minute that a mark covers, when no mark covers it any more."""
+INPUT_CASES = [(t, m, *each) for t in INPUTS for each in DAMAGES for m in MINUTES_OF.get(each[0], (2, 3, 4, MARKED))]
 DECISION_CASES = [(t, m, *each) for t in DECISIONS for m in (2, 3) for each in DAMAGES if each[0] not in {doubled, swapped}]
 
 
@@ -132,6 +135,7 @@ def test_a_damaged_input_is_found_with_the_smallest_range_between_two_marks(
     said = "\n".join(report_lines(report))
     assert not report.ok, said
     ranges = re.findall(rf"'ullage\.{topic}\.v1' (?:partition \d )?from offset (\d+) to (\d+)", said)
+    place += damage is doubled  # the second one stands behind it
     assert any(int(begin) <= place < int(end) for begin, end in ranges), (place, said)
     assert min(int(end) - int(begin) for begin, end in ranges) <= 3, said
 
@@ -150,7 +154,7 @@ def test_a_decision_that_is_repeated_or_moved_is_as_published_because_workers_re
     assert report.ok
 
 
-@pytest.mark.parametrize("damage", [removed, doubled, altered])
+@pytest.mark.parametrize("damage", [doubled, altered])
 def test_what_no_mark_covers_is_named_as_not_proven(bench: PipelineLog, damage: Damage) -> None:
     """After the newest mark a kill changes no decision here, so nothing can show that it was tampered with."""
     _, report = verified(bench, "oom-events", MINUTES, damage)
@@ -158,6 +162,12 @@ def test_what_no_mark_covers_is_named_as_not_proven(bench: PipelineLog, damage: 
     said = "\n".join(report_lines(report))
     assert "not proven: " in said
     assert "of which a change shows only if it changes a decision" in said
+
+
+def test_where_the_newest_record_is_gone_its_turn_is_too_so_it_is_found(bench: PipelineLog) -> None:
+    """The clock says where the input ended, and it does not reach so far: the turn is never complete."""
+    _, report = verified(bench, "oom-events", MINUTES, removed)
+    assert any("but no turn gives it" in line for line in report_lines(report)), report_lines(report)
 
 
 @pytest.mark.parametrize("topic", [*INPUTS, *DECISIONS])
@@ -169,7 +179,7 @@ def test_a_log_that_begins_later_is_as_one_that_retention_cut(bench: PipelineLog
 
 
 def test_there_are_sixty() -> None:
-    assert len(INPUT_CASES) + len(DECISION_CASES) + 2 + 3 + 5 >= 60
+    assert len(INPUT_CASES) + len(DECISION_CASES) + 2 + 2 + 1 + 5 >= 60
 
 
 def test_of_a_whole_log_it_is_said_what_is_proven_and_what_is_not(bench: PipelineLog) -> None:

@@ -9,7 +9,7 @@ from agents.run import rules_in_log
 from agents.run.stage_runner import Runner
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, report_lines
-from streams.codec.event_codec import tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
@@ -42,7 +42,7 @@ def context() -> LogContext:
                     task.state.factor = 2.0  # type: ignore[attr-defined]  # the adder's
         bench.log.append(bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)))
         bench.log.append([replace(bench.oom(minute, WEB, 1), value=b"{")])
-        bench.log.append(bench.ticks(minute))
+        bench.tick(minute)
         runner.run()
     return context
 
@@ -76,7 +76,7 @@ def test_a_decision_that_is_gone_before_the_change_is_still_missing(context: Log
         log.create(topic, context.topics.partitions)
         records = [r for p in range(2) for r in context.log.poll({(topic, p): 0}, limit=100_000)]
         if topic == context.topics.wire("recommendations"):
-            records.remove(next(r for r in records if tick_number(r) is None))
+            records.remove(next(r for r in records if not is_of_a_clock(r)))
         log.append(NewRecord(r.topic, r.partition, r.key, r.value, r.headers) for r in records)
     verified = verify(LogContext(log, context.topics, context.codec), [adder(1), EVICTOR])
     assert verified.counts == {DiscrepancyKind.MISSING: 1}

@@ -19,8 +19,9 @@ from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import TOPICS, changelog_topic
+from tests.support import ticks
 from tests.support.grouped_log import GroupedLog
-from tests.support.small_pipeline import WEB, PipelineLog, stages
+from tests.support.small_pipeline import START_MS, WEB, PipelineLog, stages
 
 WORKER = "w"
 
@@ -48,11 +49,15 @@ class BusyLog(GroupedLog):
     def live_on(self, *, mark: bool = True) -> None:
         """A minute with usage, its decisions, and marks of every partition that name them."""
         minute, self.minute = self.minute + 1, 0
-        self.append([*self.bench.metrics(minute, (WEB, 0.25, 100)), *self.bench.ticks(minute)])
+        self.append([*self.bench.metrics(minute, (WEB, 0.25, 100))])
+        minute_ms = START_MS + minute * 60_000
+        ticks.append(self, self.bench.topics, minute_ms)  # type: ignore[arg-type]  # it is a log in memory
         self.runner.run()
         for task in self.runner.tasks if mark else []:
             chunks = [(chunk, task.state.dump(chunk)) for chunk in task.state.chunks()]
-            plan = CheckpointLedger(f"f{minute}").plan(turn=task.turn, positions=task.positions, dumps=chunks, inputs=task.inputs)
+            plan = CheckpointLedger(f"f{minute}").plan(
+                turn=task.turn, positions=task.positions, dumps=chunks, tick=task.tick, inputs=task.inputs
+            )
             topic = changelog_topic(WORKER, task.stage.name)
             self.append([NewRecord(topic, task.partition, key, value) for key, value in [*plan.records, plan.mark]])
         self.minute = minute

@@ -12,7 +12,7 @@ from agents.run.stage_runner import Runner, TaskStart
 from agents.verify.committed_turns import CommittedTurn
 from agents.verify.verification import verify
 from agents.verify.verification_report import DiscrepancyKind, VerificationReport, report_lines
-from streams.codec.event_codec import header, tick_number
+from streams.codec.event_codec import header, is_of_a_clock
 from streams.errors import BadInput
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord, Positions, Record
@@ -35,7 +35,7 @@ def bench() -> PipelineLog:
         bench.log.append(bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)))
         if minute == POISON:
             bench.log.append([replace(bench.oom(minute, WEB, 1), value=b"{")])
-        bench.log.append(bench.ticks(minute))
+        bench.tick(minute)
         runner.run()
     return bench
 
@@ -198,12 +198,12 @@ def test_where_nothing_is_published_at_all_everything_is_missing(bench: Pipeline
 
 
 def test_retention_of_an_input_is_said_with_the_place_and_that_partition_is_left_out(bench: PipelineLog) -> None:
-    bench.log.truncate("ullage.oom-events.v1", 0, 2)
+    bench.log.truncate("ullage.oom-events.v1", 0, 1)
     verified = run(bench)
     assert verified.counts == {DiscrepancyKind.UNREACHABLE: 1}
-    # Offsets 0 and 1 hold the ticks of minutes 1 and 2; so the first turn whose end is kept in all inputs is that of minute 3.
+    # The only kill is gone: the first turn whose end is kept in all inputs is the one that ends behind it.
     wish = f"give the state (a checkpoint) of turn {START_MS + 3 * 60_000} or later"
-    where = "partition 0 of 'ullage.oom-events.v1' is kept from offset 2 on, and offset 0 is needed"
+    where = "partition 0 of 'ullage.oom-events.v1' is kept from offset 1 on, and offset 0 is needed"
     assert verified.discrepancies[0].says == f"{where}: {wish}"
     assert ("adder", 0) not in verified.newest
     assert verified.newest["adder", 1] == START_MS + MINUTES * 60_000
@@ -269,7 +269,7 @@ def test_a_log_in_a_file_verifies_like_the_one_it_was_copied_from(bench: Pipelin
 def published_places(bench: PipelineLog) -> list[tuple[str, int, int]]:
     """Every decision and dead letter."""
     names = ("recommendations", "recommendations-by-cluster", "pod-updates", "dead-letters")
-    records = [r for name in names for r in bench.all_records(name) if tick_number(r) is None]
+    records = [r for name in names for r in bench.all_records(name) if not is_of_a_clock(r)]
     return [(r.topic, r.partition, r.offset) for r in records]
 
 

@@ -45,7 +45,8 @@ def bench() -> PipelineLog:
     bench = PipelineLog()
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for minute in range(1, MINUTES + 1):
-        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50)), *bench.ticks(minute)])
+        bench.log.append([*bench.metrics(minute, (WEB, 0.25, 100 * minute), (TILL, 0.5, 50))])
+        bench.tick(minute)
         runner.run()
     return bench
 

@@ -37,7 +37,7 @@ def bench() -> PipelineLog:
         event = scrape(minute, [(WEB, 0.25 * minute, minute << 20), (TILL, 9, 9 << 20)])
         partition = bench.topics.partition_of(WEB.key)
         bench.log.append([bench.codec.encode(event, topic="pod-metrics", key=WEB.key, partition=partition, source="/s")])
-        bench.log.append(bench.ticks(minute))
+        bench.tick(minute)
         runner.run()
     return bench
 
@@ -159,7 +159,7 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
     runner = Runner(stages(), LogContext(bench.log, bench.topics, bench.codec))
     for second in range(10):
         bench.log.append(bench.metrics(1, (WEB, second, 1)))
-    bench.log.append(bench.ticks(1))
+    bench.tick(1)
     runner.run()
     partition = bench.topics.partition_of(WEB.key)
     plain = bench.all_records("recommendations")[0]
@@ -197,7 +197,7 @@ def test_a_workload_is_explained_by_its_newest_recommendation(bench: PipelineLog
 
 
 def test_what_nobody_carries_out_is_not_said_to_wait_for_an_outcome(bench: PipelineLog) -> None:
-    (record, *_) = (r for r in bench.all_records("pod-updates") if event_codec.tick_number(r) is None)
+    (record, *_) = (r for r in bench.all_records("pod-updates") if not event_codec.is_of_a_clock(r))
     plan = bench.codec.decode(record)
     assert isinstance(plan, EvictionPlanned)
     refusal = UpdateRefused("evictor/1/1/refuse-budget/x", plan.at, plan.workload, plan.pod, "budget", "it is used up", {})
@@ -209,7 +209,7 @@ def test_what_nobody_carries_out_is_not_said_to_wait_for_an_outcome(bench: Pipel
 
 
 def test_a_name_that_two_workloads_have_is_asked_back(bench: PipelineLog) -> None:
-    (record, *_) = (r for r in bench.all_records("recommendations") if event_codec.tick_number(r) is None)
+    (record, *_) = (r for r in bench.all_records("recommendations") if not event_codec.is_of_a_clock(r))
     event = bench.codec.decode(record)
     assert isinstance(event, RequestsRecommended)
     other = replace(event, workload=replace(event.workload, namespace="other"))
@@ -247,7 +247,7 @@ def test_in_full_a_recommendation_has_its_bounds_and_every_digit() -> None:
     event = scrape(1, [(WEB, 1 / 3, 123_456_789)])
     partition = bench.topics.partition_of(WEB.key)
     bench.log.append([bench.codec.encode(event, topic="pod-metrics", key=WEB.key, partition=partition, source="/s")])
-    bench.log.append(bench.ticks(1))
+    bench.tick(1)
     Runner(stages(factor=1 / 7), LogContext(bench.log, bench.topics, bench.codec)).run()
     said = list(lines(ask(bench, WEB.key), full=True))
     each = f"(cpu {1 / 3 / 7!r}, memory 123456789)"

@@ -34,7 +34,9 @@ def test_all_our_topics_as_wanted_need_nothing() -> None:
 
 def test_what_a_plan_says_once_done_leaves_nothing_to_say() -> None:
     wanted = Topics("x", 3).specs()
-    old = {s.name: ExistingTopic(3, 1, {**s.configs, "retention.ms": "1000", "max.message.bytes": "1000"}) for s in wanted}
+    old = {
+        s.name: ExistingTopic(s.partitions, 1, {**s.configs, "retention.ms": "1000", "max.message.bytes": "1000"}) for s in wanted
+    }
     plan = compare(wanted, old)
     assert plan.changes
     done = {

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import orjson
 import pytest
 from hypothesis import given
@@ -23,60 +21,7 @@ def named(key: bytes | None, value: bytes | None) -> Record:
     return Record(TOPIC, 0, 0, key, value)
 
 
-@given(st.integers(0, 253_402_300_799_999))
-def test_a_tick_carries_its_number_and_nothing_else(number: int) -> None:
-    tick = event_codec.tick(TOPIC, 2, number)
-    assert tick == NewRecord(TOPIC, 2, b"tick", b'{"at":' + str(number).encode() + b"}")
-    assert event_codec.tick_number(stored(tick)) == number
-
-
 FIVE_MINUTES = 300_000
-
-
-@pytest.mark.parametrize(
-    ("ahead", "more", "implausible"),
-    [
-        (FIVE_MINUTES, b"}", False),
-        (FIVE_MINUTES + 1, b"}", True),
-        (-100 * FIVE_MINUTES, b"}", False),
-        (FIVE_MINUTES + 1, b',"simulated":true}', True),  # whatever it says of itself
-    ],
-)
-def test_a_tick_is_implausible_by_the_time_at_which_the_log_took_it(ahead: int, more: bytes, *, implausible: bool) -> None:
-    new, taken = event_codec.tick(TOPIC, 0, 1000 * FIVE_MINUTES + ahead), 1000 * FIVE_MINUTES
-    record = replace(stored(new), value=(new.value or b"")[:-1] + more, timestamp_ms=taken)
-    assert event_codec.tick_number(record) == taken + ahead
-    assert event_codec.is_implausible(record, taken + ahead) is implausible
-    assert not event_codec.is_implausible(stored(new), taken + ahead)  # of a log without times
-
-
-def test_a_tick_of_a_foreign_clock_may_have_spaces_and_more_fields() -> None:
-    assert event_codec.tick_number(named(b"tick", b'{ "by": "me", "at": 500 }')) == 500
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        b"",
-        b"{}",
-        b'{"at":-1}',
-        b'{"at":1.5}',
-        b'{"at":"1"}',
-        b'{"at":true}',
-        b"500",
-        b"[" * 100_000,
-        b"\xff",
-        b'{"at":253402300800000}',
-    ],
-)
-def test_what_is_no_well_formed_tick_is_none(value: bytes | None) -> None:
-    assert event_codec.tick_number(named(b"tick", value)) is None
-
-
-def test_only_the_key_makes_a_tick() -> None:
-    assert event_codec.tick_number(named(b"tock", b'{"at":500}')) is None
-    assert event_codec.tick_number(named(None, b'{"at":500}')) is None
 
 
 def test_a_malformed_tick_is_a_bad_record() -> None:

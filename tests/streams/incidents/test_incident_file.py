@@ -8,6 +8,8 @@ import duckdb
 import orjson
 import pytest
 
+from streams import clock_log
+from streams.clock_rules import ClockRecord, Counted
 from streams.codec import event_codec
 from streams.errors import BadInput
 from streams.incidents import incident_copy, incident_manifest
@@ -19,11 +21,12 @@ from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import Topics
+from tests.support import ticks
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 START_MS = 1_767_225_600_000
 SHOP = Topics("shop", 2)
-METRICS, POLICIES = SHOP.wire("pod-metrics"), SHOP.wire("policies")
+METRICS, POLICIES, CLOCK = SHOP.wire("pod-metrics"), SHOP.wire("policies"), SHOP.wire("clock")
 
 
 def said(topic: str, partition: int, second: int, value: bytes, *more: tuple[str, bytes]) -> NewRecord:
@@ -34,23 +37,24 @@ def said(topic: str, partition: int, second: int, value: bytes, *more: tuple[str
 @pytest.fixture
 def log() -> MemoryLog:
     """Policies of second 1; metrics and ticks of seconds 10, 20 and 30. The first record of metrics is gone by retention."""
-    log = MemoryLog(now=iter(range(1_000)).__next__)
-    for wire in (METRICS, POLICIES):
-        log.create(wire, 2)
+    log = MemoryLog(now=iter(range(START_MS, START_MS + 1_000)).__next__)
+    for wire, partitions in ((METRICS, 2), (POLICIES, 2), (CLOCK, 1)):
+        log.create(wire, partitions)
     for p in (0, 1):
         log.append([said(POLICIES, p, 1, b'{"policy":1}')])
         log.append([said(METRICS, p, 2, b"gone")])
-        for second in (10, 20, 30):
-            odd = b"\xff\x00" if second == 20 else b'{"n":%d}' % second
-            log.append([said(METRICS, p, second - 1, odd, ("cause", f'["{POLICIES}:{p}:0"]'.encode()))])
-            log.append([event_codec.tick(wire, p, START_MS + second * 1000) for wire in (METRICS, POLICIES)])
+    for second in (10, 20, 30):
+        odd = b"\xff\x00" if second == 20 else b'{"n":%d}' % second
+        log.append([said(METRICS, p, second - 1, odd, ("cause", f'["{POLICIES}:{p}:0"]'.encode())) for p in (0, 1)])
+        ticks.append(log, SHOP, START_MS + second * 1_000)
+    for p in (0, 1):
         log.truncate(METRICS, p, 1)
     return log
 
 
 @pytest.fixture
 def file(log: MemoryLog, tmp_path: Path) -> Path:
-    return exported(log, tmp_path / "all.parquet", Stretch((METRICS, POLICIES)))
+    return exported(log, tmp_path / "all.parquet", Stretch((METRICS, POLICIES, CLOCK)))
 
 
 def exported(log: MemoryLog, path: Path, stretch: Stretch) -> Path:
@@ -59,7 +63,7 @@ def exported(log: MemoryLog, path: Path, stretch: Stretch) -> Path:
 
 
 def records(log: MemoryLog | FileLog, *wires: str) -> list[Record]:
-    return [record for wire in wires for p in (0, 1) for record in log.poll({(wire, p): 0})]
+    return [record for wire in wires for p in range(log.partitions(wire)) for record in log.poll({(wire, p): 0})]
 
 
 def rewritten(file: Path, rows: str) -> Path:
@@ -83,8 +87,8 @@ def faults(file: Path) -> list[str]:
 def test_a_log_comes_back_with_its_places_times_headers_and_bytes(log: MemoryLog, file: Path, tmp_path: Path) -> None:
     assert faults(file) == []
     with IncidentFile(file) as incident, FileLog.open_or_create(tmp_path / "back.jsonl") as back:
-        assert incident_copy.to_places(incident, back) == 20
-        assert records(back, METRICS, POLICIES) == records(log, METRICS, POLICIES)
+        assert incident_copy.to_places(incident, back) == 11
+        assert records(back, METRICS, POLICIES, CLOCK) == records(log, METRICS, POLICIES, CLOCK)
         assert [back.begin(METRICS, p) for p in (0, 1)] == [1, 1]
     assert records(IncidentLog(file), METRICS, POLICIES) == records(log, METRICS, POLICIES)
 
@@ -92,16 +96,22 @@ def test_a_log_comes_back_with_its_places_times_headers_and_bytes(log: MemoryLog
 def test_the_manifest_says_places_versions_and_stretch(file: Path) -> None:
     with IncidentFile(file) as incident:
         manifest = incident.manifest
-    assert (manifest.prefix, manifest.partitions, manifest.made_by, manifest.records) == ("shop", 2, "test 1", 20)
-    assert manifest.events == {"tick": 12, "ullage.x.v1": 8}
-    assert [(each.begin, each.end, each.records) for each in manifest.topics[METRICS]] == [(1, 7, 6), (1, 7, 6)]
+    assert (manifest.prefix, manifest.partitions, manifest.made_by, manifest.records) == ("shop", 2, "test 1", 11)
+    assert manifest.events == {"tick": 3, "ullage.x.v1": 8}
+    assert [(each.begin, each.end, each.records) for each in manifest.topics[METRICS]] == [(1, 4, 3), (1, 4, 3)]
 
 
-def test_a_stretch_has_what_was_in_force_before_it_and_no_older_tick(log: MemoryLog, tmp_path: Path) -> None:
-    stretch = Stretch((METRICS, POLICIES), START + timedelta(seconds=15), START + timedelta(seconds=25))
-    found = records(IncidentLog(exported(log, tmp_path / "part.parquet", stretch)), METRICS, POLICIES)
-    of_zero = [(r.topic, r.offset) for r in found if r.partition == 0]
-    assert of_zero == [(METRICS, 3), (METRICS, 4), (POLICIES, 0), (POLICIES, 2)]
+def test_a_stretch_has_what_was_in_force_before_it_and_is_cut_by_its_ticks(log: MemoryLog, tmp_path: Path) -> None:
+    stretch = Stretch((METRICS, POLICIES, CLOCK), START + timedelta(seconds=15), START + timedelta(seconds=25))
+    part = IncidentLog(exported(log, tmp_path / "part.parquet", stretch))
+    of_zero = [(r.topic, r.offset) for r in records(part, METRICS, POLICIES, CLOCK) if r.partition == 0]
+    assert of_zero == [(METRICS, 2), (POLICIES, 0), (CLOCK, 0), (CLOCK, 1)]
+    before, within = (ClockRecord.decode(record) for record in records(part, CLOCK))
+    assert before is not None
+    assert before.full
+    assert [before.ends[name, p] for name in ("pod-metrics", "policies") for p in (0, 1)] == [2, 2, 1, 1]
+    assert within is not None
+    assert [within.ends["pod-metrics", p] for p in (0, 1)] == [3, 3]
 
 
 DAMAGES: Sequence[tuple[str, str, str]] = (
@@ -118,7 +128,7 @@ DAMAGES: Sequence[tuple[str, str, str]] = (
     (
         "records out of order",
         "select * from file order by topic, case when topic = 'METRICS' then -nr else nr end",
-        "METRICS:0: 5 records out of order",
+        "METRICS:0: 2 records out of order",
     ),
     (
         "a foreign topic",
@@ -161,8 +171,8 @@ def test_salvage_sorts_drops_repeats_and_leaves_foreign_records_out(log: MemoryL
     )
     back = MemoryLog()
     with IncidentFile(rewritten(file, query)) as incident:
-        assert incident_copy.to_places(incident, back, salvage=True) == 20
-    assert records(back, METRICS, POLICIES) == records(log, METRICS, POLICIES)
+        assert incident_copy.to_places(incident, back, salvage=True) == 11
+    assert records(back, METRICS, POLICIES, CLOCK) == records(log, METRICS, POLICIES, CLOCK)
 
 
 def cut(file: Path) -> None:
@@ -219,16 +229,21 @@ def test_a_file_that_is_none_is_refused_with_a_sentence(file: Path, damage: Call
         IncidentFile(file)
 
 
-def test_where_a_log_gives_other_places_causes_move_along(file: Path) -> None:
+def test_where_a_log_gives_other_places_causes_and_ends_move_along(file: Path) -> None:
     there = Topics("incident", 2)
     back = MemoryLog()
     for name in ("pod-metrics", "policies"):
         back.create(there.wire(name), 2)
+    back.create(there.wire("clock"), 1)
     back.append([NewRecord(there.wire("policies"), 0, b"k", b"old")])
     back.truncate(there.wire("policies"), 0, 1)
     with IncidentFile(file) as incident:
-        assert incident_copy.to_log(incident, LogContext.of(back, there)) == 20
+        assert incident_copy.to_log(incident, LogContext.of(back, there)) == 11
     causes = [event_codec.causes(record) for record in records(back, there.wire("pod-metrics")) if record.key == b"prod"]
+    numbers = [tick.number for tick in clock_log.ticks_from(back, there, Counted())]
+    assert numbers == [START_MS + second * 1_000 for second in (10, 20, 30)]
+    counted = clock_log.counted_at(back, there, START + timedelta(seconds=20))
+    assert [counted.end(name, p) for name in ("pod-metrics", "policies") for p in (0, 1)] == [2, 2, 2, 1]
     assert [str(each[0]) for each in causes] == 3 * ["incident.policies.v1:0:1"] + 3 * ["incident.policies.v1:1:0"]
     with IncidentFile(file) as incident, pytest.raises(BadInput, match="is not empty there"):
         incident_copy.to_log(incident, LogContext.of(back, there))

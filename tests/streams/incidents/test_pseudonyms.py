@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from schemas.catalogue import CATALOGUE
-from streams.codec import event_codec
+from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
 from streams.incidents.pseudonyms import WITHHELD, Pseudonyms, key_of
@@ -85,7 +85,7 @@ def test_labels_lose_names_and_values_whatever_their_keys_are_called_and_sentenc
 def test_what_is_no_json_is_withheld_and_a_tick_stays_what_it_is() -> None:
     names = Pseudonyms(KEY, "ullage", 4)
     assert names.record(Record("t", 0, 0, b"k", b"\xffsecret")).value == b'"(withheld)"'
-    tick = event_codec.tick("t", 0, 5)
+    tick = ClockRecord(5, "name", None, {}).encode("t")
     record = Record("t", 0, 0, tick.key, tick.value)
     assert names.record(record) == record
 

@@ -16,7 +16,6 @@ from kafka.record.memory_records import MemoryRecords
 
 import agents.app.kafka_client_options  # noqa: F401  # its import gives the client our reading
 from agents.engine.turn_aligner import Input
-from agents.run.partition_task import feed_input
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
 from streams.log import record_batches
@@ -271,11 +270,10 @@ def test_a_stand_in_says_how_far_it_reaches_and_no_record_of_others_says_so() ->
         assert (forged.offset, forged.last_offset, left_out(forged)) == (BASE, BASE, "")
 
 
-@pytest.mark.parametrize("reads_all", [True, False])
-def test_an_input_goes_on_behind_what_a_stand_in_stands_for(*, reads_all: bool) -> None:
+def test_an_input_goes_on_behind_what_a_stand_in_stands_for() -> None:
     (found,), _ = by_aiokafka(batch(b"", 0, 5, base=BASE))
-    source: Input[Record] = Input(BASE, -1)
-    feed_input(source, found, keep=reads_all)
+    source: Input[Record] = Input(BASE)
+    source.add(found.offset, found, found.size, last=found.last_offset)
     assert source.next == BASE + 5
 
 

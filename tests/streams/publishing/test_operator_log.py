@@ -6,12 +6,13 @@ import pytest
 
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
-from streams.codec.event_codec import tick, tick_number
+from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 PARTITIONS = 3
@@ -29,11 +30,9 @@ def at(minutes: int) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
-def ticks(operator_log: OperatorLog, *minutes: int) -> None:
-    wire = operator_log.context.topics.wire("control")
+def tick(operator_log: OperatorLog, *minutes: int) -> None:
     for minute in minutes:
-        number = int(at(minute).timestamp()) * 1000
-        operator_log.context.log.append([tick(wire, partition, number) for partition in range(PARTITIONS)])
+        ticks.append(operator_log.context.log, operator_log.context.topics, int(at(minute).timestamp()) * 1000)
 
 
 def test_a_policy_and_a_control_are_in_every_partition(operator_log: OperatorLog) -> None:
@@ -53,8 +52,8 @@ def test_in_an_empty_log_there_is_no_time_no_control_and_no_policy(operator_log:
 
 
 def test_time_is_the_newest_tick_of_all_partitions(operator_log: OperatorLog) -> None:
-    ticks(operator_log, 1, 2)
-    operator_log.context.log.append([tick(operator_log.context.topics.wire("control"), 2, int(at(3).timestamp()) * 1000)])
+    tick(operator_log, 1, 2)
+    ticks.append(operator_log.context.log, operator_log.context.topics, int(at(3).timestamp()) * 1000)
     operator_log.publish(ControlChanged(START, "demo", Mode.APPLY))
     newest = operator_log.newest_tick()
     assert newest is not None
@@ -64,7 +63,7 @@ def test_time_is_the_newest_tick_of_all_partitions(operator_log: OperatorLog) ->
 def test_control_is_what_was_published_last_for_that_cluster_however_many_ticks_came_since(operator_log: OperatorLog) -> None:
     last = ControlChanged(at(2), "demo", Mode.PLAN, paused=True, reason="storm")
     operator_log.publish(ControlChanged(at(1), "demo", Mode.APPLY), last, ControlChanged(at(2), "other", Mode.SHADOW))
-    ticks(operator_log, *range(3, 30))
+    tick(operator_log, *range(3, 30))
     assert operator_log.control("demo") == last
 
 
@@ -72,7 +71,7 @@ def test_policies_are_those_in_force_by_target(operator_log: OperatorLog) -> Non
     old, new = (VerticalPolicyChanged(at(n), "demo/*", str(n), UpdateMode.OFF) for n in (1, 2))
     other = VerticalPolicyChanged(at(1), "demo/shop/Deployment/cart", "1")
     operator_log.publish(old, other, new, VerticalPolicyRemoved(at(3), "demo/nobody"))
-    ticks(operator_log, 4)
+    tick(operator_log, 4)
     assert operator_log.policies() == {"demo/*": new, other.target: other}
     operator_log.publish(VerticalPolicyRemoved(at(5), other.target))
     assert operator_log.policies() == {"demo/*": new}
@@ -83,5 +82,5 @@ def test_what_cannot_be_read_is_passed_over(operator_log: OperatorLog) -> None:
     operator_log.publish(control)
     bad = [NewRecord(operator_log.context.topics.wire("control"), p, b"demo", b"{") for p in range(PARTITIONS)]
     operator_log.context.log.append(bad)
-    assert all(tick_number(r) is None for r in operator_log.context.log.poll({(bad[0].topic, 0): 0}))
+    assert all(not is_of_a_clock(r) for r in operator_log.context.log.poll({(bad[0].topic, 0): 0}))
     assert operator_log.control("demo") == control

@@ -7,12 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from schemas.units import Seconds
-from streams.codec.event_codec import tick
 from streams.errors import LogUnavailable, TryAgain
 from streams.log.memory_log import MemoryLog
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulation_loop import SimulationLoop
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -27,7 +27,8 @@ def log() -> MemoryLog:
 
 
 def say(log: MemoryLog, *times: datetime) -> None:
-    log.append(tick("ullage.control.v1", 0, int(at.timestamp() * 1000)) for at in times)
+    for at in times:
+        ticks.append(log, Topics(partitions=1), int(at.timestamp() * 1000))
 
 
 def test_each_new_tick_advances_the_cluster_and_old_and_double_ones_do_not(log: MemoryLog) -> None:

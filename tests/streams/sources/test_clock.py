@@ -2,17 +2,16 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from agents.engine.turn_aligner import Aligner
-from agents.run.stage_topics import ticked_topics
 from schemas.names import Place
-from streams.codec import event_codec
+from streams import clock_log
+from streams.clock_rules import Counted, Tick
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log.log_port import NewRecord, Record
+from streams.log.log_port import NewRecord
 from streams.log.memory_log import MemoryLog
 from streams.sources.clock import Clock, ClockTiming, TimeBase
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
-READ = ticked_topics()
 PAPERS = Topics(partitions=2)
 START = 1_767_225_600_123
 
@@ -36,24 +35,65 @@ class World:
         self.time += round(seconds * 1000)
 
     def clock(self, settings: ClockTiming | None = None, **more: object) -> Clock:
-        return Clock(self.log, PAPERS, settings, ticked=READ, now=self.now, sleep=self.sleep, **more)
+        return Clock(self.log, PAPERS, settings, now=self.now, sleep=self.sleep, **more)
 
-    def records(self, name: str, partition: int) -> Sequence[Record]:
-        return self.log.poll({(PAPERS.wire(name), partition): 0})
+    def counted(self) -> list[Tick]:
+        return list(clock_log.ticks_from(self.log, PAPERS, Counted()))
 
-    def ticks(self, name: str = "policies", partition: int = 0) -> list[int | None]:
-        return [event_codec.tick_number(r) for r in self.records(name, partition)]
+    def ticks(self) -> list[int]:
+        return [tick.number for tick in self.counted()]
 
 
-def test_a_tick_goes_to_every_partition_of_every_topic_that_a_stage_reads() -> None:
+def test_a_tick_says_how_far_every_partition_got_and_the_next_what_moved() -> None:
     world = World()
-    assert world.clock().step() == 1_767_225_600_000  # 123 ms past a multiple of 500
-    for topic in TOPICS:
-        for partition in range(2):
-            expected = [1_767_225_600_000] if topic.name in READ else []
-            if topic.name == "dead-letters":
-                expected = [START]  # the probe
-            assert world.ticks(topic.name, partition) == expected
+    clock = world.clock()
+    world.log.append([NewRecord(PAPERS.wire("policies"), 1, b"k", b"v")] * 3)
+    assert clock.step() == 1_767_225_600_000  # 123 ms past a multiple of 500
+    world.log.append([NewRecord(PAPERS.wire("outcomes"), 0, b"k", b"v")])
+    world.sleep(clock.wait())
+    clock.step()
+    first, second = world.counted()
+    others = [topic.name for topic in TOPICS if topic.name != "clock"]
+    assert first.moved == {(name, p): 3 if (name, p) == ("policies", 1) else 0 for name in others for p in (0, 1)}
+    assert second.moved == {("outcomes", 0): 1}
+
+
+def test_a_full_tick_comes_each_minute() -> None:
+    world = World()
+    clock = world.clock(ClockTiming(period_ms=20_000))
+    for _ in range(7):
+        clock.step()
+        world.time += 20_000
+    full = [bool(tick.moved) for tick in world.counted()]
+    assert full == [True, False, False, True, False, False, True]
+
+
+def test_rules_and_what_permits_are_asked_for_last() -> None:
+    world, asked = World(), []
+    wires = {PAPERS.wire(name): name for name in ("pod-metrics", "policies", "control", "rules")}
+
+    class Asking(MemoryLog):
+        def end(self, topic: str, partition: int) -> int:
+            asked.append(wires.get(topic, ""))
+            return super().end(topic, partition)
+
+    world.log.__class__ = Asking
+    world.clock().step()
+    order = [name for name in dict.fromkeys(asked) if name]
+    assert order[0] == "pod-metrics"
+    assert set(order[1:3]) == {"policies", "control"}
+    assert order[3] == "rules"
+
+
+def test_an_end_that_a_log_lost_stays_in_force() -> None:
+    world = World()
+    clock = world.clock()
+    world.log.append([NewRecord(PAPERS.wire("outcomes"), 0, b"k", b"v")] * 5)
+    clock.step()
+    world.log._index.topics[PAPERS.wire("outcomes")][0].end = 2
+    world.time += 60_000
+    clock.step()
+    assert [tick.moved["outcomes", 0] for tick in world.counted()] == [5, 5]
 
 
 def test_a_tick_is_written_once_and_the_next_when_it_is_due() -> None:
@@ -64,25 +104,6 @@ def test_a_tick_is_written_once_and_the_next_when_it_is_due() -> None:
     assert clock.wait() == pytest.approx(0.377)  # 500 - 123 ms
     world.sleep(clock.wait())
     assert clock.step() == 1_767_225_600_500
-
-
-def test_one_tick_is_one_append_and_a_last_one_for_the_rules() -> None:
-    world = World()
-    appends: list[int] = []
-
-    class Counting(MemoryLog):
-        def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-            batch = list(records)
-            appends.append(len(batch))
-            return super().append(batch)
-
-    world.log.__class__ = Counting
-    clock = world.clock()
-    clock.step()
-    world.sleep(clock.wait())
-    clock.step()
-    others = (len(READ) - 1) * 2
-    assert appends == [2, others, 2, others, 2]  # a probe of each partition, then two ticks
 
 
 def test_a_clock_that_slept_too_long_writes_the_tick_of_now_only() -> None:
@@ -109,21 +130,7 @@ def test_two_clocks_give_the_same_turns_as_one() -> None:
         two.time += 5
         second.step()
         two.sleep(first.wait())
-    assert set(one.ticks()) == set(two.ticks())
-    assert turns(one) == turns(two) == one.ticks()
-
-
-def turns(world: World) -> list[int]:
-    aligner: Aligner[Record] = Aligner(dict.fromkeys(READ, 0))
-    for name in READ:
-        for record in world.records(name, 0):
-            number = event_codec.tick_number(record)
-            assert number is not None
-            aligner.inputs[name].tick(record.offset, number)
-    found = []
-    while (cut := aligner.next_turn()) is not None:
-        found.append(cut.number)
-    return found
+    assert one.ticks() == two.ticks()
 
 
 def test_event_time_may_run_faster_than_the_wall() -> None:
@@ -148,7 +155,7 @@ def test_a_clock_whose_time_is_far_ahead_of_real_time_says_so_and_writes_no_tick
     world = World()
     with pytest.raises(BadInput, match=r"more than five minutes ahead of real time.*clock\.origin_ms"):
         world.clock(ClockTiming(period_ms=1, base=base)).step()
-    assert world.log.end(PAPERS.wire("policies"), 0) == 0
+    assert world.ticks() == []
 
 
 @pytest.mark.parametrize(("lead", "words"), [(2_500, "2.5 s ahead of it"), (-2_500, "2.5 s behind it")])
@@ -213,56 +220,19 @@ def test_a_slow_drift_is_found_at_the_next_look() -> None:
 
 def test_a_tick_of_the_future_in_the_log_is_warned_of_once() -> None:
     world = World()
-    world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 240_000)])
+    ticks.append(world.log, PAPERS, START + 240_000)
     warnings: list[str] = []
     world.clock(warn=warnings.append).run(lambda: world.time >= START + 3_000)
     (warning,) = warnings
     assert warning == (
-        "'ullage.policies.v1' partition 0 holds a tick of 2026-01-01T00:04:00.123+00:00, "
+        "'ullage.clock.v1' holds a tick of 2026-01-01T00:04:00.123+00:00, "
         "and ours is 2026-01-01T00:00:00.000+00:00: turns wait until then"
     )
 
 
-def test_a_tick_of_the_future_in_any_partition_of_any_topic_is_warned_of_also_when_it_comes_later() -> None:
-    world = World()
-    warnings: list[str] = []
-    last = max(READ)
-    clock = world.clock(warn=warnings.append)
-
-    def stop() -> bool:
-        if world.time >= START + 5_000 and world.log.end(PAPERS.wire(last), 1) < 1_000 and not late:
-            late.extend(world.log.append([event_codec.tick(PAPERS.wire(last), 1, START + 240_000)]))
-            world.log.append([event_codec.tick(PAPERS.wire(last), 0, START + 864_000_000)])  # too far ahead to stop anything
-        return world.time >= START + 25_000
-
-    late: list[Place] = []
-    clock.run(stop)
-    assert len(warnings) == 1
-    assert warnings[0].startswith(
-        f"'{PAPERS.wire(last)}' partition 1 holds a tick of 2026-01-01T00:04:00.123+00:00, and ours is "
-    )
-
-
-def test_a_broker_whose_clock_differs_is_found_whichever_partition_it_leads() -> None:
-    world = World()
-
-    class Skewed(MemoryLog):
-        def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
-            places = []
-            for record in records:
-                world.time += 60_000 * record.partition
-                places += super().append([record])
-                world.time -= 60_000 * record.partition
-            return places
-
-    world.log.__class__ = Skewed
-    with pytest.raises(TryAgain, match=r"in partition 1: 60\.0 s behind it"):
-        world.clock().step()
-
-
 def test_another_clock_that_is_a_little_ahead_is_not_warned_of() -> None:
     world = World()
-    world.log.append([event_codec.tick(PAPERS.wire("policies"), 0, START + 1_500)])
+    ticks.append(world.log, PAPERS, START + 1_500)
     warnings: list[str] = []
     world.clock(warn=warnings.append).run(lambda: world.time >= START + 3_000)
     assert warnings == []
@@ -272,7 +242,7 @@ def test_a_log_without_times_is_trusted() -> None:
     log = MemoryLog()
     for topic in TOPICS:
         log.create(PAPERS.wire(topic.name), PAPERS.partitions)
-    assert Clock(log, PAPERS, ticked=READ, now=lambda: 1_000).step() == 1_000
+    assert Clock(log, PAPERS, now=lambda: 1_000).step() == 1_000
 
 
 def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
@@ -288,7 +258,6 @@ def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
     world.log.append = broken
     world.clock(warn=warnings.append).run(lambda: world.time >= START + 5_000)
     assert warnings == [], "the process says so, once"
-    assert turns(world) == world.ticks()
     assert world.ticks()[-1] == 1_767_225_605_000
 
 

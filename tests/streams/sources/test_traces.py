@@ -10,13 +10,14 @@ import duckdb
 import numpy as np
 import pytest
 
-from agents.engine.turn_aligner import Aligner
 from agents.logic.usage.container_usage import ContainerUsage, UsageSettings
-from agents.run.stage_topics import ticked_topics
+from agents.run.stage_topics import input_topics
 from schemas.catalogue import Event
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, Workload
+from streams import clock_log
+from streams.clock_rules import Counted
 from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.errors import BadInput
@@ -30,7 +31,7 @@ from streams.topics import TOPICS, Topics
 from tests.support.real_traces import trace
 
 PAPERS = Topics(partitions=2)
-READ = ticked_topics()
+READ = input_topics()
 Y2026 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -54,13 +55,13 @@ def records(log: MemoryLog, name: str) -> Sequence[Record]:
 
 def events(log: MemoryLog, name: str) -> list[Event]:
     reader = Codec(PAPERS)
-    return [reader.decode(r) for r in records(log, name) if event_codec.tick_number(r) is None]
+    return [reader.decode(r) for r in records(log, name) if not event_codec.is_of_a_clock(r)]
 
 
 def play(path: Path, playback: Playback | None = None, cluster: str = "trace") -> tuple[MemoryLog, PlaybackProgress]:
     log = empty_log()
     with Trace(path) as trace:
-        progress = list(TracePlayer(trace, LogContext.of(log, PAPERS, cluster), playback, ticked=READ).play())
+        progress = list(TracePlayer(trace, LogContext.of(log, PAPERS, cluster), playback).play())
     return log, progress[-1]
 
 
@@ -105,33 +106,26 @@ def test_a_pod_is_seen_with_its_first_sample_and_gone_a_step_after_its_last(tmp_
 def test_facts_stand_in_the_partitions_of_their_keys(tmp_path: Path) -> None:
     log, _ = play(csv(tmp_path, *SMALL))
     reader = Codec(PAPERS)
-    for record in (
-        r for name in ("pod-metrics", "pod-changes") for r in records(log, name) if event_codec.tick_number(r) is None
-    ):
+    for record in (r for name in ("pod-metrics", "pod-changes") for r in records(log, name) if not event_codec.is_of_a_clock(r)):
         event = reader.decode(record)
         keys = event.workloads if isinstance(event, MetricsScraped) else [event.workload.key]
         assert {PAPERS.partition_of(key) for key in keys} == {record.partition}
-    by_cluster = {r.partition for r in records(log, "pod-changes-by-cluster") if event_codec.tick_number(r) is None}
+    by_cluster = {r.partition for r in records(log, "pod-changes-by-cluster") if not event_codec.is_of_a_clock(r)}
     assert by_cluster == {PAPERS.partition_of("trace")}
 
 
 def test_a_tick_follows_each_scrape_so_that_every_scrape_is_a_turn(tmp_path: Path) -> None:
     log, _ = play(csv(tmp_path, *SMALL))
     start = int(Y2026.timestamp()) * 1000
-    for partition in range(2):
-        names = READ
-        aligner: Aligner[Record] = Aligner(dict.fromkeys(names, 0))
-        for name in names:
-            for r in log.poll({(PAPERS.wire(name), partition): 0}):
-                number = event_codec.tick_number(r)
-                source = aligner.inputs[name]
-                source.add(r.offset, r, 0) if number is None else source.tick(r.offset, number)
-        turns = []
-        while (cut := aligner.next_turn()) is not None:
-            times = [Codec(PAPERS).decode(r).at for rs in cut.records.values() for r in rs]
-            assert all(round(at.timestamp() * 1000) == cut.number for at in times)
-            turns.append(cut.number - start)
-        assert turns == [60_000, 120_000, 180_000]
+    ticks = list(clock_log.ticks_from(log, PAPERS, Counted()))
+    assert [tick.number - start for tick in ticks] == [60_000, 120_000, 180_000]
+    at = dict.fromkeys(ticks[0].moved, 0)
+    for tick in ticks:
+        for (name, partition), end in tick.moved.items():
+            found = log.poll({(PAPERS.wire(name), partition): at[name, partition]})
+            times = [Codec(PAPERS).decode(r).at for r in found if r.offset < end]
+            assert all(round(each.timestamp() * 1000) == tick.number for each in times)
+            at[name, partition] = end
 
 
 def test_units_are_in_the_names_of_the_columns(tmp_path: Path) -> None:
@@ -309,7 +303,6 @@ def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clo
             trace,
             LogContext.of(log, PAPERS, "trace"),
             playback,
-            ticked=READ,
             now=lambda: wall[0],
             sleep=sleep,
         )
@@ -317,7 +310,7 @@ def test_at_a_pace_it_waits_until_each_scrape_is_due_and_leaves_ticks_to_the_clo
     assert waited[:2] == [(1_000, 0), (1_000, 2)]  # waited for second 60 of the trace, sixty times as fast; then wrote it
     assert (2_000, 3) in waited
     assert waited[-1] == (3_000, 3)
-    assert not [r for t in TOPICS for r in records(log, t.name) if event_codec.tick_number(r) is not None]
+    assert not [r for t in TOPICS for r in records(log, t.name) if event_codec.is_of_a_clock(r)]
 
 
 def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> None:
@@ -333,14 +326,13 @@ def test_at_a_speed_it_begins_now_and_writes_its_own_ticks(tmp_path: Path) -> No
             trace,
             LogContext.of(log, PAPERS, "trace"),
             playback,
-            ticked=READ,
             now=lambda: wall[0],
             sleep=sleep,
         )
         *_, last = player.play()
     assert wall[0] - 1_000_000 == 1_000  # from second 60 to 180, a hundred and twenty times as fast
     assert last.rows == 3
-    ticks = [event_codec.tick_number(r) for r in log.poll({(PAPERS.wire("policies"), 1): 0})]
+    ticks = [tick.number for tick in clock_log.ticks_from(log, PAPERS, Counted())]
     assert ticks == [round(Y2026.timestamp() * 1000) + s * 1000 for s in (60, 120, 180)]
 
 

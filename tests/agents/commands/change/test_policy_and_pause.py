@@ -5,25 +5,26 @@ import json
 import socket
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from agents import cli
 from agents.commands.past import tap
-from agents.run.stage_topics import ticked_topics
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
-from streams.codec.event_codec import Codec, tick
+from streams.clock_rules import PROBE
+from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.log_port import Log, NewRecord
 from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SHOP = Topics("ullage", 2)
@@ -40,9 +41,9 @@ class Desk:
             for topic in TOPICS:
                 log.create(SHOP.wire(topic.name), 2)
 
-    def tick(self, at: datetime = AT, *names: str) -> None:
+    def tick(self, at: datetime = AT) -> None:
         with FileLog(self.path) as log:
-            log.append([tick(SHOP.wire(name), p, int(at.timestamp()) * 1000) for name in names or ("control",) for p in range(2)])
+            ticks.append(log, SHOP, int(at.timestamp()) * 1000)
 
     def run(self, *words: str) -> int:
         where = ["--set", "log.kind=file", "--set", f"log.path={self.path}", "--set", "topics.partitions=2"]
@@ -238,35 +239,6 @@ def test_a_policy_file_is_right_as_a_whole_or_nothing_of_it_is_said(
     assert desk.policies() == {}
 
 
-def test_the_status_names_inputs_without_a_newer_tick_and_the_stages_that_wait_for_them(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    desk.tick(AT, *(name for name in ticked_topics() if name != "load-metrics"))
-    desk.tick(AT + timedelta(minutes=1), *(name for name in ticked_topics() if name not in ("load-metrics", "outcomes")))
-    desk.run("status", "-o", "json")
-    found = [row for row in json.loads(capsys.readouterr().out) if row["what"] == "input"]
-    late = "wait for a tick: there is none since 2026-01-05 12:00:00 UTC, and others are 60.0 s ahead"
-    assert all(row["warns"] for row in found)
-    assert [(row["name"], row["says"]) for row in found] == [
-        row
-        for partition in (0, 1)
-        for row in (
-            (f"outcomes:{partition}", f"updater, scaler {late}"),
-            (f"load-metrics:{partition}", "forecaster wait for a tick: there is none"),
-        )
-    ]
-
-
-def test_the_status_names_an_input_that_alone_has_a_tick_ahead(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    desk.tick(AT, *ticked_topics())
-    desk.tick(AT + timedelta(minutes=4), "oom-events")
-    desk.run("status", "-o", "json")
-    found = {row["name"]: row["says"] for row in json.loads(capsys.readouterr().out) if row["what"] == "input"}
-    late = "wait for a tick: there is none since 2026-01-05 12:00:00 UTC, and oom-events is 240.0 s ahead"
-    assert found["pod-metrics:0"] == f"recommender {late}"
-    assert "oom-events:0" not in found
-
-
 def test_a_trace_from_before_the_logs_newest_tick_is_refused(
     desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,7 +246,7 @@ def test_a_trace_from_before_the_logs_newest_tick_is_refused(
     trace.write_text("container_id,timestamp_s,cpu_cores,memory_bytes\na,0,0.5,1000000\na,300,0.5,1000000\n")
     assert desk.run("source", "traces", str(trace), "--speed", "0") == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "begins at 2026-01-01 00:00:00 UTC, but the newest tick in 'ullage.control.v1' is of 2026-01-05 12:00:00 UTC" in said
+    assert "begins at 2026-01-01 00:00:00 UTC, but the newest tick in 'ullage.clock.v1' is of 2026-01-05 12:00:00 UTC" in said
     with FileLog(desk.path) as log:
         assert log.end(SHOP.wire("pod-metrics"), 0) == log.end(SHOP.wire("pod-metrics"), 1) == 0
 
@@ -282,7 +254,7 @@ def test_a_trace_from_before_the_logs_newest_tick_is_refused(
 def test_the_probe_of_a_clock_is_no_dead_letter(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     with FileLog(desk.path) as log:
         wire = SHOP.wire("dead-letters")
-        log.append([tick(wire, 0, 1), NewRecord(wire, 0, b"x", b"cannot be read")])
+        log.append([NewRecord(wire, 0, PROBE, b"1"), NewRecord(wire, 0, b"x", b"cannot be read")])
     desk.run("status", "-o", "json")
     (letters,) = [row for row in json.loads(capsys.readouterr().out) if row["what"] == "dead letters"]
     assert letters["state"] == "1"

@@ -20,10 +20,11 @@ from schemas.names import Amounts, Place, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 SHOP = Topics("ullage", 2)
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -40,7 +41,7 @@ class Site:
         with FileLog.open_or_create(path) as log:
             for topic in TOPICS:
                 log.create(SHOP.wire(topic.name), 2)
-            log.append([tick(SHOP.wire("control"), p, int(NOW.timestamp()) * 1000) for p in range(2)])
+            ticks.append(log, SHOP, int(NOW.timestamp()) * 1000)
         report = SourceReported(NOW, "demo", "kube", ())
         self.append(self.codec.encode_for_all(report, topic="cluster-changes", key="demo", source="/test"))
 

@@ -11,10 +11,11 @@ from schemas.decisions.recommendations import ContainerRecommendation, RequestsR
 from schemas.facts.pods import ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, PodName, Workload
 from schemas.units import Bytes, Cores
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\r"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,7 +62,7 @@ def file(tmp_path: Path) -> Path:
         workload = replace(workload, cluster="demo")
         said = RequestsRecommended(decision, AT, workload, amounts, {f"why{EVIL}": EVIL}, 1)
         log.append([codec.encode(said, topic="recommendations", key=workload.key, partition=0, source="/test")])
-        log.append([tick(topics.wire(topic.name), 0, 1_767_225_600_000) for topic in TOPICS])
+        ticks.append(log, topics, 1_767_225_600_000)
         log.append([NewRecord(topics.wire("outcomes"), 0, EVIL.encode(), EVIL.encode(), ((EVIL, EVIL.encode()),))])
     return tmp_path / "log.jsonl"
 

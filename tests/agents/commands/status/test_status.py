@@ -24,11 +24,14 @@ from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Seconds
-from streams.codec.event_codec import Codec, tick
+from streams import clock_log
+from streams.clock_rules import FILL, ClockRecord
+from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
 from streams.publishing.operator_log import NewestTick, policy_records
 from streams.topics import TOPICS, Topics, changelog_topic
+from tests.support import ticks
 from tests.support.consumer_scene import resize_of, scene_at_two
 
 SHOP = Topics("ullage", 1)
@@ -46,7 +49,7 @@ class Site:
                     log.create(SHOP.wire(topic.name), 1)
             for stage in ("recommender", "conditions", "updater", "scaler", "forecaster"):
                 log.create(changelog_topic("ullage", stage), 1)
-        self.append([tick(SHOP.wire("control"), 0, MS)])
+        self.tick(MS)
 
     def append(self, records: list[NewRecord]) -> None:
         with FileLog(self.path) as log:
@@ -57,8 +60,12 @@ class Site:
         self.append(self.codec.encode_for_all(event, topic="cluster-changes", key=cluster, source="/test"))
 
     def mark(self, stage: str, *, behind: float) -> None:
-        mark = CheckpointMark(MS - int(behind * 1000), {}, {}).encode()
+        mark = CheckpointMark(MS - int(behind * 1000), {}, {}, tick=(0, "t")).encode()
         self.append([NewRecord(changelog_topic("ullage", stage), 0, b"f/mark/0", mark)])
+
+    def tick(self, number: int) -> None:
+        with FileLog(self.path) as log:
+            ticks.append(log, SHOP, number)
 
     def rows(self, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], tuple[str, str]]:
         """State and sentence of each part."""
@@ -116,16 +123,14 @@ def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pyt
     assert (state, says) == ("unknown", "no source has named it; the log has 'prod': set cluster.name")
 
 
-def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    site.append([tick(SHOP.wire(name), 0, MS) for name in ("rules", "policies", "cluster-changes", "pod-changes", "oom-events")])
-    site.append([tick(SHOP.wire("pod-metrics"), 0, MS - 300_000)])
+def test_a_stage_is_at_work_or_waits(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.mark("updater", behind=2)
     site.mark("recommender", behind=300)
     rows = site.rows(capsys)
     assert rows["stage", "updater"] == ("at work", "no decision in the last hour")
     assert rows["stage", "recommender"] == (
         "waiting",
-        "5 min behind in partition 0: waits for ticks in pod-metrics; no decision in the last hour",
+        "5 min behind in partition 0: is the worker running?; no decision in the last hour",
     )
     assert rows["stage", "scaler"] == (
         "not seen",
@@ -133,12 +138,13 @@ def test_a_stage_is_at_work_or_waits_for_the_topics_without_ticks(site: Site, ca
     )
 
 
-def test_a_stage_waits_for_ticks_in_a_topic_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    site = Site(tmp_path / "log.jsonl", without="load-metrics")
-    site.append([tick(SHOP.wire(name), 0, MS) for name in ("rules", "policies", "pod-changes", "pod-metrics")])
-    site.mark("forecaster", behind=300)
-    says = "5 min behind in partition 0: waits for ticks in load-metrics; no decision in the last hour"
-    assert site.rows(capsys)["stage", "forecaster"] == ("waiting", says)
+def test_an_input_that_lost_its_end_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    with FileLog(site.path) as log:
+        newest = clock_log.newest(log, SHOP)
+        assert newest is not None
+        log.append([ClockRecord(MS + 500, "wrong", newest.place, {("oom-events", 0): 70}).encode(SHOP.wire("clock"))])
+    says = "recommender wait: it ends at offset 0, and the clock has seen it end at 70"
+    assert site.rows(capsys)["input", "oom-events:0"] == ("lost its end", says)
 
 
 def test_a_stage_that_is_ahead_of_the_clock_waits_and_says_so(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,13 +194,15 @@ def test_every_act_belongs_to_a_consumer_that_can_be_started() -> None:
     assert set(CONSUMERS.values()) <= set(get_args(ConsumerName))
 
 
-def test_ticks_take_no_place_among_the_outcomes_of_the_last_hour(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    site.append([tick(SHOP.wire("outcomes"), 0, MS - 1000 * second) for second in range(3600, 1800, -1)])
+def test_what_is_nothing_takes_no_place_among_the_outcomes_of_the_last_hour(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.append([NewRecord(SHOP.wire("outcomes"), 0, FILL, b"") for _ in range(1800)])
     assert site.rows(capsys)["consumer", "all"] == ("idle", "no outcome in the last hour")
     subject = resize_of(scene_at_two().pod()).subject
     event = ActionFinished("o", NOW - timedelta(minutes=30), "d", Action.RESIZE, Result.DONE, "as asked", subject)
     site.append([site.codec.encode(event, topic="outcomes", key="demo", partition=0, source="/test")])
-    site.append([tick(SHOP.wire("outcomes"), 0, MS - 1000 * second) for second in range(1800, 0, -1)])
+    site.append([NewRecord(SHOP.wire("outcomes"), 0, FILL, b"") for _ in range(1800)])
     assert site.rows(capsys)["consumer", "resizer"] == ("acted", "last outcome 30 min ago; in the last hour: 1 done")
 
 
@@ -264,7 +272,7 @@ def test_an_evictor_waits_for_a_webhook(
     for each in alive:
         seen = WebhookLeaseSeen(NOW, "demo", "ullage/ullage-webhook", each, "" if each else "there is no Lease 'x'")
         site.append([site.codec.encode(seen, topic="pod-changes-by-cluster", key="demo", partition=0, source="/test")])
-    site.append([tick(SHOP.wire("pod-changes-by-cluster"), 0, MS - second) for second in range(3000, 0, -1)])
+    site.append([NewRecord(SHOP.wire("pod-changes-by-cluster"), 0, FILL, b"") for _ in range(3000)])
     says = "no pod is evicted while no admission webhook is at work: there is no Lease 'x'; start `ullage consumer webhook`"
     assert site.rows(capsys).get(("consumer", "evictor in demo")) == (("waiting", says) if shown else None)
     cli.run(["status", "--log", str(site.path)])

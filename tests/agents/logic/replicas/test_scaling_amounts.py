@@ -18,12 +18,11 @@ from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import HpaBehavior, HpaScalingRules, MetricSpec, MetricTarget, PredictionOptions
 from schemas.times import to_ms
 from streams.clients.kube.autoscaler_specs import AutoscalerObject
-from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.log.log_port import Record
 from streams.sources.kube.publish import ehpa_policies
 from streams.topics import Topics
-from tests.support import examples
+from tests.support import examples, ticks
 
 TOPICS = Topics("ullage", 1)
 (EHPA,) = (event for event in examples.EVENTS if isinstance(event, EhpaChanged))
@@ -50,9 +49,7 @@ def test_an_event_with_an_amount_that_is_none_is_set_aside_and_the_stage_goes_on
     task = Task(stage, 0, topics=TOPICS, codec=Codec(TOPICS), positions=dict.fromkeys(stage.reads, 0))
     new = task.codec.encode(event, topic="policies", key=event.key, partition=0, source="/test")
     task.feed("policies", Record(new.topic, 0, 0, new.key, new.value, new.headers))
-    for place, name in enumerate(stage.reads):
-        tick = event_codec.tick(TOPICS.wire(name), 0, to_ms(examples.AT) + 60_000)
-        task.feed(name, Record(tick.topic, 0, 1 + place, tick.key, tick.value, tick.headers))
+    task.take_tick(ticks.of(task, to_ms(examples.AT) + 60_000))
     taken = task.next_turn()
     assert taken is not None
     assert "metrics[0].target.value is '1e1.5'" in json.loads(taken.dead[0].value or b"")["reason"]

@@ -17,10 +17,10 @@ from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
 from schemas.names import Amounts, PodName
 from schemas.policies.vertical import ContainerPolicy
 from schemas.policies.vpa import TargetRef, VpaChanged
-from streams.codec import event_codec
 from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
+from tests.support import ticks
 from tests.support.cluster_events import API, GIB, MINUTE, START, scrape, vpa, when
 from tests.support.status_scene import said as advice
 
@@ -74,9 +74,7 @@ def test_each_stage_that_reads_recommendations_sets_one_of_a_turn_to_come_aside(
     for offset, event in enumerate((present, replace(present, **changed))):
         r = codec.encode(event, topic="recommendations-by-cluster", key="demo", partition=0, source="/test")
         task.feed("recommendations-by-cluster", Record(r.topic, 0, offset, r.key, r.value, r.headers))
-    for name in stage.reads:
-        r = event_codec.tick(TOPICS.wire(name), 0, START)
-        task.feed(name, Record(r.topic, 0, 9, r.key, r.value, r.headers))
+    task.take_tick(ticks.of(task, START))
     taken = task.next_turn()
     assert taken is not None
     (letter,) = taken.dead
@@ -105,8 +103,7 @@ class Bench:
         for event in events:
             name = TOPIC_OF[type(event)]
             self._feed(name, self.codec.encode(event, topic=name, key=API.key, partition=0, source="/test"))
-        for name in self.offsets:
-            self._feed(name, event_codec.tick(TOPICS.wire(name), 0, number))
+        self.task.take_tick(ticks.of(self.task, number))
         done = self.task.next_turn()
         assert done is not None
         return done

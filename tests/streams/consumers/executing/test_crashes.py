@@ -12,7 +12,7 @@ from schemas.outcomes import ActionFinished, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Cores
 from streams.clients.cluster_port import Pod
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.consumers.executing.executor import Executor
 from streams.consumers.pods.evictor import evictor
 from streams.consumers.pods.resizer import resizer
@@ -23,6 +23,7 @@ from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import demo_cluster
 from streams.simulated.simulated_client import SimulatedClient
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -115,7 +116,7 @@ def test_every_decision_ends_with_one_outcome_and_no_pod_is_acted_on_twice(
     at, pods = cluster.now, cluster.pods()
     control = ControlChanged(START, "demo", Mode.APPLY)
     log.append([CODEC.encode(control, topic="control", key="demo", partition=HOME, source="/test")])
-    log.append([tick(TOPICS_2.wire("control"), HOME, int(at.timestamp() * 1000))])
+    ticks.append(log, TOPICS_2, int(at.timestamp() * 1000))
     chosen = {which: verb for verb, which, _ in plans}
     decisions = [decision(which, verb, pods[which], at) for which, verb in chosen.items()]
     for planned, (_, _, repeated) in zip(decisions, plans, strict=False):
@@ -144,5 +145,5 @@ def live_on(context: LogContext, client: FatefulClient, log: FatefulLog, at: dat
         now = at + step * timedelta(seconds=10)
         fate, log.fate = log.fate, None
         client.simulated.advance(now)
-        log.append([tick(context.topics.wire("control"), HOME, int(now.timestamp() * 1000))])
+        ticks.append(log, context.topics, int(now.timestamp() * 1000))
         log.fate = fate

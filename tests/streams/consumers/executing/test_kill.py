@@ -15,12 +15,13 @@ from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Cores
 from streams.clients.cluster_port import Pod
-from streams.codec.event_codec import Codec, tick
+from streams.codec.event_codec import Codec
 from streams.log.file_log import FileLog
 from streams.simulated.api_server import SimulatedServer
 from streams.simulated.cluster import SimulatedCluster
 from streams.simulated.demo_shop import DEPLOYMENTS, NODES
 from streams.topics import TOPICS, Topics
+from tests.support import ticks
 from tests.support.attested_plans import with_attestations
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -77,7 +78,7 @@ def test_killed_between_act_and_outcome_again_and_again_nothing_is_done_twice(tm
     log.append(
         [CODEC.encode(ControlChanged(START, "demo", Mode.APPLY), topic="control", key="demo", partition=HOME, source="/t")]
     )
-    log.append([tick(TOPICS_2.wire("control"), HOME, int(cluster.now.timestamp() * 1000))])
+    ticks.append(log, TOPICS_2, int(cluster.now.timestamp() * 1000))
     records = [CODEC.encode(p, topic="pod-updates", key="demo", partition=HOME, source="/t") for p in plans]
     log.append(with_attestations(records, TOPICS_2))
     with SimulatedServer(cluster) as server:
@@ -119,7 +120,7 @@ def run_until_finished(arguments: list[str], cluster: DeadlyCluster, log: FileLo
             # Kills are over and the last process is at work; and plans do not expire.
             if len(cluster.accepted) > 2 and cluster.now < START + timedelta(minutes=6):
                 cluster.advance(cluster.now + timedelta(seconds=15))
-                log.append([tick(TOPICS_2.wire("control"), HOME, int(cluster.now.timestamp() * 1000))])
+                ticks.append(log, TOPICS_2, int(cluster.now.timestamp() * 1000))
             time.sleep(0.1)
     finally:
         child.kill()

@@ -1,5 +1,6 @@
 """The largest node: by each resource, of the nodes that somebody still publishes."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,11 +8,11 @@ import pytest
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores
-from streams.codec import event_codec
 from streams.consumers.executing.largest_nodes import LargestNodes
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.topics import Topics
+from tests.support import ticks
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TOPICS = Topics("t", 2)
@@ -30,12 +31,13 @@ class Site:
 
     def at(self, hours: float, *events: NodeChanged | NodeRemoved) -> None:
         """What was published before a tick, so many hours after the start."""
-        for event in events:
+        at = START + timedelta(hours=hours)
+        for event in (replace(each, at=at) for each in events):
             self.context.log.append(
                 self.context.codec.encode_for_all(event, topic="cluster-changes", key=event.cluster, source="/t")
             )
-        number = int((START + timedelta(hours=hours)).timestamp() * 1000)
-        self.context.log.append(event_codec.tick(TOPICS.wire("cluster-changes"), p, number) for p in range(2))
+        number = int(at.timestamp() * 1000)
+        ticks.append(self.context.log, TOPICS, number)
 
 
 def node(name: str, cores: float | None, gib: int | None, cluster: str = "prod") -> NodeChanged:
@@ -66,7 +68,7 @@ def test_a_node_that_nobody_publishes_any_more_counts_for_six_hours(site: Site) 
     site.at(0.5, node("large", 64.0, 256), node("small", 4.0, 16))
     site.at(6.0, node("small", 4.0, 16))
     assert site.sizes.largest() == Amounts(Cores(64.0), Bytes(256 * GIB))
-    site.at(6.01)
+    site.at(6.51)
     assert site.sizes.largest() == Amounts(Cores(4.0), Bytes(16 * GIB))
 
 

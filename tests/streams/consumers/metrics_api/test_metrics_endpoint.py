@@ -182,6 +182,8 @@ def test_a_view_that_starts_reads_as_far_back_as_the_longest_window_asks_for(tmp
     scene = MetricsApiScene(tmp_path)
     scene.say(ehpa(prediction=None), forecast("web", *([6.0] * 48), at=AT - timedelta(hours=5), expires=AT + timedelta(hours=3)))
     for minutes in range(0, 301, 1):
+        # How far the topic got is told by its newest records: without later ones nothing is left out.
+        scene.say(forecast("other", at=AT - timedelta(minutes=300 - minutes)))
         scene.tick(AT - timedelta(minutes=300 - minutes))
     scene.view.catch_up()
     with scene.serving() as server:

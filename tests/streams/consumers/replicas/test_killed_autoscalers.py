@@ -19,13 +19,13 @@ from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.ehpa import EhpaChanged
 from schemas.policies.scaling import CronTrigger, ScaleStrategy
 from schemas.policies.vpa import TargetRef
-from streams.codec.event_codec import Codec, tick, tick_number
+from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler
 from streams.consumers.replicas.scale_subresource import scaler
 from streams.log_context import LogContext
 from streams.topics import TOPICS, Topics
-from tests.support import ehpa_manifests
+from tests.support import ehpa_manifests, ticks
 from tests.support.attested_plans import with_attestations
 from tests.support.replica_scene import DSP, MONDAY, RATE
 from tests.support.scaled_world import DeadlyLog, Killed, KillSwitch, ScaledWorld
@@ -77,8 +77,7 @@ class Site:
 
     def tick(self, at: datetime) -> None:
         number = int(at.timestamp() * 1000)
-        names = ("control", "policies", "load-forecasts", "replica-plans", "outcomes", "pod-changes-by-cluster")
-        self.log.append([tick(T.wire(name), partition, number) for name in names for partition in range(2)])
+        ticks.append(self.log, T, number)
 
     def consumer(self) -> AutoscalerConsumer:
         context = LogContext.of(self.log, T, "prod")
@@ -106,7 +105,7 @@ class Site:
             CODEC.decode(record)
             for partition in range(2)
             for record in self.log.poll({(T.wire(topic), partition): 0}, wait=0.0)
-            if tick_number(record) is None
+            if not is_of_a_clock(record)
         ]
 
     def objects(self) -> dict[str, object]:

@@ -83,7 +83,7 @@ def test_a_write_is_an_outcome_that_names_the_decision_which_names_what_it_rests
     assert causes(record) == (Place(scene.topics.wire("vpa-conditions"), scene.topics.partition_of(vpa().key), 0),)
     [decided] = scene.log.poll({(causes(record)[0].topic, causes(record)[0].partition): 0})
     wires = scene.topics.wire("recommendations-by-cluster"), scene.topics.wire("policies")
-    assert causes(decided) == tuple(Place(wire, partition, 1) for wire in wires)  # offset 0 is the tick
+    assert causes(decided) == tuple(Place(wire, partition, 0) for wire in wires)
 
 
 def test_nothing_is_written_before_there_is_a_time(server: VpaServer) -> None:

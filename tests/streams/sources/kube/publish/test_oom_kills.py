@@ -9,7 +9,8 @@ import structlog.testing
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.names import Workload
 from streams.clients.kube.pod_objects import PodObject
-from streams.codec.event_codec import tick
+from streams.clock_rules import FILL
+from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.publishing import published_state
 from streams.sources.kube import kube_source
@@ -98,7 +99,7 @@ def test_a_kill_published_further_back_than_the_log_is_read_is_not_published_aga
     scene = seen(pod("p", status=running(4, "OOMKilled")))
     scene.later(timedelta(hours=26))
     wire = scene.topics.wire("oom-events")
-    scene.log.append([tick(wire, partition, number) for partition in range(PARTITIONS) for number in range(3)])
+    scene.log.append([NewRecord(wire, partition, FILL, b"") for partition in range(PARTITIONS) for _ in range(3)])
     scene.restart()
     scene.see("pods", pod("p", status=running(4, "OOMKilled")))
     scene.sync()
@@ -114,7 +115,7 @@ def test_nor_is_it_when_facts_were_dropped_and_the_log_is_compared_again(monkeyp
     scene.see("pods", pod("p", status=running(4, "OOMKilled")))
     scene.later(timedelta(hours=26))
     wire = scene.topics.wire("oom-events")
-    scene.log.append([tick(wire, partition, number) for partition in range(PARTITIONS) for number in range(3)])
+    scene.log.append([NewRecord(wire, partition, FILL, b"") for partition in range(PARTITIONS) for _ in range(3)])
     scene.log.away = True
     scene.see("pods", *(pod(name) for name in ("a", "b", "c")))
     assert scene.source.dropped

@@ -12,7 +12,6 @@ import structlog
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.run.pipeline import stages
 from agents.run.stage_runner import Runner
-from agents.run.stage_topics import ticked_topics
 from agents.settings.all_settings import Settings
 from schemas.decisions.recommendations import RequestsRecommended
 from schemas.facts.usage import MetricsScraped
@@ -23,9 +22,9 @@ from streams.clients.prometheus import Prometheus
 from streams.errors import BadInput, GiveUp, LogUnavailable
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
-from streams.sources.clock import ticks
 from streams.sources.usage.history import range_queries
 from streams.sources.usage.history.history_source import HistoryPeriod, HistorySource, MetricsStore
+from tests.support import ticks
 from tests.support.answering import Answering, Asked, answering
 from tests.support.usage_scene import CART, START, WEB, UsageScene, at, readings
 
@@ -297,8 +296,8 @@ def test_what_is_recommended_from_history_is_what_the_same_samples_give_live(ser
         for event in published:
             if event.at == moment:
                 _say_live(live, event)
-        live.log.append(ticks(live.topics, ticked_topics(), round(moment.timestamp() * 1000)))
-    before.log.append(ticks(before.topics, ticked_topics(), round(START.timestamp() * 1000)))
+        ticks.append(live.log, live.topics, round(moment.timestamp() * 1000))
+    ticks.append(before.log, before.topics, round(START.timestamp() * 1000))
     _take(before)
     _take(live)
     newest = _newest(before)

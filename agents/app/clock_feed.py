@@ -1,0 +1,135 @@
+"""Reads the clock beside Faust and gives each tick to the partitions that are open.
+
+One partition cannot be shared out to workers.
+
+It begins at the lowest mark of what is open, and begins anew after every recovery; a task ignores a tick that is not above its
+turn. It also looks after inputs that a turn waits for while nothing comes: their last offsets may hold nothing that Faust
+delivers, such as the end of a transaction or what compaction took.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from time import monotonic, perf_counter
+
+from agents.app import supervision
+from agents.app.owned_partition import OwnedPartition
+from agents.app.stage_host import StageHost
+from agents.engine.checkpoint_selection import CheckpointMark
+from agents.engine.checkpoint_validation import ClockEvidence
+from streams import clock_log
+from streams.clock_log import ClockReader, PlaceInClock
+from streams.clock_rules import Counted, Tick
+from streams.errors import LogUnavailable
+from streams.log.kafka_log import KafkaLog
+
+WAIT = 0.5
+"""Seconds that one look waits for a tick."""
+TOGETHER = 500
+"""Ticks that are read at once, and that a task may have before it: the slowest task waits for its inputs, not for ticks."""
+YIELD_AFTER = 0.03
+"""Seconds after which other coroutines run."""
+STANDS_STILL = 1.0
+"""Seconds in which nothing came of an input that a turn waits for, after which it is read beside Faust."""
+
+
+class ClockFeed:
+    """One for each worker process. It has a connection of its own, which it uses in a thread."""
+
+    def __init__(self, hosts: tuple[StageHost, ...]) -> None:
+        self._hosts, self._plan = hosts, hosts[0].plan
+        self._log = KafkaLog(self._plan.where)
+        self._busy = asyncio.Lock()
+        self._begun = asyncio.Event()
+        self._start = 0
+        """Counts beginnings."""
+        self._stood: dict[tuple[OwnedPartition, str], tuple[int, float]] = {}
+        """For each input that a turn waits for, its offset when it was last seen to move on, and when that was."""
+        self._looked = 0.0
+
+    def begin(self) -> None:
+        """Partitions were opened: give them all ticks after their marks."""
+        self._start += 1
+        self._begun.set()
+
+    async def evidence(self, mark: CheckpointMark) -> ClockEvidence:
+        """What the clock shows of the tick that a mark names. Raises LogUnavailable."""
+        offset = -1 if mark.tick is None else mark.tick[0]
+        async with self._busy:
+            there: PlaceInClock = await asyncio.to_thread(clock_log.look_at, self._log, self._plan.topics, offset)
+        found = None if there.record is None else (there.record.number, there.record.name)
+        return ClockEvidence(there.begin, there.end, found)
+
+    async def run(self) -> None:
+        """Feed until cancelled."""
+        with supervision.guarded("reading the clock"):
+            await self._begun.wait()
+            while True:
+                start = self._start
+                try:
+                    await self._feed(start)
+                except LogUnavailable:  # it is back, or the worker's own clients say that it is not
+                    await asyncio.sleep(WAIT)
+
+    async def _feed(self, start: int) -> None:
+        """Give ticks until partitions are opened anew."""
+        log, topics = self._log, self._plan.topics
+        async with self._busy:
+            counted = await asyncio.to_thread(self._counted)
+        reader = ClockReader(log, topics, counted)
+        if counted.last is not None:
+            await self._give([counted.last], start)
+        while start == self._start:
+            if self._hungry():
+                async with self._busy:
+                    ticks = await asyncio.to_thread(partial(reader.catch_up, wait=WAIT, most=TOGETHER))
+                await self._give(ticks, start)
+            else:
+                await asyncio.sleep(YIELD_AFTER)
+            if start == self._start and monotonic() - self._looked > STANDS_STILL / 2:
+                self._looked = monotonic()
+                await self._read_beside()
+
+    def _counted(self) -> Counted:
+        """What counted up to the lowest mark of what is open."""
+        log, topics = self._log, self._plan.topics
+        marks = [owned.task.tick for _, owned in self._open()]
+        if None in marks or not marks:
+            return clock_log.first_counted(log, topics)
+        lowest = min(mark[0] for mark in marks if mark is not None)
+        counted = clock_log.counted(log, topics, before=lowest + 1)
+        if counted.last is None or counted.last.offset > lowest:
+            for host, _ in self._open():
+                host.observer.lost(host.stage.name, *clock_log.place(topics), lowest, counted.next)
+        return counted
+
+    def _open(self) -> list[tuple[StageHost, OwnedPartition]]:
+        return [(host, owned) for host in self._hosts for owned in host.owned.values() if owned.open]
+
+    def _hungry(self) -> bool:
+        """Whether some task has few ticks left."""
+        return any(len(owned.task.aligner.ticks) < TOGETHER for _, owned in self._open())
+
+    async def _give(self, ticks: Iterable[Tick], start: int) -> None:
+        yielded = perf_counter()
+        for tick in ticks:
+            for host, owned in self._open():
+                if start != self._start:
+                    return
+                if owned.open:
+                    await host.take_tick(owned, tick)
+                if perf_counter() - yielded > YIELD_AFTER:
+                    await asyncio.sleep(0)
+                    yielded = perf_counter()
+
+    async def _read_beside(self) -> None:
+        """Read the inputs that turns wait for and of which nothing came for some time."""
+        now, stood = monotonic(), self._stood
+        self._stood = {}
+        for host, owned in self._open():
+            for name in owned.task.aligner.lacking:
+                at = owned.task.aligner.inputs[name].next
+                before, since = stood.get((owned, name), (at, now))
+                self._stood[owned, name] = at, since if before == at else now
+                if before == at and now - since > STANDS_STILL:
+                    await host.read_beside(owned, name)

@@ -1,0 +1,180 @@
+"""Reads the topic `clock` of a log: what counts up to its end, up to a moment, or from a place on."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, get_args, runtime_checkable
+
+from schemas import times
+from schemas.catalogue import CATALOGUE
+from schemas.decisions import Decision
+from streams import clock_rules
+from streams.clock_rules import PARTITION, ClockRecord, Counted, Ends, Tick
+from streams.log.log_port import Log, Record
+from streams.topics import CLOCK, Topics
+
+_STRETCH, _LONGEST = 256, 16_384
+"""Records read at once when looking back for a full one, which a clock writes each minute."""
+_READ_THROUGH = 1_000
+"""Records that are read one by one in a search for a moment."""
+
+
+@runtime_checkable
+class _BoundsAtOnce(Protocol):
+    """A log that says where many partitions begin and end in one answer."""
+
+    def bounds(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """The first kept offset of each partition, and the one after its last record."""
+
+
+def place(topics: Topics) -> tuple[str, int]:
+    """Wire name and partition of the clock."""
+    return topics.wire(CLOCK), PARTITION
+
+
+def comes_after_its_tick(name: str) -> bool:
+    """Whether stages write this topic (short name): what is decided in a turn stands behind the end that its tick says."""
+    return name == "dead-letters" or any(kind.event in get_args(Decision) for kind in CATALOGUE.carried_by(name))
+
+
+def log_ends(log: Log, topics: Topics, names: Collection[str]) -> Ends:
+    """Where the partitions of these topics (short names) end in the log now."""
+    places = {(topics.wire(name), p): (name, p) for name in names for p in range(topics.count(name))}
+    if isinstance(log, _BoundsAtOnce):
+        return {places[at]: end for at, (_, end) in log.bounds(places).items()}
+    return {short: log.end(*at) for at, short in places.items()}
+
+
+def counted(log: Log, topics: Topics, *, before: int | None = None) -> Counted:
+    """What counts, from a full record on that lies before this offset, or is the newest. The caller reads on from its `next`."""
+    at = place(topics)
+    begin, end = log.begin(*at), log.end(*at)
+    start, stride = end if before is None else min(before + _STRETCH, end), _STRETCH
+    records: list[Record] = []
+    while start > begin:
+        earlier = max(begin, start - stride)
+        records = [*between(log, at, earlier, start), *records]
+        start, stride = earlier, min(_LONGEST, stride * 4)
+        found = clock_rules.begin_in_middle(records, before=before)
+        if found is not None:
+            return found
+    # From the first record on: either the chain begins there, or nothing counts until a full record is confirmed.
+    return Counted(next=begin)
+
+
+def first_counted(log: Log, topics: Topics) -> Counted:
+    """What counts from the earliest record on from which a reader can know it."""
+    at = place(topics)
+    begin, end = log.begin(*at), log.end(*at)
+    if begin == 0:
+        return Counted()
+    records = list(between(log, at, begin, min(begin + _LONGEST, end)))
+    for number, record in enumerate(records):
+        found = Counted.at_full(record)
+        if found is not None and clock_rules.begin_in_middle(records[number:], before=record.offset + 1) is not None:
+            return found
+    return Counted(next=begin)
+
+
+def between(log: Log, at: tuple[str, int], start: int, end: int) -> Iterator[Record]:
+    """The records of a partition from `start` on and before `end`."""
+    while start < end and (records := log.poll({at: start}, limit=min(end - start, 10_000))):
+        yield from (record for record in records if record.offset < end)
+        start = records[-1].offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceInClock:
+    """Where the clock's topic begins and ends, and the record of a clock at one offset of it, if there is one."""
+
+    begin: int
+    end: int
+    record: ClockRecord | None
+
+
+def look_at(log: Log, topics: Topics, offset: int) -> PlaceInClock:
+    """What the topic holds at an offset."""
+    at = place(topics)
+    begin, end = log.begin(*at), log.end(*at)
+    found = log.poll({at: offset}, limit=1) if begin <= offset < end else ()
+    record = ClockRecord.decode(found[0]) if found and found[0].offset == offset else None
+    return PlaceInClock(begin, end, record)
+
+
+class ClockReader:
+    """Follows the clock of one log from its newest full record on, or from the state `start`. Reads nothing before `catch_up`."""
+
+    def __init__(self, log: Log, topics: Topics, start: Counted | None = None) -> None:
+        self._log, self._topics = log, topics
+        self._counted, self._from_newest = start, start is None
+
+    @property
+    def counted(self) -> Counted:
+        """What counts of what was read."""
+        return self._counted or Counted()
+
+    @property
+    def at(self) -> datetime | None:
+        """Event time: that of the last tick; None before the first."""
+        return None if self.counted.number < 0 else times.from_ms(self.counted.number)
+
+    def catch_up(self, *, wait: float = 0.0, most: int | None = None) -> list[Tick]:
+        """Read to the end, or until there are `most` ticks; the ticks that came.
+
+        Waits up to `wait` seconds. Raises LogUnavailable.
+        """
+        if self._counted is None or (self._from_newest and self._counted.last is None):
+            before, self._counted = self.counted, counted(self._log, self._topics)
+            # A topic from whose first record on everything is read needs no full one: the chain begins there.
+            self._from_newest = self._counted.next > 0
+            found = [self._counted.last] if self._counted.last is not None and before.last is None else []
+        else:
+            found = []
+        at = place(self._topics)
+        while (most is None or len(found) < most) and (records := self._log.poll({at: self._counted.next}, wait=wait)):
+            found += clock_rules.ticks(self._counted, records)
+            wait = 0.0
+        return found
+
+
+def newest(log: Log, topics: Topics) -> Tick | None:
+    """The last tick; None in a log that has none."""
+    reader = ClockReader(log, topics)
+    reader.catch_up()
+    return reader.counted.last
+
+
+def oldest(log: Log, topics: Topics) -> Tick | None:
+    """The first tick that is kept; None in a log that has none."""
+    found = first_counted(log, topics)
+    if found.last is not None:
+        return found.last
+    return next(iter(ticks_from(log, topics, found)), None)
+
+
+def ticks_from(log: Log, topics: Topics, start: Counted) -> Iterator[Tick]:
+    """The ticks after what was counted, up to the end that the log has now. `start` is taken along."""
+    at = place(topics)
+    for record in between(log, at, start.next, log.end(*at)):
+        tick = start.take(record)
+        if tick is not None:
+            yield tick
+
+
+def counted_at(log: Log, topics: Topics, at: datetime) -> Counted:
+    """What counted at a moment: up to the last tick that is not after it. Without one, nothing counts, and all ends are 0."""
+    wanted, there = times.to_ms(at), place(topics)
+    low, high = log.begin(*there), log.end(*there)
+    while high - low > _READ_THROUGH:
+        middle = (low + high) // 2
+        number = next((said.number for r in between(log, there, middle, high) if (said := ClockRecord.decode(r))), wanted + 1)
+        low, high = (middle, high) if number <= wanted else (low, middle)
+    found = counted(log, topics, before=low)
+    if found.number > wanted:
+        return Counted()
+    for record in between(log, there, found.next, log.end(*there)):
+        said = ClockRecord.decode(record)
+        if said is not None and said.number > wanted and said.after == found.place:
+            break
+        found.take(record)
+    return found

@@ -1,0 +1,182 @@
+"""The records of the topic `clock`, and the rules by which everybody decides which of them count. Pure.
+
+A tick is one record: its time, the record that it comes after, and the end of each partition that moved. Turn n of a partition
+has of each input the records from the end in force before up to the end in force with tick n. So a turn follows from the log
+alone.
+
+A record counts if and only if it can be read; its number is above the last that counted; it lies at most five minutes after its
+own append time; `after` is place and name of the last record that counted; and no end is below the one in force. Numbers alone
+would not do, as a clock that was frozen between asking for ends and appending would write old ends after a newer clock's. Nor
+would offsets alone, because they come again after a log has lost its end. Whether a record counts never depends on where a log
+ends now: a reader that comes later, when the log has grown, must not take what another one refused.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import orjson
+
+from streams import typed_json
+from streams.log.log_port import NewRecord, Record
+
+PARTITION = 0
+TICK, PROBE, FILL = b"tick", b"probe", b"fill"
+"""Keys of what a clock writes: a tick, a question for the log's time, and what fills up a partition that lost its end."""
+LAST_NUMBER = 253_402_300_800_000
+"""Milliseconds of the year 10000, which no datetime can hold; a tick at or above it is no tick."""
+MOST_AHEAD = 300_000
+"""Milliseconds that a tick may lie after the moment at which the log took it: far more than clocks that are kept differ."""
+MOST_ENDS = 100_000
+"""Partitions in one record, so that nobody's record fills the memory of all readers."""
+_NAME_LENGTH = 64
+
+Ends = Mapping[tuple[str, int], int]
+"""(short topic name, partition) to the offset after its last record."""
+
+
+class _Fields(msgspec.Struct):
+    at: int
+    name: str
+    ends: dict[str, dict[str, int]]
+    after: tuple[int, str] | None = None
+    full: bool = False
+
+
+_read = typed_json.decoder(_Fields).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRecord:
+    """One record of the clock. `ends` holds what moved; a `full` one holds all partitions. `after` is None for the first."""
+
+    number: int
+    name: str
+    after: tuple[int, str] | None
+    ends: Ends
+    full: bool = False
+
+    def encode(self, wire: str) -> NewRecord:
+        """The record for the topic of this wire name."""
+        ends: dict[str, dict[str, int]] = {}
+        for (topic, partition), end in self.ends.items():
+            ends.setdefault(topic, {})[str(partition)] = end
+        body = {"at": self.number, "name": self.name, "after": self.after, "full": self.full, "ends": ends}
+        return NewRecord(wire, PARTITION, TICK, orjson.dumps(body))
+
+    @staticmethod
+    def decode(record: Record | NewRecord) -> "ClockRecord | None":
+        """The record of a clock in a record of the log; None if it is none."""
+        if record.key != TICK or record.value is None:
+            return None
+        try:
+            read = _read(record.value)
+            ends = {(topic, _partition(p)): end for topic, parts in read.ends.items() for p, end in parts.items()}
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        if not 0 <= read.at < LAST_NUMBER or not 0 < len(read.name) <= _NAME_LENGTH or len(ends) > MOST_ENDS:
+            return None
+        if any(not 0 <= end < 1 << 63 for end in ends.values()):
+            return None
+        return ClockRecord(read.at, read.name, read.after, ends, read.full)
+
+
+def _partition(text: str) -> int:
+    """Raises ValueError unless this is how a partition is written."""
+    if not text.isdecimal() or not text.isascii() or str(int(text)) != text:
+        msg = f"'{text}' is no partition"
+        raise ValueError(msg)
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A record that counts: its place and number, the ends that it sets in force, and when the log took it (-1: unknown)."""
+
+    offset: int
+    number: int
+    name: str
+    moved: Ends
+    taken_ms: int = -1
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """What the next record that counts says in `after`."""
+        return self.offset, self.name
+
+
+@dataclass(slots=True)
+class Counted:
+    """What counts of the topic, read in order: the same for everybody who has read as far. `ends` are those in force."""
+
+    last: Tick | None = None
+    next: int = 0
+    """The offset after the last record that was read."""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The number of the last record that counts; -1 before the first."""
+        return -1 if self.last is None else self.last.number
+
+    @property
+    def place(self) -> tuple[int, str] | None:
+        """What the next record has to say in `after`."""
+        return None if self.last is None else self.last.place
+
+    def take(self, record: Record) -> Tick | None:
+        """The tick in this record if it counts. Records have to come in the order of their offsets; older ones are ignored."""
+        if record.offset < self.next:
+            return None
+        self.next = record.last_offset + 1
+        said = ClockRecord.decode(record)
+        if said is None or said.number <= self.number or said.after != self.place or _is_ahead(record, said.number):
+            return None
+        if any(end < self.ends.get(place, 0) for place, end in said.ends.items()):
+            return None
+        self.last = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms)
+        self.ends.update(said.ends)
+        return self.last
+
+    def end(self, topic: str, partition: int) -> int:
+        """The end in force of a partition; 0 for one that no tick has named yet."""
+        return self.ends.get((topic, partition), 0)
+
+    @staticmethod
+    def at_full(record: Record) -> "Counted | None":
+        """Begin at a record in the middle of the topic; None unless it is a full one. Only `confirmed` says that it counts."""
+        said = ClockRecord.decode(record)
+        if said is None or not said.full or _is_ahead(record, said.number):
+            return None
+        tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms)
+        return Counted(tick, record.last_offset + 1, dict(said.ends))
+
+
+def _is_ahead(record: Record, number: int) -> bool:
+    """Whether a tick lies too far after its append time. A log without times (-1) refuses none."""
+    return record.timestamp_ms >= 0 and number - record.timestamp_ms > MOST_AHEAD
+
+
+def begin_in_middle(records: Sequence[Record], *, before: int | None = None) -> Counted | None:
+    """What counts up to the last full record of a stretch that a later one of it confirms; None if it has none.
+
+    A full record may be one that never counted, so a reader that begins there waits for one that comes after it. The later one
+    may itself be one that does not count, as both of two clocks' records may come after the same. That does no harm: whoever
+    wrote `after` had read that the full one counts. `before`: the full record has to lie before this offset.
+    """
+    named = {said.after for record in records if (said := ClockRecord.decode(record)) is not None}
+    for record in reversed(records):
+        if before is not None and record.offset >= before:
+            continue
+        counted = Counted.at_full(record)
+        if counted is not None and counted.place in named:
+            return counted
+    return None
+
+
+def ticks(counted: Counted, records: Sequence[Record]) -> Iterator[Tick]:
+    """The ticks among records that follow what was counted."""
+    for record in records:
+        tick = counted.take(record)
+        if tick is not None:
+            yield tick
