@@ -12,13 +12,13 @@ from agents.logic.nodes.scheduling import affinity_limits
 from agents.run import stage_topics
 from agents.settings.all_settings import Settings
 from schemas import bounds
-from streams import answer_bounds, own_faults
+from streams import answer_bounds, clock_rules, own_faults
 from streams.clients.aws import aws_client
-from streams.codec import headers
 from streams.log import bounded_decompression, file_format, record_format
 from streams.serving import https_server
 from streams.serving.connection_limits import ConnectionLimits
 from streams.sources.traces import trace_bounds
+from streams.topics import CLOCK
 
 DOCS = Path(__file__).parents[1] / "docs"
 _SERVED = ConnectionLimits()
@@ -86,7 +86,7 @@ def told(what: str) -> list[float]:
                 bounded_decompression.MOST_PIECES,
             ],
         ),
-        ("input of a stage that gets records but no tick", [Settings().worker.buffer]),
+        ("input of a stage that is ahead of the clock", [Settings().worker.buffer]),
     ],
 )
 def test_the_table_tells_the_bounds_that_hold(what: str, are: list[float]) -> None:
@@ -95,7 +95,7 @@ def test_the_table_tells_the_bounds_that_hold(what: str, are: list[float]) -> No
 
 def test_a_tick_may_be_so_far_ahead_as_the_page_says() -> None:
     assert "A tick that lies more than five minutes ahead" in (DOCS / "security.md").read_text(encoding="utf-8")
-    assert headers.MOST_TICK_AHEAD == 5 * 60 * 1000
+    assert clock_rules.MOST_AHEAD == 5 * 60 * 1000
 
 
 def _rights(user: str) -> tuple[set[str], set[str]]:
@@ -106,9 +106,13 @@ def _rights(user: str) -> tuple[set[str], set[str]]:
     return read, write
 
 
-def test_the_rights_told_of_worker_and_clock_reach_every_input_and_every_decision() -> None:
+def test_the_rights_told_of_a_worker_reach_every_input_and_every_decision() -> None:
     read, write = _rights("worker")
     assert read >= {topic for stage in stage_topics.ALL for topic in stage.reads}
     assert write >= {topic for stage in stage_topics.ALL for topic in stage.writes}
-    for user in ("clock", "traces"):
-        assert _rights(user)[1] >= set(stage_topics.input_topics())
+
+
+def test_only_those_who_make_time_may_write_it_and_a_clock_writes_nothing_else() -> None:
+    users = re.findall(r"^\| `user: ([^`]+)` \|", (DOCS / "security.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {user for user in users if CLOCK in _rights(user)[1]} == {"clock", "traces"}
+    assert _rights("clock")[1] == {CLOCK}

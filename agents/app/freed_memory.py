@@ -28,11 +28,13 @@ def resident() -> int:
         return 0
 
 
-def _trim() -> None:
+def trim() -> int:
+    """Give back what is free. Returns what is resident then; what grows before the loop hears of it has grown since."""
     ctypes.CDLL(None).malloc_trim(0)
+    return resident()
 
 
-async def give_back(every: Seconds = EVERY, trim: Callable[[], None] = _trim) -> None:
+async def give_back(every: Seconds = EVERY, trim: Callable[[], int] = trim) -> None:
     """Do so from time to time, until cancelled. Returns at once where the C library has no such call."""
     if not resident() or not hasattr(ctypes.CDLL(None), "malloc_trim"):
         return
@@ -40,5 +42,4 @@ async def give_back(every: Seconds = EVERY, trim: Callable[[], None] = _trim) ->
     while True:
         await asyncio.sleep(every)
         if resident() > GROWN * after:
-            await asyncio.to_thread(trim)
-            after = resident()
+            after = await asyncio.to_thread(trim)

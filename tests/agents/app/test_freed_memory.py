@@ -9,14 +9,15 @@ import pytest
 from agents.app import freed_memory
 
 BURST = """
-import asyncio, ctypes, json, queue
+import asyncio, json, queue
 from agents.app import freed_memory
 
 trims = queue.SimpleQueue()
 
 def trim():
-    ctypes.CDLL(None).malloc_trim(0)
+    after = freed_memory.trim()
     trims.put(None)
+    return after
 
 async def burst():
     task = asyncio.create_task(freed_memory.give_back(0.01, trim))

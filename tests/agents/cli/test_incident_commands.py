@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from streams.codec.event_codec import is_of_a_clock
+from streams.clock_rules import ClockRecord
 from streams.incidents.incident_file import IncidentFile
 from tests.support import kept_day
 
@@ -111,7 +111,10 @@ def test_recording_until_it_is_stopped_writes_what_came_meanwhile(
     said = answers(capsys, "import", "--check", str(file))
     assert "ullage.vertical-policy-changed.v1" in said
     assert "metrics-scraped" not in said
-    assert not [record for record in IncidentFile(file).records() if is_of_a_clock(record)]  # all are older
+    # All ticks are older: of them it has the one in force, which says where everything ended.
+    [tick] = [tick for record in IncidentFile(file).records() if (tick := ClockRecord.decode(record)) is not None]
+    assert tick.full
+    assert ("pod-metrics", 0) in tick.ends
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,7 @@ def test_an_eviction_leads_to_the_recommendation_and_on_to_the_samples(bench: Pi
     assert recommendation.at == START + timedelta(minutes=2)
     assert recommendation.numbers["target"] == {"main": "750m / 2.0 MiB"}  # 0.25 + 0.50 cores; the higher of 1 and 2 MiB
     (sample,) = recommendation.causes
-    # The tick of minute 1 stands between the scrapes of minutes 1 and 2.
-    assert sample.place == Place("ullage.pod-metrics.v1", bench.topics.partition_of(WEB.key), 2)
+    assert sample.place == Place("ullage.pod-metrics.v1", bench.topics.partition_of(WEB.key), 1)
     assert sample.numbers == {"rows": 1, "of": WEB.key, "highest cpu": "500m", "highest memory": "2.0 MiB"}
 
 
@@ -131,10 +130,10 @@ def test_a_pod_that_had_its_name_when_it_was_admitted_is_explained_by_it(bench: 
 
 def test_where_retention_took_a_cause_the_chain_says_so_with_the_offset(bench: PipelineLog) -> None:
     partition = bench.topics.partition_of(WEB.key)
-    bench.log.truncate("ullage.pod-metrics.v1", partition, 4)
+    bench.log.truncate("ullage.pod-metrics.v1", partition, 2)
     (recommendation,) = ask(bench, plan_id(3)).decision.causes
     (sample,) = recommendation.causes
-    assert sample.gone == "is no longer kept: retention cut this partition at offset 4"
+    assert sample.gone == "is no longer kept: retention cut this partition at offset 2"
 
 
 def test_the_text_is_a_tree_that_ends_with_what_became_of_it(bench: PipelineLog) -> None:
@@ -165,14 +164,14 @@ def test_of_many_causes_the_latest_of_each_topic_are_shown_and_the_rest_is_count
     plain = bench.all_records("recommendations")[0]
     kill = bench.oom(1, WEB, 1)
     bench.log.append([kill])
-    cause = [Place(kill.topic, partition, 1), *(Place("ullage.pod-metrics.v1", partition, n) for n in range(10))]
+    cause = [Place(kill.topic, partition, 0), *(Place("ullage.pod-metrics.v1", partition, n) for n in range(10))]
     headers = dict(plain.headers) | {
         "ce_id": b"evictor/1/7/evict/wide",
         "cause": json.dumps([str(place) for place in cause]).encode(),
     }
     bench.log.append([NewRecord(plain.topic, plain.partition, plain.key, plain.value, tuple(headers.items()))])
     chain = ask(bench, "evictor/1/7/evict/wide")
-    assert [step.place.offset for step in chain.decision.causes] == [1, 4, 5, 6, 7, 8, 9]
+    assert [step.place.offset for step in chain.decision.causes] == [0, 4, 5, 6, 7, 8, 9]
     assert chain.decision.causes[0].what == "container OOM-killed"
     assert chain.decision.more == 4
     assert list(lines(chain))[-1] == "└─ and 4 more records"
@@ -231,9 +230,9 @@ def test_any_place_in_the_log_can_be_asked_for(bench: PipelineLog, topic: str) -
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("pod-metrics:1:999", "the record at 'ullage.pod-metrics.v1:1:999' does not exist: this partition ends at offset 3"),
+        ("pod-metrics:1:999", "the record at 'ullage.pod-metrics.v1:1:999' does not exist: this partition ends at offset 0"),
         ("nothing:0:1", "there is no topic 'nothing'; there are "),
-        ("pod-metrics:1:1", "the record at 'ullage.pod-metrics.v1:1:1' is a tick of the clock"),
+        ("clock:0:1", "the record at 'ullage.clock.v1:0:1' is a tick of the clock"),
     ],
 )
 def test_a_place_where_nothing_can_be_explained_is_a_sentence(bench: PipelineLog, place: str, said: str) -> None:

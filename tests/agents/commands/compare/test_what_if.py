@@ -11,9 +11,11 @@ from agents import cli
 from agents.commands.compare.what_if_command import settings_of
 from agents.demo import saved_log, simulate_command
 from schemas.policies.rules import StageRulesChanged, rules_version
+from streams.clock_rules import ClockRecord
 from streams.codec.event_codec import Codec
+from streams.log.log_port import Record
 from streams.log.memory_log import MemoryLog
-from streams.topics import TOPICS
+from streams.topics import CLOCK, TOPICS
 from tests.support import kept_day, random_scenarios
 
 
@@ -53,6 +55,14 @@ def test_the_rules_that_were_in_force_give_what_was_published_and_no_difference(
     assert found["counts"]["evictions planned"]["recorded"] == published(log, "EvictionPlanned", capsys)
 
 
+def with_one_more(record: Record) -> Record:
+    """A tick that says that 'rules' has one record more."""
+    tick = ClockRecord.decode(record)
+    assert tick is not None
+    rules = {(name, p): end + 1 for (name, p), end in tick.ends.items() if name == "rules"}
+    return replace(record, value=replace(tick, ends={**tick.ends, **rules}).encode(record.topic).value)
+
+
 def test_a_setting_that_was_changed_in_the_stretch_is_other_than_recorded_in_a_part_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,14 +73,15 @@ def test_a_setting_that_was_changed_in_the_stretch_is_other_than_recorded_in_a_p
         name = day.topics.wire(topic.name)
         changed.create(name, 1)
         records = list(log.poll({(name, 0): 0}, limit=1_000_000))
+        if topic.name == CLOCK:
+            records[len(records) // 2 :] = [with_one_more(record) for record in records[len(records) // 2 :]]
         if name == wire:
             [rules] = [e for e in map(codec.decode_or_none, records) if isinstance(e, StageRulesChanged) and e.stage == "updater"]
             settings = {**rules.settings, "cool_down": 30.0}
             later = replace(rules, settings=settings, version=rules_version("updater", rules.program, settings))
             [new] = codec.encode_for_all(later, topic="rules", key="updater", source="/test")
-            middle = len(records) // 2
-            records.insert(middle, replace(records[middle], key=new.key, value=new.value, headers=new.headers))
-        changed.import_records([replace(record, offset=n) for n, record in enumerate(records)])
+            records.append(replace(records[-1], offset=len(records), key=new.key, value=new.value, headers=new.headers))
+        changed.import_records(records)
     file = saved_log.save(changed, day.topics, day.settings(), tmp_path).with_name("log.jsonl")
     found = {}
     for value in (30, 120, 600):

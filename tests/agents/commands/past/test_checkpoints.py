@@ -19,8 +19,9 @@ from agents.settings.all_settings import Settings
 from streams.clients.kube.watched_objects import CheckpointObject
 from streams.log.file_log import FileLog
 from streams.log.log_port import NewRecord
+from streams.sources.clock import TickWriter, numbered
 from streams.sources.kube.publish.vpa_publisher import checkpoint_seen
-from streams.topics import changelog_topic
+from streams.topics import CLOCK, Topics, changelog_topic
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
 from tests.support.vpa_server import VpaServer
 
@@ -44,7 +45,8 @@ def learned() -> Recommender:
 
 def records(state: Recommender, **changed: bytes) -> list[tuple[bytes, bytes]]:
     dumps = ((name, changed.get(name.partition("/")[0], state.dump(name))) for name in sorted(state.chunks()))
-    plan = CheckpointLedger("f").plan(turn=START + 10 * MINUTE, positions={}, dumps=dumps)
+    tick = 0, numbered(START + 10 * MINUTE)
+    plan = CheckpointLedger("f").plan(turn=START + 10 * MINUTE, tick=tick, positions={}, dumps=dumps)
     return [*plan.records, plan.mark]
 
 
@@ -55,13 +57,15 @@ def server() -> Iterator[VpaServer]:
 
 
 class Desk:
-    """A log with a changelog of two partitions, and the command line on it."""
+    """A log with a changelog of two partitions and the tick of its checkpoint, and the command line on it."""
 
     def __init__(self, path: Path, written: list[tuple[bytes, bytes]]) -> None:
         self.path = path
         with FileLog.open_or_create(path) as log:
             log.create(TOPIC, 2)
             log.append(NewRecord(TOPIC, 0, key, value) for key, value in written)
+            log.create(Topics().wire(CLOCK), 1)
+            TickWriter(log, Topics(), draw=numbered).write(START + 10 * MINUTE)
 
     def run(self, *words: str) -> int:
         return cli.run([*words, "--set", "log.kind=file", "--set", f"log.path={self.path}", "--set", "topics.partitions=2"])
