@@ -1,15 +1,17 @@
 """Reads the topic `clock` of a log: what counts up to its end, up to a moment, or from a place on."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, get_args, runtime_checkable
+from typing import get_args
 
 from schemas import times
 from schemas.catalogue import CATALOGUE
 from schemas.decisions import Decision
 from streams import clock_rules
-from streams.clock_rules import PARTITION, ClockRecord, Counted, Ends, Tick
+from streams.clock_rules import PARTITION, ClockRecord, Counted, Tick
+from streams.log import log_ends
+from streams.log.log_ends import LogEnd
 from streams.log.log_port import Log, Record
 from streams.topics import CLOCK, Topics
 
@@ -17,14 +19,6 @@ _STRETCH, _LONGEST = 256, 16_384
 """Records read at once when looking back for a full one, which a clock writes each minute."""
 _READ_THROUGH = 1_000
 """Records that are read one by one in a search for a moment."""
-
-
-@runtime_checkable
-class _BoundsAtOnce(Protocol):
-    """A log that says where many partitions begin and end in one answer."""
-
-    def bounds(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """The first kept offset of each partition, and the one after its last record."""
 
 
 def place(topics: Topics) -> tuple[str, int]:
@@ -37,12 +31,10 @@ def comes_after_its_tick(name: str) -> bool:
     return name == "dead-letters" or any(kind.event in get_args(Decision) for kind in CATALOGUE.carried_by(name))
 
 
-def log_ends(log: Log, topics: Topics, names: Collection[str]) -> Ends:
-    """Where the partitions of these topics (short names) end in the log now."""
+def ends_of(log: Log, topics: Topics, names: Collection[str]) -> dict[tuple[str, int], LogEnd]:
+    """Where the partitions of these topics (short names) end in the log now, without those for which nobody answers."""
     places = {(topics.wire(name), p): (name, p) for name in names for p in range(topics.count(name))}
-    if isinstance(log, _BoundsAtOnce):
-        return {places[at]: end for at, (_, end) in log.bounds(places).items()}
-    return {short: log.end(*at) for at, short in places.items()}
+    return {places[at]: end for at, end in log_ends.ask(log, places).items()}
 
 
 def counted(log: Log, topics: Topics, *, before: int | None = None) -> Counted:

@@ -22,6 +22,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.services import WaitResults
 
+from agents.app import log_reader
 from agents.run.partition_task import SharedRecord
 
 WAIT_MS = 100
@@ -126,8 +127,7 @@ def bundled(records: Iterable[tuple[TP, Any]]) -> Iterator[list[SharedRecord]]:
     together: list[SharedRecord] = []
     held = 0
     for _, came in records:
-        at = -1 if came.timestamp is None else came.timestamp
-        record = SharedRecord(came.topic, came.partition, came.offset, came.key, came.value, tuple(came.headers or ()), at)
+        record = SharedRecord(*log_reader.fields_of(came))
         size = record.size
         if together and held + size > BUNDLE_BYTES:
             yield together

@@ -144,19 +144,24 @@ async def read_stretch(
                 got = await consumer.getmany(tp, timeout_ms=1000)
             except OffsetOutOfRangeError:
                 begin = (await begins(consumer, [stretch.place]))[stretch.place]
+                if begin <= at:  # the log has lost its end, which comes again
+                    if not patient:
+                        return
+                    await asyncio.sleep(1.0)
+                    continue
                 begin = min(begin, stretch.end)
                 lost(*stretch.place, at, begin)
                 at = begin
                 consumer.seek(tp, at)
                 continue
             before, at = at, max(at, await consumer.position(tp))
-            yield [_record(r) for r in got.get(tp, []) if r.offset < stretch.end], min(at, stretch.end)
+            yield [Record(*fields_of(r)) for r in got.get(tp, []) if r.offset < stretch.end], min(at, stretch.end)
             if at == before and not patient:
                 return
 
 
-def _record(message: Any) -> Record:
-    """One of our records from one of aiokafka's."""
-    return Record(
-        message.topic, message.partition, message.offset, message.key, message.value, tuple(message.headers), message.timestamp
-    )
+def fields_of(message: Any) -> tuple[Any, ...]:
+    """The fields of our record from one of aiokafka's, whose checksum is the epoch of its leader (`record_format`)."""
+    at, epoch = (-1 if field is None else field for field in (message.timestamp, message.checksum))
+    headers = tuple(message.headers or ())
+    return message.topic, message.partition, message.offset, message.key, message.value, headers, at, epoch

@@ -29,13 +29,13 @@ PATIENCE = 1.0
 def run(settings: Settings, *, in_step: bool) -> None:
     """Tick until stopped."""
     ours = settings.clock
-    with until_stopped(), running_source("clock", settings, ClockMetrics) as (log, topics, _):
+    with until_stopped(), running_source("clock", settings, ClockMetrics) as (log, topics, metrics):
         note(f"ticking every {ours.period_ms} ms of event time at speed {ours.speed:g}")
         with log_factory.log(settings) as aside:
             pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else pause
             how = ClockTiming(ours.period_ms, time_base(settings))
-            Clock(log, topics, how, sleep=sleep, warn=note).run(lambda: False)
+            Clock(log, topics, how, sleep=sleep, warn=note, report_lost=metrics.lost_ends).run(lambda: False)
 
 
 def time_base(settings: Settings) -> TimeBase:

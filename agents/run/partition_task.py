@@ -75,8 +75,8 @@ class SharedRecord(Record):
     @staticmethod
     def of(record: Record) -> "SharedRecord":
         """The same record, for several readers."""
-        at = record.timestamp_ms
-        return SharedRecord(record.topic, record.partition, record.offset, record.key, record.value, record.headers, at)
+        fields = record.topic, record.partition, record.offset, record.key, record.value, record.headers
+        return SharedRecord(*fields, record.timestamp_ms, record.epoch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from agents.telemetry.age_gauge import AgeGauge
-from streams.clock_rules import PROBE, TICK
+from streams.clock_rules import FILL, PROBE, TICK
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
 from streams.topics import CLOCK, Topics
@@ -19,11 +19,14 @@ class ClockMetrics:
         self._ticks = Counter("ullage_clock_ticks", "Ticks appended", registry=registry)
         self._skew = Gauge("ullage_clock_skew_seconds", "This clock less the log's, at the last look", registry=registry)
         self._age = AgeGauge("ullage_clock_tick_age_seconds", "Real time since this clock's last tick", (), registry)
+        self._lost = Gauge("ullage_clock_lost_ends", "Partitions that end before the end that turns wait for", registry=registry)
+        self._filled = Counter("ullage_clock_filled", "Records without meaning in the place of lost ones", registry=registry)
         self._failures = Counter("ullage_clock_failures", "Appends that the log did not take", registry=registry)
         self._age.happened()
 
     def appended(self, records: Sequence[NewRecord]) -> None:
-        """Count a tick."""
+        """Count a tick, and what fills up partitions."""
+        self._filled.inc(sum(record.key == FILL for record in records))
         if any(record.topic == self._wire and record.key == TICK for record in records):
             self._ticks.inc()
             self._age.happened()
@@ -35,6 +38,10 @@ class ClockMetrics:
                 said = record.value or b""
                 if said.isdigit():
                     self._skew.set((int(said) - record.timestamp_ms) / 1000)
+
+    def lost_ends(self, count: int) -> None:
+        """How many partitions end before their ends in force now."""
+        self._lost.set(count)
 
     def failed(self, _error: LogUnavailable) -> None:
         """Count a tick or probe that the log did not accept."""

@@ -3,14 +3,16 @@
 The observer sees records after they are appended or read, and cannot change anything.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
 from schemas.names import Place
 from streams.errors import LogUnavailable
-from streams.log.log_port import Log, NewRecord, Positions, Record, RecordsRefused
+from streams.log import log_ends
+from streams.log.log_ends import LogEnd
+from streams.log.log_port import Log, NewRecord, Positions, Record, RecordsRefused, TopicAndPartition
 
 
 class LogObserver(Protocol):
@@ -91,6 +93,11 @@ class ObservedLog:
         """As `log`."""
         with self._noting("ask", [topic]):
             return self._log.end(topic, partition)
+
+    def ends(self, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
+        """As `log`."""
+        with self._noting("ask", {topic for topic, _ in places}):
+            return log_ends.ask(self._log, places)
 
     def partitions(self, topic: str) -> int:
         """As `log`."""

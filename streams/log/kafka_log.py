@@ -36,6 +36,7 @@ from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
+from streams.log.log_ends import LeaderQuestions, LogEnd
 from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
 from streams.log.range_reader import OffsetRanges, RangeReader
 
@@ -75,6 +76,7 @@ class KafkaLog:
         self._opening = threading.Lock()
         self._producer: KafkaProducer | None = None
         self._admin: KafkaAdminClient | None = None
+        self._leaders: LeaderQuestions | None = None
         self._reader = KafkaReader(where, self._offsets)
         self._range_readers: dict[bytes, RangeReader] = {}
 
@@ -176,6 +178,19 @@ class KafkaLog:
             ends = self._offsets(wanted.values(), OffsetSpec.LATEST) if wanted else {}
         return {place: (begins[tp], ends[tp]) for place, tp in wanted.items()}
 
+    def ends(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], LogEnd]:
+        """Where these partitions end, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
+        with translated_errors(self.where, "asking where partitions end", topics={topic for topic, _ in places}):
+            return self._again(lambda: self._ask_leaders().ends(places)) if places else {}
+
+    def ends_of_epochs(self, epochs: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], LogEnd]:
+        """Where the log of each partition left this leader's epoch, without those for which nobody answers now.
+
+        Raises LogUnavailable if nobody does.
+        """
+        with translated_errors(self.where, "asking where epochs of leaders ended", topics={topic for topic, _ in epochs}):
+            return self._again(lambda: self._ask_leaders().ends_of_epochs(epochs)) if epochs else {}
+
     def held_by(self, group: str) -> Collection[tuple[str, int]] | None:
         """The partitions that the members of a consumer group hold now; None during a rebalance."""
         with translated_errors(self.where, f"asking who is in group '{group}'"):
@@ -255,6 +270,12 @@ class KafkaLog:
                 self._admin = KafkaAdminClient(**self.where.options())
             return self._admin
 
+    def _ask_leaders(self) -> LeaderQuestions:
+        admin = self._open_admin()
+        if self._leaders is None:
+            self._leaders = LeaderQuestions(admin)
+        return self._leaders
+
     def _open_producer(self) -> KafkaProducer:
         with self._opening:
             if self._producer is None:
@@ -281,7 +302,7 @@ class KafkaLog:
         self._range_readers.clear()
         self._drop_producer()
         with self._opening:
-            admin, self._admin = self._admin, None
+            admin, self._admin, self._leaders = self._admin, None, None
         if admin is not None:
             admin.close()
 

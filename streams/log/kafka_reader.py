@@ -127,7 +127,7 @@ def _slice_ms(until: float) -> int:
 
 
 def _record(raw: ConsumerRecord) -> Record:
-    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp)
+    return Record(raw.topic, raw.partition, raw.offset, raw.key, raw.value, raw.headers, raw.timestamp, raw.leader_epoch)
 
 
 _RETRY_MS = 10

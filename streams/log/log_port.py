@@ -5,7 +5,7 @@ bytes, not events.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -40,7 +40,10 @@ TopicAndPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record in the log. `timestamp_ms` is when it was appended, which is never an input to a decision."""
+    """A record in the log. `timestamp_ms` is when it was appended, which is never an input to a decision.
+
+    `epoch` is that of the leader that appended it, -1 where a log has no leaders. It says nothing about what was recorded.
+    """
 
     topic: str
     partition: int
@@ -49,6 +52,7 @@ class Record:
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int = -1
+    epoch: int = field(default=-1, compare=False)
 
     @property
     def place(self) -> Place:

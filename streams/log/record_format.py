@@ -43,7 +43,11 @@ Fields = tuple[int, int, bytes | None, bytes | None, Headers]
 
 @dataclass(slots=True)
 class BatchRecord:
-    """A record with the attributes that both clients ask for."""
+    """A record with the attributes that both clients ask for.
+
+    `checksum` is the epoch of the leader that appended the batch: aiokafka hands this field on and has none for the epoch, and
+    records have had no checksums of their own since version 2 of the format.
+    """
 
     offset: int
     timestamp: int
@@ -66,9 +70,11 @@ def end_of_batch(fetched: bytes, at: int) -> int:
 
 def records(batch: bytes) -> Iterator[BatchRecord]:
     """The records of a batch, the last of which may be a stand-in."""
-    kind = int(bool(batch[22] & APPEND_TIME)) if len(batch) >= HEAD.size and batch[_VERSION_AT] == VERSION else 0
+    kind, epoch = 0, None
+    if len(batch) >= HEAD.size and batch[_VERSION_AT] == VERSION:
+        kind, epoch = int(bool(batch[22] & APPEND_TIME)), HEAD.unpack_from(batch)[2]
     for offset, at, key, value, headers in fields(batch):
-        yield BatchRecord(offset, at, kind, key, value, headers)
+        yield BatchRecord(offset, at, kind, key, value, headers, epoch)
 
 
 def fields(batch: bytes, containing: bytes = b"") -> Iterator[Fields]:

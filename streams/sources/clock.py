@@ -15,11 +15,13 @@ from uuid import uuid4
 from schemas.names import Place
 from streams import clock_log
 from streams.clock_log import ClockReader
-from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, ClockRecord, Tick
+from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, ClockRecord, Tick
 from streams.errors import BadInput, LogUnavailable, TryAgain
+from streams.log.log_ends import LogEnd
 from streams.log.log_port import Log
 from streams.log_range import has_topic
 from streams.sources.clock_skew import readable, refuse_skew
+from streams.sources.lost_ends import LostEnd, LostEndFiller
 from streams.topics import CLOCK, RULES, TOPICS, Topics
 
 ASKED_LAST = (frozenset({"policies", "control"}), frozenset({RULES}))
@@ -97,6 +99,10 @@ class TickWriter:
         self._full = -FULL_MS
         """When the last full tick was written."""
         self._names: tuple[str, ...] = ()
+        self._epoch: int | None = None
+        """In which epoch of its leader the clock's topic was read."""
+        self.lost: dict[tuple[str, int], LostEnd] = {}
+        """Partitions that ended before their ends in force when the last tick was written."""
 
     def newest(self) -> Tick | None:
         """The last tick that counts, read to the end of the topic."""
@@ -106,26 +112,48 @@ class TickWriter:
     def write(self, number: int) -> Place | None:
         """Append the tick of this number; None if one that is not below it counts already. Raises LogUnavailable.
 
-        The topic is read before the ends are asked for, so that what moved is told by what counts.
+        What moved is told by what counts, not by what this writer wrote last: its last tick may not have counted.
         """
+        self.lost = {}
         self._reader.catch_up()
         counted = self._reader.counted
         if number <= counted.number:
             return None
-        if not self._names:
-            self._names = tuple(t.name for t in TOPICS if t.name != CLOCK and has_topic(self._log, self._topics.wire(t.name)))
-        ends: dict[tuple[str, int], int] = {}
-        for asked in ({*self._names}.difference(*ASKED_LAST), *ASKED_LAST):
-            ends |= clock_log.log_ends(self._log, self._topics, [name for name in self._names if name in asked])
+        ends = self._ends()
+        epoch, self._epoch = self._epoch, ends.pop((CLOCK, PARTITION)).epoch
+        if epoch != self._epoch:
+            # A new leader may not have what was read of the old one, and nothing that comes after that would count.
+            self._reader = ClockReader(self._log, self._topics)
+            self._reader.catch_up()
+            counted = self._reader.counted
+            if number <= counted.number:
+                return None
         full = counted.last is None or not 0 <= number - self._full < FULL_MS
         # An end never goes back, even if a log has lost its own: readers would not count the tick.
-        said = {place: max(end, counted.end(*place)) for place, end in ends.items() if full or end > counted.end(*place)}
+        said = {at: max(end.offset, counted.end(*at)) for at, end in ends.items() if full or end.offset > counted.end(*at)}
         if full:
             said = counted.ends | said
+        self.lost = {at: LostEnd(*at, end, counted.end(*at)) for at, end in ends.items() if end.offset < counted.end(*at)}
         record = ClockRecord(number, self._draw(number), counted.place, said, full)
         places = self._log.append([record.encode(self._topics.wire(CLOCK))])
         self._full = number if full else self._full
         return places[0]
+
+    def _ends(self) -> dict[tuple[str, int], LogEnd]:
+        """Where all partitions end, the clock's own among them; those of facts may be lacking.
+
+        Raises LogUnavailable where nobody answers for the clock, or for what permits and rules.
+        """
+        if not self._names:
+            self._names = tuple(t.name for t in TOPICS if has_topic(self._log, self._topics.wire(t.name)))
+        ends: dict[tuple[str, int], LogEnd] = {}
+        for together in (set(self._names).difference(*ASKED_LAST), *(asked.intersection(self._names) for asked in ASKED_LAST)):
+            ends |= clock_log.ends_of(self._log, self._topics, together)
+        for name in (CLOCK, *(name for asked in ASKED_LAST for name in asked)):
+            for at in ((name, partition) for partition in range(self._topics.count(name)) if name in self._names):
+                if at not in ends:
+                    raise LogUnavailable(f"nobody says where '{at[0]}:{at[1]}' ends: is there a leader of it? No tick is written")
+        return ends
 
 
 def refuse_future(at: int, wall: int) -> None:
@@ -149,11 +177,13 @@ class Clock:
         now: Callable[[], int] = wall_ms,
         sleep: Callable[[float], object] = time.sleep,
         warn: Callable[[str], None] = discard,
+        report_lost: Callable[[int], None] = lambda _count: None,
     ) -> None:
-        """`warn` receives why the clock cannot tick, or what time waits for."""
+        """`warn` receives why the clock cannot tick, or what time waits for; `report_lost` how many partitions lost their end."""
         self._log, self._topics, self._writer = log, topics, TickWriter(log, topics)
         self._timing = timing or ClockTiming()
         self._now, self._sleep, self._warn = now, sleep, warn
+        self._filler, self._report_lost = LostEndFiller(log, topics, warn), report_lost
         self._last = -1
         self._last_look: int | None = None
         self._checked = 0
@@ -190,8 +220,11 @@ class Clock:
             return None
         written = self._writer.write(number)
         self._last = number
+        self._report_lost(len(self._writer.lost))
         if written is None:
             self._warn_of_future(number)
+        else:
+            self._filler.look(self._writer.lost, wall)
         return None if written is None else number
 
     def wait(self) -> float:

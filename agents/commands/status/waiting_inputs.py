@@ -36,11 +36,11 @@ def found_in(log: Log, topics: Topics) -> list[WaitingInput]:
     clock = ClockReader(log, topics)
     clock.catch_up()
     names = [name for name in stage_topics.input_topics() if has_topic(log, topics.wire(name))]
-    ends = clock_log.log_ends(log, topics, names)
+    ends = clock_log.ends_of(log, topics, names)
     return [
-        WaitingInput(name, p, end, wanted, tuple(stage.name for stage in stage_topics.ALL if name in stage.reads))
+        WaitingInput(name, p, end.offset, wanted, tuple(stage.name for stage in stage_topics.ALL if name in stage.reads))
         for (name, p), end in ends.items()
-        if end < (wanted := clock.counted.end(name, p))
+        if end.offset < (wanted := clock.counted.end(name, p))
     ]
 
 

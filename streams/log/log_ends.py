@@ -1,0 +1,148 @@
+"""Where partitions end, and in which leader's epoch: questions about many partitions at once.
+
+Kafka's admin client asks for metadata before each such question, gives up on all partitions when one has no leader, and asks
+one broker after the other. `LeaderQuestions` remembers the leaders, asks all together, and leaves out what nobody answers for.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
+from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+
+from streams.log.log_port import Log, TopicAndPartition
+
+UNKNOWN_EPOCH = -1
+_LATEST = -1
+"""The time that stands for the end of a partition."""
+_CONSUMER = -1
+"""Who asks, in requests that a replica may make, too."""
+_ANSWER_MS = 2_000
+"""Milliseconds in which a broker has to answer, because a tick waits for it."""
+_Topic, _EpochTopic = ListOffsetsRequest.ListOffsetsTopic, OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+
+
+class LogEnd(NamedTuple):
+    """The offset after the last record of a partition, and the epoch of the leader that says so (-1: unknown)."""
+
+    offset: int
+    epoch: int = UNKNOWN_EPOCH
+
+
+@runtime_checkable
+class EndsAtOnce(Protocol):
+    """A log that says where many partitions end in one answer."""
+
+    def ends(self, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
+        """The ends of these partitions, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
+
+
+def ask(log: Log, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
+    """Where these partitions end, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
+    return log.ends(places) if isinstance(log, EndsAtOnce) else {place: LogEnd(log.end(*place)) for place in places}
+
+
+class LeaderQuestions:
+    """Asks the leaders of partitions, over the connections of an admin client."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+        self._leaders: dict[TopicAndPartition, int] = {}
+
+    def ends(self, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, LogEnd]:
+        """Where these partitions end: after the last record that all replicas in sync have, committed or not.
+
+        Leaves out those for which nobody answers. Raises KafkaError if nobody answers for any of them.
+        """
+
+        def request(topics: Mapping[str, Iterable[int]]) -> Any:
+            parts = {
+                name: [_Topic.ListOffsetsPartition(partition_index=p, timestamp=_LATEST) for p in ps]
+                for name, ps in topics.items()
+            }
+            return ListOffsetsRequest(
+                isolation_level=0, topics=[_Topic(name=name, partitions=found) for name, found in parts.items()]
+            )
+
+        def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
+            return (topic.name, partition.partition_index), LogEnd(partition.offset, partition.leader_epoch)
+
+        return self._ask(places, request, read)
+
+    def ends_of_epochs(self, epochs: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, LogEnd]:
+        """Where the log of each partition left this epoch: the end of the newest epoch that is not above it, and which it is.
+
+        Leaves out those for which nobody answers. Raises KafkaError if nobody answers for any of them.
+        """
+
+        def request(topics: Mapping[str, Iterable[int]]) -> Any:
+            parts = {
+                name: [_EpochTopic.OffsetForLeaderPartition(partition=p, leader_epoch=epochs[name, p]) for p in ps]
+                for name, ps in topics.items()
+            }
+            found = [_EpochTopic(topic=name, partitions=each) for name, each in parts.items()]
+            return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=found)
+
+        def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
+            return (topic.topic, partition.partition), LogEnd(partition.end_offset, partition.leader_epoch)
+
+        return self._ask(epochs, request, read)
+
+    def _ask(
+        self,
+        places: Collection[TopicAndPartition],
+        request: Callable[[Mapping[str, Iterable[int]]], Any],
+        read: Callable[[Any, Any], tuple[TopicAndPartition, LogEnd]],
+    ) -> dict[TopicAndPartition, LogEnd]:
+        manager: Any = self._admin._manager  # noqa: SLF001  # the client has no public way to ask a broker something
+        answers: dict[TopicAndPartition, LogEnd] = manager.run(self._ask_leaders, manager, places, request, read)
+        return answers
+
+    async def _ask_leaders(self, manager: Any, places: Any, request: Any, read: Any) -> dict[TopicAndPartition, LogEnd]:
+        await self._find_leaders(places)
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for topic, partition in places:
+            if (topic, partition) in self._leaders:
+                leader = by_leader.setdefault(self._leaders[topic, partition], {})
+                leader.setdefault(topic, []).append(partition)
+        under_way = [(manager.send(request(topics), node_id, _ANSWER_MS), topics) for node_id, topics in by_leader.items()]
+        answers: dict[TopicAndPartition, LogEnd] = {}
+        trouble: KafkaError | None = None
+        for future, topics in under_way:
+            try:
+                answer = await future
+            except KafkaError as error:
+                trouble = error
+                self._forget((topic, partition) for topic, partitions in topics.items() for partition in partitions)
+                continue
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    place, end = read(topic, partition)
+                    if partition.error_code == 0:
+                        answers[place] = end
+                        continue
+                    trouble = for_code(partition.error_code)(f"{place[0]}:{place[1]}")
+                    self._forget([place])
+        if trouble is not None:
+            manager.cluster.request_update()
+        if trouble is not None and (not answers or isinstance(trouble, TopicAuthorizationFailedError)):
+            raise trouble
+        return answers
+
+    async def _find_leaders(self, places: Collection[TopicAndPartition]) -> None:
+        """Learn who leads what is new or has lost its leader."""
+        topics = {topic for topic, partition in places if (topic, partition) not in self._leaders}
+        if not topics:
+            return
+        admin: Any = self._admin
+        for topic in (await admin._get_cluster_metadata(topics))["topics"]:  # noqa: SLF001  # as above
+            if for_code(topic["error_code"]) is TopicAuthorizationFailedError:
+                raise TopicAuthorizationFailedError([topic["name"]])
+            for partition in topic["partitions"]:
+                if partition["leader_id"] >= 0:
+                    self._leaders[topic["name"], partition["partition_index"]] = partition["leader_id"]
+
+    def _forget(self, places: Iterable[TopicAndPartition]) -> None:
+        for place in places:
+            self._leaders.pop(place, None)

@@ -1,0 +1,77 @@
+"""Ends in force that a log does not reach, because it lost its own: an unclean election, a lost disk, a topic that was made anew.
+
+A turn waits for the end in force, and on a quiet topic the next record may come in a month. So what is lost is replaced by
+records that are nothing to any reader, once the same leader has said for ten seconds that it has no more. A leader that has just
+been elected may only not know better yet, and a person should see what happened to a log that lost very much.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from streams.clock_rules import FILL
+from streams.errors import UllageError
+from streams.log.log_ends import LogEnd
+from streams.log.log_port import Log, NewRecord
+from streams.topics import Topics
+
+PATIENCE_MS = 10_000
+"""Real time in which the same leader says the same, before anything is appended."""
+AGAIN_MS = 60_000
+"""Real time after which a partition is tried again that did not take what was appended; an append may take half of it."""
+MOST = 100_000
+"""Records that are replaced without a person."""
+AT_ONCE = 5_000
+"""Records that are appended between two ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostEnd:
+    """A partition (its topic by short name) that ends before the end in force, `wanted`."""
+
+    topic: str
+    partition: int
+    end: LogEnd
+    wanted: int
+
+    @property
+    def missing(self) -> int:
+        """Offsets between the two."""
+        return self.wanted - self.end.offset
+
+    def __str__(self) -> str:
+        """What is missing where."""
+        return f"'{self.topic}:{self.partition}' ends at {self.end.offset}, and a tick has said that it ends at {self.wanted}"
+
+
+class LostEndFiller:
+    """Fills up what has lost its end. `warn` receives one sentence for each partition, and one when it could not be filled."""
+
+    def __init__(self, log: Log, topics: Topics, warn: Callable[[str], None]) -> None:
+        self._log, self._topics, self._warn = log, topics, warn
+        self._since: dict[tuple[str, int], tuple[int, int]] = {}
+        """For each partition, the leader's epoch, and since when it has said so."""
+
+    def look(self, lost: Mapping[tuple[str, int], LostEnd], wall: int) -> None:
+        """Take in what the leaders say now; `wall` is real time in milliseconds."""
+        before, self._since = self._since, {}
+        for place, found in lost.items():
+            epoch, since = before.get(place, (found.end.epoch, wall))
+            if place not in before:
+                self._warn(f"{found}: turns wait. {self._says_what_comes(found)}")
+            self._since[place] = found.end.epoch, since if epoch == found.end.epoch else wall
+            if wall - self._since[place][1] >= PATIENCE_MS and found.missing <= MOST:
+                self._fill(found, wall)
+
+    @staticmethod
+    def _says_what_comes(found: LostEnd) -> str:
+        if found.missing > MOST:
+            return f"It lacks {found.missing} records, more than {MOST}, so nothing is done before a person has looked"
+        return f"If its leader says so for {PATIENCE_MS // 1000} s, records that are nothing take the place of what is lost"
+
+    def _fill(self, lost: LostEnd, wall: int) -> None:
+        wire, count = self._topics.wire(lost.topic), min(lost.missing, AT_ONCE)
+        try:
+            self._log.append([NewRecord(wire, lost.partition, FILL, b"")] * count)
+        except UllageError as error:
+            self._since[lost.topic, lost.partition] = lost.end.epoch, wall + AGAIN_MS - PATIENCE_MS
+            self._warn(f"'{lost.topic}:{lost.partition}' was not filled up: {error}")
