@@ -91,13 +91,17 @@ def _partition(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A record that counts: its place and number, the ends that it sets in force, and when the log took it (-1: unknown)."""
+    """A record that counts: its place and number, the ends that it sets in force, when the log took it, and under which leader.
+
+    `taken_ms` and `epoch` are -1 where a log does not say them.
+    """
 
     offset: int
     number: int
     name: str
     moved: Ends
     taken_ms: int = -1
+    epoch: int = -1
 
     @property
     def place(self) -> tuple[int, str]:
@@ -134,7 +138,7 @@ class Counted:
             return None
         if any(end < self.ends.get(place, 0) for place, end in said.ends.items()):
             return None
-        self.last = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms)
+        self.last = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch)
         self.ends.update(said.ends)
         return self.last
 
@@ -148,7 +152,7 @@ class Counted:
         said = ClockRecord.decode(record)
         if said is None or not said.full or _is_ahead(record, said.number):
             return None
-        tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms)
+        tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch)
         return Counted(tick, record.last_offset + 1, dict(said.ends))
 
 

@@ -217,7 +217,14 @@ def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)
     dumps = ((name, state.dump(name)) for name in names)
     task = owned.task
-    return owned.ledger.plan(turn=task.turn, positions=task.positions, tick=task.tick, dumps=dumps, inputs=task.inputs)
+    return owned.ledger.plan(
+        turn=task.turn,
+        positions=task.positions,
+        tick=task.tick,
+        dumps=dumps,
+        inputs=task.inputs,
+        epochs=task.epochs.epochs(),
+    )
 
 
 def committable(hosts: Iterable[StageHost], partition: int) -> dict[tuple[str, int], int]:

@@ -4,11 +4,12 @@ One partition cannot be shared out to workers.
 
 It begins at the lowest mark of what is open, and begins anew after every recovery; a task ignores a tick that is not above its
 turn. It also looks after inputs that a turn waits for while nothing comes: their last offsets may hold nothing that Faust
-delivers, such as the end of a transaction or what compaction took.
+delivers, such as the end of a transaction or what compaction took. And it asks every few seconds whether the logs still hold what
+was read of them; if not, the process ends, because only a checkpoint from before that can be trusted.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from time import monotonic, perf_counter
 
@@ -17,10 +18,12 @@ from agents.app.owned_partition import OwnedPartition
 from agents.app.stage_host import StageHost
 from agents.engine.checkpoint_selection import CheckpointMark
 from agents.engine.checkpoint_validation import ClockEvidence
-from streams import clock_log
+from agents.engine.leader_epochs import Epochs
+from streams import clock_log, held_reads
 from streams.clock_log import ClockReader, PlaceInClock
 from streams.clock_rules import Counted, Tick
 from streams.errors import LogUnavailable
+from streams.held_reads import HeldReads
 from streams.log.kafka_log import KafkaLog
 
 WAIT = 0.5
@@ -29,6 +32,8 @@ TOGETHER = 500
 """Ticks that are read at once, and that a task may have before it: the slowest task waits for its inputs, not for ticks."""
 YIELD_AFTER = 0.03
 """Seconds after which other coroutines run."""
+HELD_EVERY = 5.0
+"""Seconds between two questions whether the logs still hold what was read."""
 STANDS_STILL = 1.0
 """Seconds in which nothing came of an input that a turn waits for, after which it is read beside Faust."""
 
@@ -45,7 +50,9 @@ class ClockFeed:
         """Counts beginnings."""
         self._stood: dict[tuple[OwnedPartition, str], tuple[int, float]] = {}
         """For each input that a turn waits for, its offset when it was last seen to move on, and when that was."""
-        self._looked = 0.0
+        self._looked = self._asked = 0.0
+        self._unnamed: set[tuple[str, int]] = set()
+        """Inputs with records of which no tick had said an end when it was last looked."""
 
     def begin(self) -> None:
         """Partitions were opened: give them all ticks after their marks."""
@@ -59,6 +66,21 @@ class ClockFeed:
             there: PlaceInClock = await asyncio.to_thread(clock_log.look_at, self._log, self._plan.topics, offset)
         found = None if there.record is None else (there.record.number, there.record.name)
         return ClockEvidence(there.begin, there.end, found)
+
+    async def held(self, read: Sequence[tuple[int, Epochs]]) -> HeldReads:
+        """Whether the logs still hold what was read of these partitions. Raises LogUnavailable."""
+        async with self._busy:
+            return await asyncio.to_thread(held_reads.look, self._log, self._plan.topics, read)
+
+    async def _require_held(self) -> None:
+        """End the process if the logs no longer hold what tasks here have read: only a checkpoint from before can be trusted."""
+        asked = [(owned.task, owned.task.epochs.epochs()) for _, owned in self._open()]
+        held = await self.held([(task.partition, epochs) for task, epochs in asked])
+        if held.gone:
+            error = LogUnavailable(f"{'; '.join(held.gone)}: what was decided from it is taken again, from an older checkpoint")
+            supervision.end(error, doing="asking whether the logs still hold what was read")
+        for task, epochs in asked if held.complete else ():
+            task.epochs.seen(epochs)
 
     async def run(self) -> None:
         """Feed until cancelled."""
@@ -89,6 +111,11 @@ class ClockFeed:
             if start == self._start and monotonic() - self._looked > STANDS_STILL / 2:
                 self._looked = monotonic()
                 await self._read_beside()
+            if start == self._start and monotonic() - self._asked > HELD_EVERY:
+                self._asked = monotonic()
+                await self._require_held()
+                if not self._hungry():
+                    self._name_unnamed(reader.counted)
 
     def _counted(self) -> Counted:
         """What counted up to the lowest mark of what is open."""
@@ -133,3 +160,16 @@ class ClockFeed:
                 self._stood[owned, name] = at, since if before == at else now
                 if before == at and now - since > STANDS_STILL:
                     await host.read_beside(owned, name)
+
+    def _name_unnamed(self, counted: Counted) -> None:
+        """Report inputs with records of which no tick says an end: a clock that is older than this worker knows no such topic."""
+        before, self._unnamed = (
+            self._unnamed,
+            {
+                (name, owned.task.partition)
+                for _, owned in self._open()
+                for name, source in owned.task.aligner.inputs.items()
+                if source.records and (name, owned.task.partition) not in counted.ends
+            },
+        )
+        self._hosts[0].observer.unnamed({name for name, _ in self._unnamed & before})

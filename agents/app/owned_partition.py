@@ -74,6 +74,7 @@ class OwnedPartition:
             tick=old.tick,
             state=old.state,
             inputs=old.inputs,
+            epochs=old.epochs.epochs(),
             in_flight=old.in_flight,
         )
         self.held = set()

@@ -26,6 +26,7 @@ from agents.engine.checkpoint_selection import ChangelogContents, CheckpointMark
 from agents.run import python_gc
 from streams.log.log_port import TopicAndPartition
 from streams.sources.clock import wall_ms
+from streams.topics import CLOCK
 
 
 class Recovery:
@@ -149,7 +150,7 @@ class Recovery:
         inputs: Mapping[str, KeptOffsets],
     ) -> OwnedPartition | None:
         """The state that a mark names; None if the log contradicts the mark, or the state cannot be loaded."""
-        why = await self._objection(found.mark, inputs)
+        why = await self._objection(partition, found.mark, inputs)
         if not why:
             try:
                 return await self._loaded(host, partition, found, inputs)
@@ -158,10 +159,12 @@ class Recovery:
         self.observer.checkpoint_refused(host.stage.name, partition, turn=found.mark.turn, reason=why)
         return None
 
-    async def _objection(self, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
+    async def _objection(self, partition: int, mark: CheckpointMark, inputs: Mapping[str, KeptOffsets]) -> str:
         """Why the log contradicts a mark; empty if it does not."""
         ends = {name: stretch.end for name, stretch in inputs.items()}
-        return checkpoint_validation.objection(mark, ends, await self.clock.evidence(mark), now_ms=wall_ms())
+        why = checkpoint_validation.objection(mark, ends, await self.clock.evidence(mark), now_ms=wall_ms())
+        epochs = {name: read for name, read in mark.epochs.items() if name in inputs or name == CLOCK}
+        return why or "; ".join((await self.clock.held([(partition, epochs)])).gone)
 
     async def _loaded(
         self, host: StageHost, partition: int, found: StoredState, inputs: Mapping[str, KeptOffsets]
@@ -172,7 +175,8 @@ class Recovery:
         for name in sorted(found.chunks):
             task.state.load(name, found.chunks[name])
             await asyncio.sleep(0)
-        task.resume(found.mark.turn, positions=positions, tick=found.mark.tick, inputs=found.mark.inputs)
+        mark = found.mark
+        task.resume(mark.turn, positions=positions, tick=mark.tick, inputs=mark.inputs, epochs=mark.epochs)
         return OwnedPartition(task, new_ledger([]), positions)
 
     async def _report_lost_state(self, host: StageHost, partition: int) -> None:

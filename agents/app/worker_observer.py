@@ -5,7 +5,7 @@ not influence decisions.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 import structlog
@@ -40,6 +40,7 @@ class WorkerObserver:
         self._waits: dict[tuple[str, int], Wait | None] = {}
         self._looked: dict[tuple[str, int], float] = {}
         self._dependencies, self._silence = DependencyMonitor(logging_setup.client_log_filter()), TickSilence(clock)
+        self._unnamed: Collection[str] = ()
         self._lacking: dict[tuple[str, int], tuple[int, float]] = {}
         """The last turn of each task whose next one lacks records, and since when."""
 
@@ -68,7 +69,11 @@ class WorkerObserver:
         """Why the worker is not ready. In a log that has no ticks yet, there is nothing to wait for."""
         long_turn = self.liveness.long_turn()  # no tick is read while the turn lasts, so silence says nothing about the clock
         silence = [] if long_turn else self._silence.reasons_once_heard()
-        return [*silence, *self.metrics.readiness.reasons(), *long_turn]
+        old = [
+            f"no tick says how far '{name}' got, so what came there is left unread: is `ullage source clock` an older version?"
+            for name in sorted(self._unnamed)
+        ]
+        return [*silence, *self.metrics.readiness.reasons(), *long_turn, *old]
 
     def assigned(self, tasks: Iterable[tuple[str, int]]) -> None:
         """This worker owns these pairs of stage and partition, and no others."""
@@ -123,6 +128,10 @@ class WorkerObserver:
         self.metrics.ticked(*task)
         self._silence.moved_on(owned.task.aligner.newest)
         self._update_readiness(owned)
+
+    def unnamed(self, inputs: Collection[str]) -> None:
+        """These inputs have records, and no tick has named them."""
+        self._unnamed = inputs
 
     def revoked(self, owned: OwnedPartition) -> None:
         """The partition takes no turns until it is opened again."""

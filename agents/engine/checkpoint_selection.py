@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from agents.engine.input_digest import InputDigests
+from agents.engine.leader_epochs import Epochs
 
 _VERSION = struct.Struct("<q")
 MARK = "mark"
@@ -47,7 +48,8 @@ _DIGESTS = "read"
 class CheckpointMark:
     """Names a whole state: the turn, its end in each input, the place and name of its tick, and where each chunk is.
 
-    `inputs` are digests of what was read up to there; None in marks of versions without digests.
+    `inputs` are digests of what was read up to there; None in marks of versions without digests. `epochs` says under which
+    leaders it was read, where a log has leaders.
     """
 
     turn: int
@@ -55,6 +57,7 @@ class CheckpointMark:
     chunks: Mapping[str, Slot]
     inputs: InputDigests | None = None
     tick: tuple[int, str] | None = None
+    epochs: Epochs = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """JSON, keys in order of insertion, with a checksum of everything before it at the end."""
@@ -62,6 +65,8 @@ class CheckpointMark:
         if self.inputs is not None:
             digests = {name: chain.hex() for name, chain in self.inputs.chains.items()}
             body[_DIGESTS] = {"since": self.inputs.since, "digests": digests}
+        if self.epochs:
+            body["epochs"] = self.epochs
         data = json.dumps(body, separators=(",", ":")).encode()
         return data[:-1] + _SEAL % _checksum(data).encode()
 
@@ -73,7 +78,8 @@ class CheckpointMark:
             _check_seal(data, body)
             chunks = {_text(name): _slot(*named) for name, named in body["chunks"].items()}
             positions = {_text(t): _whole(o) for t, o in body["positions"].items()}
-            return CheckpointMark(_whole(body["turn"]), positions, chunks, _digests(body.get(_DIGESTS)), _tick(body.get("tick")))
+            digests, tick, epochs = _digests(body.get(_DIGESTS)), _tick(body.get("tick")), _epochs(body.get("epochs", {}))
+            return CheckpointMark(_whole(body["turn"]), positions, chunks, digests, tick, epochs)
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             msg = f"not a checkpoint mark: {data[:80]!r} ({error!r})"
             raise ValueError(msg) from error
@@ -107,6 +113,16 @@ def _tick(body: object) -> tuple[int, str] | None:
         msg = f"{body!r} is no tick"
         raise TypeError(msg)
     return _whole(body[0]), body[1]
+
+
+def _epochs(body: Mapping[str, object]) -> Epochs:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for topic, read in body.items():
+        if not isinstance(read, list):
+            msg = f"{read!r} are no epochs of '{topic}'"
+            raise TypeError(msg)
+        found[_text(topic)] = [(_whole(epoch), _whole(upto)) for epoch, upto in read]
+    return found
 
 
 def _digests(body: object) -> InputDigests | None:
@@ -173,7 +189,7 @@ class CheckpointLedger:
     _written: dict[tuple[str, int], int] = field(default_factory=dict)
     """How many parts of each slot of a chunk stand in the changelog, so that those no longer needed are buried."""
 
-    def plan(
+    def plan(  # noqa: PLR0913  # all by keyword; a mark holds that much
         self,
         *,
         turn: int,
@@ -181,6 +197,7 @@ class CheckpointLedger:
         dumps: Iterable[tuple[str, bytes]],
         inputs: InputDigests | None = None,
         tick: tuple[int, str] | None = None,
+        epochs: Epochs | None = None,
     ) -> CheckpointPlan:
         """The next checkpoint of this family. The first one must dump every chunk; none may be called `mark`."""
         chunks = dict(self.chunks)
@@ -197,7 +214,7 @@ class CheckpointLedger:
                 piece = data[part * self.part : (part + 1) * self.part]
                 records.append((chunk_key(self.family, name, slot, part), _VERSION.pack(turn) + piece))
             tombstones += self._no_longer_needed(name, slot, parts)
-        mark = CheckpointMark(turn, positions, chunks, inputs, tick).encode()
+        mark = CheckpointMark(turn, positions, chunks, inputs, tick, epochs or {}).encode()
         key = chunk_key(self.family, MARK, 1 - self.mark_slot)
         return CheckpointPlan(turn, records, (key, mark), chunks, tombstones)
 

@@ -49,19 +49,21 @@ class Input(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class TurnRecords(Generic[R]):
-    """One turn as it lies in the log: number, and the records of each input in offset order."""
+    """One turn as it lies in the log: number, the records of each input in offset order, and the epoch of its tick's leader."""
 
     number: int
     records: Mapping[str, Sequence[R]]
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class TickEnds:
-    """A tick as one task sees it: its number, its place in the log, and the ends of the inputs that moved."""
+    """A tick as one task sees it: its number, its place in the log, the ends of the inputs that moved, and its leader's epoch."""
 
     number: int
     place: tuple[int, str]
     moved: Mapping[str, int]
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Aligner(Generic[R]):
             self.positions[topic] = max(end, self.positions[topic])
             records[topic] = self.inputs[topic].take(end)
         self.turn, self.tick = tick.number, tick.place
-        return TurnRecords(tick.number, records)
+        return TurnRecords(tick.number, records, tick.epoch)
 
     def waits(self) -> Wait | None:
         """What the next turn waits for; None while no tick is there, or it waits for nothing."""

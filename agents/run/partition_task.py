@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.engine.input_digest import InputDigests, record_digest
+from agents.engine.leader_epochs import Epochs, EpochsRead
 from agents.engine.stage import Stage
 from agents.engine.turn import Decided, Recorded, State, Turn
 from agents.engine.turn_aligner import Aligner, TickEnds, TurnRecords
@@ -23,7 +24,7 @@ from streams.codec.event_codec import Codec
 from streams.codec.plan_attestations import attested
 from streams.errors import BadRecord
 from streams.log.log_port import NewRecord, Record
-from streams.topics import Topics
+from streams.topics import CLOCK, Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +104,12 @@ class Task:
         tick: tuple[int, str] | None = None,
         state: State | None = None,
         inputs: InputDigests | None = None,
+        epochs: Epochs | None = None,
         in_flight: OwnDecisionCache | None = None,
     ) -> None:
         """Begin after `turn`, whose tick has the place `tick`, with `state`, or with an empty one.
 
-        `inputs`: digests of what was read up to there, if known.
+        `inputs`: digests of what was read up to there, `epochs`: under which leaders; if known.
 
         `in_flight`: what the tasks of this process publish and read back, where that saves reading.
         """
@@ -115,7 +117,7 @@ class Task:
         self.topics, self.codec, self.in_flight = topics, codec, in_flight
         self.state = stage.open(partition) if state is None else state
         self.aligner: Aligner[Record] = Aligner({name: positions[name] for name in stage.reads}, turn, tick)
-        self.inputs = self._continued(inputs, turn)
+        self.inputs, self.epochs = self._continued(inputs, turn), EpochsRead(epochs)
         self._name = TaskSource(stage.name, partition)
         self.source = str(self._name)
 
@@ -135,11 +137,17 @@ class Task:
         return self.aligner.tick
 
     def resume(
-        self, turn: int, *, positions: Mapping[str, int], tick: tuple[int, str] | None, inputs: InputDigests | None
+        self,
+        turn: int,
+        *,
+        positions: Mapping[str, int],
+        tick: tuple[int, str] | None,
+        inputs: InputDigests | None,
+        epochs: Epochs | None = None,
     ) -> None:
         """Go on after `turn`, whose state was loaded; drop what was fed before."""
         self.aligner = Aligner({name: positions[name] for name in self.stage.reads}, turn, tick)
-        self.inputs = self._continued(inputs, turn)
+        self.inputs, self.epochs = self._continued(inputs, turn), EpochsRead(epochs)
 
     def _continued(self, inputs: InputDigests | None, turn: int) -> InputDigests:
         """The digests to go on with. Digests of inputs that the stage no longer reads do not count."""
@@ -158,13 +166,14 @@ class Task:
     def take_tick(self, tick: Tick) -> None:
         """Take in a tick that counts."""
         moved = {name: tick.moved[name, self.partition] for name in self.stage.reads if (name, self.partition) in tick.moved}
-        self.aligner.take_tick(TickEnds(tick.number, tick.place, moved))
+        self.aligner.take_tick(TickEnds(tick.number, tick.place, moved, tick.epoch))
 
     def next_turn(self) -> TurnResult | None:
         """Take the next turn: apply its records to the state and return the result. None while no turn is complete."""
         cut = self.aligner.next_turn()
         if cut is None:
             return None
+        self._note_epochs(cut)
         dead: list[NewRecord] = []
         if any(cut.records.values()):
             self.inputs = self.inputs.after(cut.number, {name: list(map(_digest, found)) for name, found in cut.records.items()})
@@ -173,6 +182,17 @@ class Task:
         count = sum(len(records) for records in turn.inputs.values())
         vouched = attested(decisions, task=self._name, turn=cut.number, topics=self.topics, codec=self.codec)
         return TurnResult(cut.number, decisions, dead, count, _samples(turn), self._rules(turn), vouched)
+
+    def _note_epochs(self, cut: TurnRecords[Record]) -> None:
+        """Note under which leaders the records of a turn, and its tick, were read."""
+        for name, records in cut.records.items():
+            alike = (
+                len(records) > 0 and records[0].epoch == records[-1].epoch
+            )  # within one leader's time the last one says it all
+            for record in records[-1:] if alike else records:
+                self.epochs.take(name, record.epoch, record.last_offset + 1)
+        if self.tick is not None:
+            self.epochs.take(CLOCK, cut.epoch, self.tick[0] + 1)
 
     def _encode(self, decided: Decided) -> NewRecord:
         event, partition = decided.event, self.topics.partition_of(decided.key)

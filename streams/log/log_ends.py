@@ -5,10 +5,12 @@ one broker after the other. `LeaderQuestions` remembers the leaders, asks all to
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
+from kafka.errors import KafkaError, LeaderNotAvailableError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from streams.log.log_port import Log, TopicAndPartition
@@ -20,6 +22,8 @@ _CONSUMER = -1
 """Who asks, in requests that a replica may make, too."""
 _ANSWER_MS = 2_000
 """Milliseconds in which a broker has to answer, because a tick waits for it."""
+_NEW_SECONDS, _AGAIN_SECONDS = 5.0, 0.05
+"""For how long a partition is asked again that was never asked before, and how often."""
 _Topic, _EpochTopic = ListOffsetsRequest.ListOffsetsTopic, OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
@@ -49,6 +53,8 @@ class LeaderQuestions:
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin
         self._leaders: dict[TopicAndPartition, int] = {}
+        self._met: set[TopicAndPartition] = set()
+        """Partitions that were asked about before. One that is new may have been made just now, and its leader not know yet."""
 
     def ends(self, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, LogEnd]:
         """Where these partitions end: after the last record that all replicas in sync have, committed or not.
@@ -61,9 +67,7 @@ class LeaderQuestions:
                 name: [_Topic.ListOffsetsPartition(partition_index=p, timestamp=_LATEST) for p in ps]
                 for name, ps in topics.items()
             }
-            return ListOffsetsRequest(
-                isolation_level=0, topics=[_Topic(name=name, partitions=found) for name, found in parts.items()]
-            )
+            return ListOffsetsRequest(topics=[_Topic(name=name, partitions=found) for name, found in parts.items()])
 
         def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
             return (topic.name, partition.partition_index), LogEnd(partition.offset, partition.leader_epoch)
@@ -97,6 +101,12 @@ class LeaderQuestions:
     ) -> dict[TopicAndPartition, LogEnd]:
         manager: Any = self._admin._manager  # noqa: SLF001  # the client has no public way to ask a broker something
         answers: dict[TopicAndPartition, LogEnd] = manager.run(self._ask_leaders, manager, places, request, read)
+        until = monotonic() + _NEW_SECONDS
+        while (new := set(places) - answers.keys() - self._met) and monotonic() < until:
+            sleep(_AGAIN_SECONDS)
+            with suppress(KafkaError):
+                answers |= manager.run(self._ask_leaders, manager, new, request, read)
+        self._met.update(places)
         return answers
 
     async def _ask_leaders(self, manager: Any, places: Any, request: Any, read: Any) -> dict[TopicAndPartition, LogEnd]:
@@ -126,8 +136,8 @@ class LeaderQuestions:
                     self._forget([place])
         if trouble is not None:
             manager.cluster.request_update()
-        if trouble is not None and (not answers or isinstance(trouble, TopicAuthorizationFailedError)):
-            raise trouble
+        if not answers or isinstance(trouble, TopicAuthorizationFailedError):
+            raise trouble or LeaderNotAvailableError("no partition that was asked about has a leader")
         return answers
 
     async def _find_leaders(self, places: Collection[TopicAndPartition]) -> None:

@@ -22,9 +22,11 @@ from aiokafka.protocol.fetch import FetchRequest
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
+from kafka.net.manager import KafkaConnectionManager
 from kafka.producer.sender import Sender
+from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from kafka.record.memory_records import MemoryRecords
 
 from agents.app import faust_consumer, worker
@@ -41,6 +43,9 @@ REPLACED: dict[str, tuple[Callable[..., Any], str]] = {
     "kafka fetched data": (Fetcher._parse_fetched_data, "3297eb2fe645"),
     "kafka fetched records": (Fetcher.fetched_records, "24d131335e35"),
     "kafka sender": (Sender.force_close, "f589c29bdf1d"),
+    "kafka metadata": (KafkaAdminClient._get_cluster_metadata, "90da1ed4ca60"),
+    "kafka questions": (KafkaConnectionManager.send, "57feebdc47fd"),
+    "aiokafka record": (aiokafka.consumer.fetcher.PartitionRecords._consumer_record, "eb26a87b0925"),
     "aiokafka requests": (aiokafka.consumer.fetcher.Fetcher._get_actions_per_node, "cbc515639044"),
     "aiokafka routine": (aiokafka.consumer.fetcher.Fetcher._fetch_requests_routine, "7160550ba3fb"),
     "aiokafka records": (aiokafka.consumer.fetcher.PartitionRecords._unpack_records, "cd3e03d0481f"),
@@ -73,6 +78,7 @@ STATE = {
 USED = {
     "streams/log/kafka_reader.py": {"_cluster", "_fetcher"},
     "streams/log/kafka_log.py": {"_sender"},
+    "streams/log/log_ends.py": {"_manager", "_get_cluster_metadata"},
     "streams/log/range_reader.py": {"_fetcher", "_next_partition_records"},
     "agents/app/faust_consumer.py": {
         *("_commit", "_recovery", "_fetch_max_wait_ms", "_fetcher"),
@@ -117,6 +123,8 @@ def test_every_private_name_that_we_use_is_there() -> None:
     fetcher = inspect.getsource(aiokafka.consumer.fetcher.Fetcher.__init__)
     assert "self._sender = " in producer
     assert {"self._fetcher = ", "self._cluster = "} <= set(re.findall(r"self\._\w+ = ", consumer))
+    assert "self._manager = " in inspect.getsource(KafkaAdminClient.__init__)
+    assert ListOffsetsRequest().isolation_level == 0  # the end of what all replicas have, committed or not
     assert "self._next_partition_records = None" in inspect.getsource(Fetcher.__init__)
     assert "max_wait_ms=self.config['fetch_max_wait_ms']" in inspect.getsource(Fetcher)  # read anew for each request
     for name in ("_records", "_in_flight", "_pending_tasks", "_client"):

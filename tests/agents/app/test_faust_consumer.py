@@ -84,7 +84,14 @@ def test_any_other_missing_key_is_an_error() -> None:
 
 def consumed(partition: int, offset: int, size: int) -> Any:
     return SimpleNamespace(
-        topic="policies", partition=partition, offset=offset, key=b"k", value=bytes(size), headers=(("a", b"b"),), timestamp=7
+        checksum=2,
+        topic="policies",
+        partition=partition,
+        offset=offset,
+        key=b"k",
+        value=bytes(size),
+        headers=(("a", b"b"),),
+        timestamp=7,
     )
 
 
