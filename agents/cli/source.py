@@ -16,7 +16,8 @@ def clock(
     *,
     speed: Annotated[float | None, Parameter(help="Event time for each second of real time, in seconds.")] = None,
     in_step: Annotated[
-        bool, Parameter(help="Wait after each tick, for a second at most, until a scrape of its time is there.")
+        bool,
+        Parameter(help="Wait after each tick, for a second at most, until a scrape of its time is there, and leave no tick out."),
     ] = False,
     common: CommonOptions | None = None,
 ) -> None:

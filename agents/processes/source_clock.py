@@ -1,8 +1,9 @@
 """Runs `ullage source clock`: ticks until stopped, alone or in step with a simulation. Also gives event time by its settings.
 
-In step means that the clock waits after a tick until the simulated world has answered with a scrape of that time. On a fast
-machine this changes nothing. On a slow one the clock skips ticks instead of running away from a world that is simulated on the
-same cores; a skipped tick is harmless. The wait is bounded, so that a world that died does not stop the clock.
+In step means that the clock waits after a tick until the simulated world has answered with a scrape of that time, and leaves no
+tick out. On a fast machine this changes nothing. On a slow one the day takes longer, and is the same day: with ticks left out, a
+world that is simulated on the same cores would be seen seldom. The wait is bounded, so that a world that died does not stop the
+clock.
 """
 
 import time
@@ -34,7 +35,7 @@ def run(settings: Settings, *, in_step: bool) -> None:
         with log_factory.log(settings) as aside:
             pause(max(0, ours.anchor_ms - wall_ms()) / 1000)
             sleep = SimulationPace(aside, topics).sleep if in_step else pause
-            how = ClockTiming(ours.period_ms, time_base(settings))
+            how = ClockTiming(ours.period_ms, time_base(settings), every_tick=in_step)
             Clock(log, topics, how, sleep=sleep, warn=note, report_lost=metrics.lost_ends).run(lambda: False)
 
 
@@ -64,7 +65,7 @@ class SimulationPace:
     def sleep(self, seconds: float) -> None:
         """Sleep this long, or until a scrape has answered the newest tick, whichever is later; at most `PATIENCE` longer."""
         begun = time.monotonic()
-        self._read(0.0)
+        self._read(0.05)
         while self._scraped < self._tick and time.monotonic() < begun + PATIENCE:
             self._read(0.05)
         time.sleep(max(0.0, begun + seconds - time.monotonic()))

@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, LeaderNotAvailableError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
+from streams.errors import LogUnavailable
 from streams.log.log_port import Log, TopicAndPartition
 
 UNKNOWN_EPOCH = -1
@@ -45,6 +46,15 @@ class EndsAtOnce(Protocol):
 def ask(log: Log, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPartition, LogEnd]:
     """Where these partitions end, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
     return log.ends(places) if isinstance(log, EndsAtOnce) else {place: LogEnd(log.end(*place)) for place in places}
+
+
+def ask_all(log: Log, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+    """Where each of these partitions ends. Raises LogUnavailable if nobody answers for one of them."""
+    ends = {place: end.offset for place, end in ask(log, places).items()}
+    for topic, partition in places:
+        if (topic, partition) not in ends:
+            raise LogUnavailable(f"nobody says where '{topic}:{partition}' ends: is there a leader of it?")
+    return ends
 
 
 class LeaderQuestions:

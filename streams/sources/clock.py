@@ -61,12 +61,16 @@ class TimeBase:
 
 @dataclass(frozen=True, slots=True)
 class ClockTiming:
-    """`period_ms` is event time. A skew to the broker above `skew_ms` is too much; it is checked every `check_ms`."""
+    """`period_ms` is event time. A skew to the broker above `skew_ms` is too much; it is checked every `check_ms`.
+
+    With `every_tick` a clock that is late makes up for it tick by tick, as fast as it can, instead of leaving ticks out.
+    """
 
     period_ms: int = 500
     base: TimeBase = TimeBase()
     skew_ms: int = 2_000
     check_ms: int = 10_000
+    every_tick: bool = False
 
     def __post_init__(self) -> None:
         """Raises BadInput for a period or speed that is not above zero."""
@@ -231,7 +235,8 @@ class Clock:
         """Seconds until the next tick is due, one period at most."""
         period, base = self._timing.period_ms, self._timing.base
         wall = self._now()
-        left = (base.wall(self._due(wall) + period) - wall) / 1000
+        written = self._last if self._timing.every_tick and self._last >= 0 else self._due(wall)
+        left = (base.wall(written + period) - wall) / 1000
         return min(max(left, 0.001), period / base.speed / 1000)
 
     def _warn_of_future(self, number: int) -> None:
@@ -247,7 +252,8 @@ class Clock:
 
     def _due(self, wall: int) -> int:
         period = self._timing.period_ms
-        return max(self._timing.base.event(wall), 0) // period * period
+        due = max(self._timing.base.event(wall), 0) // period * period
+        return min(due, self._last + period) if self._timing.every_tick and self._last >= 0 else due
 
     def _check_skew(self, wall: int) -> None:
         """Compare with the broker at the start, every `check_ms`, and when this machine's time has jumped since the last step."""

@@ -115,6 +115,21 @@ def test_a_clock_that_slept_too_long_writes_the_tick_of_now_only() -> None:
     assert world.ticks() == [1_767_225_600_000, 1_767_225_610_000]
 
 
+def test_a_clock_that_leaves_no_tick_out_makes_up_for_each_and_is_on_time_again() -> None:
+    world = World()
+    clock = world.clock(ClockTiming(period_ms=500, every_tick=True))
+    first = clock.step()
+    assert first == 1_767_225_600_000
+    world.sleep(1.7)  # three ticks are due
+    for number in (1, 2, 3):
+        assert clock.wait() == 0.001
+        assert clock.step() == first + number * 500
+    assert clock.wait() == pytest.approx(0.177)  # 2,000 - 1,823 ms
+    assert clock.step() is None
+    world.sleep(clock.wait())
+    assert clock.step() == first + 2_000
+
+
 def test_it_runs_on_time_until_it_is_stopped() -> None:
     world = World()
     world.clock(ClockTiming(period_ms=1000)).run(lambda: world.time >= START + 5_000)
