@@ -29,7 +29,7 @@ from streams.topics import Topics, changelog_specs
 from tests.support import ticks
 from tests.support.commands import Commands
 from tests.support.documented_rights import PREFIX, documented_rights, wire
-from tests.support.secured_kafka import Grant, SecuredKafka, changed, secured_kafka
+from tests.support.secured_kafka import ADMIN, Grant, SecuredKafka, changed, secured_kafka
 
 Ullage = Callable[..., tuple[int, str]]
 USERS = (
@@ -229,6 +229,13 @@ def test_every_command_says_that_the_password_is_wrong_and_that_a_right_is_missi
     assert code == 1
     assert "does not know user 'reader' (log.security.username), or the password is wrong" in said
     assert "guessed" not in said
+
+
+def test_doctor_says_who_may_write_the_clock(ullage: Ullage) -> None:
+    _, said = ullage(ADMIN, "doctor")
+    assert re.search(
+        r"warn +clock +User:clock, .*may write `clock`, and whoever may write it can stop every turn", " ".join(said.split())
+    )
 
 
 NOWHERE = ("--set", "cluster.url=http://127.0.0.1:1")

@@ -25,6 +25,7 @@ from tests.torture.torture_run import run
 parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--kills", type=int, default=20)
+parser.add_argument("--partitions", type=int, default=0, help="of each topic; as few as a run of the kind has, if not given")
 parser.add_argument("--short", action="store_true", help="about a minute: 3 kills, one freeze")
 parser.add_argument("--stages", default="pipeline", choices=("pipeline", "sums"))
 parser.add_argument("--nodes", action="store_true", help="node groups instead of pods")
@@ -48,4 +49,6 @@ if args.short:
     options = dataclasses.replace(SHORT, seed=args.seed, stages=args.stages)
 else:
     options = TortureOptions(args.seed, kills=args.kills, stages=args.stages)
+if args.partitions:
+    options = dataclasses.replace(options, partitions=args.partitions)
 sys.exit(asyncio.run(run(options)).exit_code)

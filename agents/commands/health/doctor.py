@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.commands.health import doctor_cluster_checks
+from agents.commands.health import doctor_clock_checks, doctor_cluster_checks
 from agents.commands.health.doctor_check import DoctorCheck
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
@@ -216,6 +216,7 @@ def _topics(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("ok", "topics", f"all {len(TOPICS)} are there with {topics.partitions} partitions")
         if settings.log.kind == "kafka":
             yield from _as_planned(settings)
+            yield from doctor_clock_checks.all_checks(settings)
 
 
 def _as_planned(settings: Settings) -> Iterator[DoctorCheck]:
