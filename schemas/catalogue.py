@@ -6,7 +6,7 @@ that what a release wrote stays readable for ever. Nothing here reads bytes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schemas.decisions import Decision
@@ -26,11 +26,9 @@ from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommend
 from schemas.decisions.replica_plans import ReplicasPlanned, ReplicasRefused
 from schemas.decisions.shadow_recommendations import ShadowCompared, ShadowRecommended
 from schemas.decisions.vpa_conditions import VpaConditionsDecided
-from schemas.facts import Fact
+from schemas.facts import Fact, update_facts
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
@@ -43,9 +41,7 @@ from schemas.facts.node_groups import (
 )
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
@@ -124,25 +120,29 @@ _RULES = ("rules", "rules-latest")
 """What people decide. No source may write these, so a source that somebody took over commands nothing."""
 _POLICIES = ("policies", "policies-latest")
 _PODS = ("pod-changes", "pod-changes-by-cluster")
-_BY_CLUSTER = ("pod-changes-by-cluster",)
-_QUOTAS = ("pod-changes-by-cluster", "quota-changes")
 _SCHEDULING = ("scheduling-changes",)
 _GROUPS = ("node-group-changes",)
 _REPLICAS = ("replica-plans", "replica-plans-by-cluster")
 
+
+def _update_facts() -> Iterator[Kind]:
+    """The kinds of that table, named as their classes are: `hpa-target-changed` for HpaTargetChanged."""
+    for kind in update_facts.UPDATE_FACTS:
+        for event in (kind.changed, kind.removed):
+            name = re.sub(r"(?<!^)(?=[A-Z])", "-", event.__name__).lower()
+            yield Kind(name, event, kind.topics, removes=kind.compacted and event is kind.removed)
+
+
 CATALOGUE = Catalogue(
     (
+        *_update_facts(),
         Kind("metrics-scraped", MetricsScraped, ("pod-metrics",)),
         Kind("container-oom-killed", ContainerOOMKilled, ("oom-events",)),
         Kind("pod-changed", PodChanged, _PODS),
         Kind("pod-deleted", PodDeleted, _PODS),
         Kind("hpa-seen", HpaSeen, _PODS),
         Kind("hpa-gone", HpaGone, _PODS),
-        Kind("hpa-target-changed", HpaTargetChanged, (*_BY_CLUSTER, *_POLICIES)),
-        Kind("hpa-target-removed", HpaTargetRemoved, (*_BY_CLUSTER, *_POLICIES), removes=True),
-        Kind("resource-quota-changed", ResourceQuotaChanged, _QUOTAS),
-        Kind("resource-quota-removed", ResourceQuotaRemoved, _QUOTAS),
-        Kind("webhook-lease-seen", WebhookLeaseSeen, _BY_CLUSTER),
+        Kind("webhook-lease-seen", WebhookLeaseSeen, (update_facts.TOPIC,)),
         Kind("scale-seen", ScaleSeen, _PODS),
         Kind("load-scraped", LoadScraped, ("load-metrics",)),
         Kind("load-history-read", LoadHistoryRead, ("load-metrics",)),
@@ -156,10 +156,6 @@ CATALOGUE = Catalogue(
         Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING),
         Kind("pod-placement-changed", PodPlacementChanged, _SCHEDULING),
         Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
-        Kind("pod-disruption-budget-changed", PodDisruptionBudgetChanged, (*_SCHEDULING, *_BY_CLUSTER)),
-        Kind("pod-disruption-budget-removed", PodDisruptionBudgetRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
-        Kind("replica-controller-changed", ReplicaControllerChanged, (*_SCHEDULING, *_BY_CLUSTER)),
-        Kind("replica-controller-removed", ReplicaControllerRemoved, (*_SCHEDULING, *_BY_CLUSTER)),
         Kind("namespace-labels-changed", NamespaceLabelsChanged, _SCHEDULING),
         Kind("namespace-removed", NamespaceRemoved, _SCHEDULING),
         Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),

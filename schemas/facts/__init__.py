@@ -3,7 +3,6 @@
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
@@ -18,12 +17,11 @@ from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemo
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import UpdateFact
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.facts.vpa_checkpoints import CheckpointSeen
-from schemas.facts.webhook_leases import WebhookLeaseSeen
 
 SchedulingFact = (
     NodeDetailsChanged
@@ -41,17 +39,6 @@ SchedulingFact = (
     | ExpanderPrioritiesGone
     | CapacityBufferSeen
     | CapacityBufferGone
-)
-UpdateFact = (
-    HpaTargetChanged
-    | HpaTargetRemoved
-    | ReplicaControllerChanged
-    | ReplicaControllerRemoved
-    | PodDisruptionBudgetChanged
-    | PodDisruptionBudgetRemoved
-    | ResourceQuotaChanged
-    | ResourceQuotaRemoved
-    | WebhookLeaseSeen
 )
 LoadFact = LoadScraped | LoadHistoryRead | LoadQueryFailed
 ReplicaFact = HpaSeen | HpaGone | ScaleSeen

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from schemas.catalogue import Event
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
+from schemas.facts import update_facts
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
-from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
+from schemas.facts.update_facts import ObjectChanged, ObjectRemoved
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName, Workload
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
@@ -29,16 +28,6 @@ from streams import compacted_copy
 from streams.log.log_port import Log, Record
 from streams.log_context import LogContext
 
-_UpdateConstraint = (
-    HpaTargetChanged
-    | HpaTargetRemoved
-    | ReplicaControllerChanged
-    | ReplicaControllerRemoved
-    | PodDisruptionBudgetChanged
-    | PodDisruptionBudgetRemoved
-    | ResourceQuotaChanged
-    | ResourceQuotaRemoved
-)
 MOST = 200_000
 """Records of one partition to read back."""
 REPUBLISH_AFTER = timedelta(hours=3)
@@ -61,12 +50,14 @@ class PublishedState:
     ehpas: dict[str, EhpaChanged] = field(default_factory=dict)
     predictions: dict[str, TimeSeriesPredictionChanged] = field(default_factory=dict)
     seen_hpas: dict[str, HpaSeen] = field(default_factory=dict)
-    hpas: dict[str, HpaTargetChanged] = field(default_factory=dict)
     hpa_policies: dict[str, HpaTargetChanged] = field(default_factory=dict)
     """HPAs as published among the policies, for stages that read no facts about pods."""
-    budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
-    quotas: dict[str, ResourceQuotaChanged] = field(default_factory=dict)
-    controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
+    for_updates: dict[type[ObjectChanged], dict[str, ObjectChanged]] = field(default_factory=dict)
+    """The facts of UPDATE_FACTS, by class and name of the object."""
+
+    def published_for_updates(self, changed: type[ObjectChanged]) -> dict[str, ObjectChanged]:
+        """The facts of one kind that the updater reads, by name of the object."""
+        return self.for_updates.setdefault(changed, {})
 
     def record_pod(self, fact: PodChanged) -> None:
         """This fact about a pod is published."""
@@ -93,10 +84,9 @@ class PublishedState:
             return
         for uid in [uid for uid, (_, pod) in self.pods.items() if pod.namespace not in namespaces]:
             self.forget_pod(uid)
-        self.hpas = {name: hpa for name, hpa in self.hpas.items() if hpa.namespace in namespaces}
+        for changed, facts in self.for_updates.items():
+            self.for_updates[changed] = {name: fact for name, fact in facts.items() if fact.namespace in namespaces}
         self.hpa_policies = {name: hpa for name, hpa in self.hpa_policies.items() if hpa.namespace in namespaces}
-        self.quotas = {name: quota for name, quota in self.quotas.items() if quota.namespace in namespaces}
-        self.controllers = {name: one for name, one in self.controllers.items() if one.namespace in namespaces}
         self.vpas = {key: vpa for key, vpa in self.vpas.items() if vpa.namespace in namespaces}
         self.ehpas = {key: ehpa for key, ehpa in self.ehpas.items() if ehpa.namespace in namespaces}
         self.predictions = {key: one for key, one in self.predictions.items() if one.namespace in namespaces}
@@ -130,7 +120,7 @@ def read_all(context: LogContext) -> PublishedState:
 def _apply_pod_record(state: PublishedState, record: Record, context: LogContext) -> None:
     """A record that cannot be read is passed over; the stages set it aside."""
     event = context.codec.decode_or_none(record)
-    if isinstance(event, _UpdateConstraint):
+    if isinstance(event, ObjectChanged | ObjectRemoved):
         if event.cluster == context.cluster:
             _apply_for_updates(state, event)
         return
@@ -156,24 +146,12 @@ def _apply_hpa(state: PublishedState, event: HpaSeen | HpaGone) -> None:
         del state.seen_hpas[name]
 
 
-def _apply_for_updates(state: PublishedState, event: _UpdateConstraint) -> None:
-    match event:
-        case HpaTargetChanged():
-            state.hpas[f"{event.namespace}/{event.name}"] = event
-        case HpaTargetRemoved():
-            state.hpas.pop(f"{event.namespace}/{event.name}", None)
-        case PodDisruptionBudgetChanged():
-            state.budgets[f"{event.namespace}/{event.name}"] = event
-        case PodDisruptionBudgetRemoved():
-            state.budgets.pop(f"{event.namespace}/{event.name}", None)
-        case ResourceQuotaChanged():
-            state.quotas[f"{event.namespace}/{event.name}"] = event
-        case ResourceQuotaRemoved():
-            state.quotas.pop(f"{event.namespace}/{event.name}", None)
-        case ReplicaControllerChanged():
-            state.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
-        case ReplicaControllerRemoved():
-            state.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
+def _apply_for_updates(state: PublishedState, event: ObjectChanged | ObjectRemoved) -> None:
+    name = update_facts.object_name(event)
+    if isinstance(event, ObjectChanged):
+        state.published_for_updates(type(event))[name] = event
+    else:
+        state.published_for_updates(update_facts.CHANGED[type(event)]).pop(name, None)
 
 
 def _apply_object_record(state: PublishedState, record: Record, context: LogContext) -> None:

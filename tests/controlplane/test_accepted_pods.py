@@ -23,7 +23,7 @@ from schemas.policies.vertical import ContainerPolicy, ControlledValues
 from schemas.policies.vpa import TargetRef
 from schemas.units import Bytes, Cores
 from streams.clients.kube.watched_objects import LimitRangeObject, ResourceQuotaObject
-from streams.sources.kube.publish import limit_range_policies, quota_publisher
+from streams.sources.kube.publish import limit_range_policies, update_resources
 from tests.controlplane import generated_pods
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
@@ -169,7 +169,7 @@ def _publish(scene: AdmissionScene, world: World) -> None:
         policy = limit_range_policies.changed(msgspec.convert(found, LimitRangeObject), CLUSTER, at)
         scene.policy(policy, policy.key)
     for found in world.ask.get(world.path("resourcequotas"))["items"]:
-        fact = quota_publisher.changed(msgspec.convert(found, ResourceQuotaObject), CLUSTER, at)
+        fact = update_resources.quota(msgspec.convert(found, ResourceQuotaObject), CLUSTER, at)
         partition = NAMES.partition_of(fact.key)
         scene.log.append([scene.codec.encode(fact, topic="quota-changes", key=fact.key, partition=partition, source="/test")])
     for number in range(generated_pods.TARGETS):

@@ -20,7 +20,7 @@ from streams.clients.kube import pod_objects, quantities
 from streams.clients.kube.pod_objects import PodObject
 from streams.clients.kube.watched_objects import ResourceQuotaObject
 from streams.publishing import pod_facts
-from streams.sources.kube.publish import quota_publisher
+from streams.sources.kube.publish import update_resources
 from tests.controlplane import generated_pods
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
@@ -81,7 +81,7 @@ def _made(world: World, number: int) -> str | None:
 
 def _quotas(world: World) -> list[Any]:
     found = world.ask.get(world.path("resourcequotas"))["items"]
-    return [quota_publisher.changed(msgspec.convert(each, ResourceQuotaObject), CLUSTER, datetime.now(UTC)) for each in found]
+    return [update_resources.quota(msgspec.convert(each, ResourceQuotaObject), CLUSTER, datetime.now(UTC)) for each in found]
 
 
 def _wanted(chance: random.Random, limits: Amounts) -> tuple[Amounts, Amounts]:

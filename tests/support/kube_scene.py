@@ -20,7 +20,8 @@ from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, PrioritiesMap, WebhookLease, watches
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, PrioritiesMap, WebhookLease
+from streams.sources.kube.watch_list import watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
 

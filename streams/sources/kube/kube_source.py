@@ -42,6 +42,7 @@ from streams.sources.kube.publish.pod_publisher import PodPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.scheduling_publisher import STORAGE, SchedulingPublisher
 from streams.sources.kube.publish.subject_publisher import SubjectPublisher
+from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.publish.vpa_publisher import VpaPublisher
 from streams.sources.kube.watch.notifications import (
     CheckpointsFound,
@@ -61,7 +62,6 @@ from streams.sources.kube.watch.watched_resources import (
     CONTROLS,
     EHPAS,
     HPAS,
-    QUOTAS,
     TSPS,
     PrioritiesMap,
     WebhookLease,
@@ -79,10 +79,8 @@ _OTHER_KINDS = (
     "podtemplates",
     "configmaps",
     "namespaces",
-    "poddisruptionbudgets",
-    QUOTAS.name,
+    *(row.resource.name for row in UPDATE_RESOURCES),
     "replicasets",
-    HPAS.name,
     "leases",
     CONTROLS.name,
 )

@@ -19,7 +19,7 @@ from streams.sources.kube.watch.lookup_queue import Lookups
 from streams.sources.kube.watch.notifications import Notification
 from streams.sources.kube.watch.reflector import Reflector
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import watches
+from streams.sources.kube.watch_list import watches
 
 PERIOD = Seconds(0.2)
 """How long the caller's thread waits for notifications before it looks at what is due by time."""

@@ -5,43 +5,25 @@ its time or resource version counts as unchanged.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import Field, replace
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from schemas.facts.capacity_buffers import CapacityBufferSeen
-from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
-from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
-from schemas.facts.hpa_targets import HpaTargetChanged
-from schemas.facts.namespaces import NamespaceLabelsChanged
-from schemas.facts.nodes import NodeChanged, NodeDetailsChanged
-from schemas.facts.replica_controllers import ReplicaControllerChanged
-from schemas.facts.replica_scaling import HpaSeen
-from schemas.facts.resource_quotas import ResourceQuotaChanged
-from schemas.facts.scheduled_pods import PodPlacementChanged
-from schemas.policies.ehpa import EhpaChanged
-from schemas.policies.limit_ranges import LimitRangeChanged
-from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged
-from schemas.policies.vpa import VpaChanged
+_OWN = ("at", "resource_version", "by")
+"""The fields that say when, as which version and from whom a fact came, and nothing of the object."""
 
-F = TypeVar(
-    "F",
-    NodeChanged,
-    LimitRangeChanged,
-    VpaChanged,
-    EhpaChanged,
-    TimeSeriesPredictionChanged,
-    HpaSeen,
-    NodeDetailsChanged,
-    PodPlacementChanged,
-    PodDisruptionBudgetChanged,
-    ReplicaControllerChanged,
-    ResourceQuotaChanged,
-    HpaTargetChanged,
-    ExpanderPrioritiesSeen,
-    NamespaceLabelsChanged,
-    CapacityBufferSeen,
-)
+
+class ObjectFact(Protocol):
+    """A fact or policy about an object: a dataclass with a time."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+
+    @property
+    def at(self) -> datetime:
+        """When it was so."""
+
+
+F = TypeVar("F", bound=ObjectFact)
 
 
 class PublishedFacts(Generic[F]):
@@ -63,7 +45,7 @@ class PublishedFacts(Generic[F]):
         """An object exists. Publishes its fact unless the same was published before."""
         self._current[name] = fact
         before = self._published.get(name)
-        if before is None or not _alike(before, fact):
+        if before is None or not alike(before, fact):
             self._published[name] = fact
             self._publish(fact)
 
@@ -98,14 +80,6 @@ class PublishedFacts(Generic[F]):
                 self._publish(again)
 
 
-def _alike(left: F, right: F) -> bool:
-    match left, right:
-        case (
-            (VpaChanged(), VpaChanged())
-            | (EhpaChanged(), EhpaChanged())
-            | (TimeSeriesPredictionChanged(), TimeSeriesPredictionChanged())
-        ):
-            right = replace(right, resource_version=left.resource_version, by=left.by)
-        case _:
-            pass
-    return replace(right, at=left.at) == left
+def alike(left: F, right: F) -> bool:
+    """Whether two facts say the same of an object, whenever and as whatever version they came."""
+    return replace(right, **{name: getattr(left, name) for name in _OWN if hasattr(left, name)}) == left

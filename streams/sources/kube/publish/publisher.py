@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import structlog
 
 from schemas import event_bounds
-from schemas.facts import SchedulingFact, UpdateFact
+from schemas.facts import SchedulingFact
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.nodes import NodeChanged, NodeRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.sources import SourceReported
+from schemas.facts.update_facts import UpdateFact
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved

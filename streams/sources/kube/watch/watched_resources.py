@@ -1,4 +1,4 @@
-"""What is watched, and its paths on the server: in the whole cluster, or in some namespaces only."""
+"""The resources that the kube source may watch, and their paths on the server; watch_list says which of them it does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ TSPS: ApiResource[KubeObject] = ApiResource(
     "timeseriespredictions", "/apis/prediction.crane.io/v1alpha1/timeseriespredictions", PredictionObject
 )
 CONTROLS: ApiResource[KubeObject] = ApiResource("clustercontrols", cluster_control_client.PATH, ControlObject)
-_IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
+IN_NAMESPACES: Sequence[ApiResource[KubeObject]] = (
     ApiResource("replicasets", "/apis/apps/v1/replicasets", ControllerObject),
     ApiResource("deployments", "/apis/apps/v1/deployments", ControllerObject),
     ApiResource("statefulsets", "/apis/apps/v1/statefulsets", ControllerObject),
@@ -78,7 +78,7 @@ BUDGETS: ApiResource[KubeObject] = ApiResource(
     "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", DisruptionBudgetObject
 )
 QUOTAS: ApiResource[KubeObject] = ApiResource("resourcequotas", "/api/v1/resourcequotas", ResourceQuotaObject)
-_STORAGE: Sequence[ApiResource[KubeObject]] = (
+STORAGE: Sequence[ApiResource[KubeObject]] = (
     ApiResource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", ClaimObject),
     ApiResource("persistentvolumes", "/api/v1/persistentvolumes", VolumeObject),
     ApiResource("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", StorageClassObject),
@@ -98,7 +98,7 @@ FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
 HPAS: ApiResource[KubeObject] = ApiResource(
     "horizontalpodautoscalers", "/apis/autoscaling/v2/horizontalpodautoscalers", HpaObject
 )
-_DETAILED: Mapping[str, ApiResource[KubeObject]] = {
+DETAILED: Mapping[str, ApiResource[KubeObject]] = {
     "pods": ApiResource("pods", "/api/v1/pods", ScheduledPodObject),
     "nodes": ApiResource("nodes", "/api/v1/nodes", DetailedNodeObject),
     "daemonsets": ApiResource("daemonsets", "/apis/apps/v1/daemonsets", DaemonSetObject),
@@ -146,37 +146,6 @@ class PrioritiesMap:
         path = api_paths.scoped("/api/v1", self.namespace, "configmaps")
         resource = ApiResource("configmaps", path, ConfigMapObject, field_selector=f"metadata.name={self.name}")
         return ResourceWatch("configmaps", resource)
-
-
-def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
-    namespaces: Sequence[str] = (),
-    *,
-    nodes: bool = False,
-    replicas: bool = False,
-    webhook: WebhookLease | None = None,
-    priorities: PrioritiesMap | None = None,
-    control: bool = False,
-) -> tuple[ResourceWatch, ...]:
-    """Every watch, controllers first. No namespaces means all of them.
-
-    With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, autoscalers; with
-    `webhook`, further constraints on updates of pods; with `control`, the object that commands the cluster.
-    """
-    scaling = (EHPAS, TSPS) if replicas else ()
-    updating = () if webhook is None else (BUDGETS, QUOTAS, FAILED_CREATIONS)
-    scoped = (*_IN_NAMESPACES, *scaling, *((HPAS,) if replicas or webhook is not None else ()), *updating)
-    commanding = (ResourceWatch(CONTROLS.name, CONTROLS),) if control else ()
-    more = (*(() if webhook is None else (webhook.watch,)), *commanding)
-    if nodes:
-        seen = [
-            _DETAILED.get(each.name, each) for each in dict.fromkeys((*scoped, BUDGETS, *_STORAGE, *BUFFERS, NAMESPACES, NODES))
-        ]
-        asked = () if priorities is None else (priorities.watch,)
-        return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
-    found = [ResourceWatch(each.name, each) for each in scoped]
-    if namespaces:
-        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]
-    return (*found, ResourceWatch("nodes", NODES), *more)
 
 
 def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:

@@ -9,7 +9,8 @@ from agents.logic.nodes.growth import priority_config
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from streams.clients.kube.scheduling_objects import ConfigMapObject
 from streams.sources.kube.publish import priority_config_map
-from streams.sources.kube.watch.watched_resources import PrioritiesMap, watches
+from streams.sources.kube.watch.watched_resources import PrioritiesMap
+from streams.sources.kube.watch_list import watches
 from tests.support.kube_objects import MINUTE, decoded
 from tests.support.kube_scene import KubeScene
 

@@ -5,7 +5,7 @@ import pytest
 from schemas.bounds import MOST_ENTRIES
 from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from streams.clients.kube.scheduling_objects import NamespaceObject
-from streams.sources.kube.watch.watched_resources import watches
+from streams.sources.kube.watch_list import watches
 from tests.support.kube_objects import MINUTE, decoded
 from tests.support.kube_scene import KubeScene
 

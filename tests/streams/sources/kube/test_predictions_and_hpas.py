@@ -24,7 +24,7 @@ from streams.sources.kube.publish import prediction_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.watch.notifications import ObjectGone
-from streams.sources.kube.watch.watched_resources import watches
+from streams.sources.kube.watch_list import watches
 from streams.topics import Topics
 from tests.support.kube_ehpas import ehpa
 
