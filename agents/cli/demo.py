@@ -14,7 +14,9 @@ def demo(  # noqa: PLR0913  # the flags of a command
         Literal["kafka", "memory"] | None,
         Parameter(help="The log to run on; without it Kafka if it can be had, else memory."),
     ] = None,
-    seconds: Annotated[float | None, Parameter(help="How long the day takes.")] = None,
+    seconds: Annotated[
+        float | None, Parameter(help="How long the day takes; longer on a machine that is too slow for it.")
+    ] = None,
     seed: Annotated[int | None, Parameter(help="Same seed, same day.")] = None,
     trace: Annotated[Path | None, Parameter(help="Play this usage trace (Parquet, CSV or a folder) instead of the shop.")] = None,
     forever: Annotated[bool, Parameter(help="Go on after the day, until Ctrl-C.")] = False,

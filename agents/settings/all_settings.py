@@ -186,7 +186,7 @@ class DemoSettings(SettingsGroup):
     """`ullage demo`."""
 
     seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
-    """How long the simulated day takes in real time, in seconds."""
+    """How long the simulated day takes in real time, in seconds; longer on a machine that is too slow for it."""
     workers: Annotated[int, Field(ge=1, le=8)] = 2
     """How many workers share the work."""
     partitions: Annotated[int, Field(ge=1, le=16)] = 2
