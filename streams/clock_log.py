@@ -50,8 +50,7 @@ def counted(log: Log, topics: Topics, *, before: int | None = None) -> Counted:
         found = clock_rules.begin_in_middle(records, before=before)
         if found is not None:
             return found
-    # From the first record on: either the chain begins there, or nothing counts until a full record is confirmed.
-    return Counted(next=begin)
+    return first_counted(log, topics)
 
 
 def first_counted(log: Log, topics: Topics) -> Counted:
@@ -65,6 +64,7 @@ def first_counted(log: Log, topics: Topics) -> Counted:
         found = Counted.at_full(record)
         if found is not None and clock_rules.begin_in_middle(records[number:], before=record.offset + 1) is not None:
             return found
+    # From the first record on: either the chain begins there, or nothing counts until a full record is confirmed.
     return Counted(next=begin)
 
 
@@ -124,6 +124,11 @@ class ClockReader:
             found = []
         at = place(self._topics)
         while (most is None or len(found) < most) and (records := self._log.poll({at: self._counted.next}, wait=wait)):
+            if records[0].offset > self._counted.next < self._log.begin(*at):
+                # Retention took what comes next, and what comes after that may only seem to come after what was read.
+                self._counted = first_counted(self._log, self._topics)
+                found += [] if self._counted.last is None else [self._counted.last]
+                continue
             found += clock_rules.ticks(self._counted, records)
             wait = 0.0
         return found

@@ -117,6 +117,8 @@ class Counted:
     next: int = 0
     """The offset after the last record that was read."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Of each epoch of the topic's leaders, up to where its records were read, whether they count or not."""
 
     @property
     def number(self) -> int:
@@ -133,6 +135,10 @@ class Counted:
         if record.offset < self.next:
             return None
         self.next = record.last_offset + 1
+        if record.epoch >= 0:
+            if self.epochs and self.epochs[-1][0] == record.epoch:
+                del self.epochs[-1]
+            self.epochs.append((record.epoch, self.next))
         said = ClockRecord.decode(record)
         if said is None or said.number <= self.number or said.after != self.place or _is_ahead(record, said.number):
             return None
@@ -153,7 +159,8 @@ class Counted:
         if said is None or not said.full or _is_ahead(record, said.number):
             return None
         tick = Tick(record.offset, said.number, said.name, said.ends, record.timestamp_ms, record.epoch)
-        return Counted(tick, record.last_offset + 1, dict(said.ends))
+        after = record.last_offset + 1
+        return Counted(tick, after, dict(said.ends), [(record.epoch, after)] if record.epoch >= 0 else [])
 
 
 def _is_ahead(record: Record, number: int) -> bool:

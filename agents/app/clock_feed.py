@@ -21,10 +21,11 @@ from agents.engine.checkpoint_validation import ClockEvidence
 from agents.engine.leader_epochs import Epochs
 from streams import clock_log, held_reads
 from streams.clock_log import ClockReader, PlaceInClock
-from streams.clock_rules import Counted, Tick
+from streams.clock_rules import PARTITION, Counted, Tick
 from streams.errors import LogUnavailable
 from streams.held_reads import HeldReads
 from streams.log.kafka_log import KafkaLog
+from streams.topics import CLOCK
 
 WAIT = 0.5
 """Seconds that one look waits for a tick."""
@@ -53,6 +54,8 @@ class ClockFeed:
         self._looked = self._asked = 0.0
         self._unnamed: set[tuple[str, int]] = set()
         """Inputs with records of which no tick had said an end when it was last looked."""
+        self._reader: ClockReader | None = None
+        """Has read of the clock's topic what tasks have, and some ticks that still wait in them."""
 
     def begin(self) -> None:
         """Partitions were opened: give them all ticks after their marks."""
@@ -75,7 +78,8 @@ class ClockFeed:
     async def _require_held(self) -> None:
         """End the process if the logs no longer hold what tasks here have read: only a checkpoint from before can be trusted."""
         asked = [(owned.task, owned.task.epochs.epochs()) for _, owned in self._open()]
-        held = await self.held([(task.partition, epochs) for task, epochs in asked])
+        ticks = PARTITION, {CLOCK: tuple(self._reader.counted.epochs) if self._reader else ()}
+        held = await self.held([*((task.partition, epochs) for task, epochs in asked), ticks])
         if held.gone:
             error = LogUnavailable(f"{'; '.join(held.gone)}: what was decided from it is taken again, from an older checkpoint")
             supervision.end(error, doing="asking whether the logs still hold what was read")
@@ -98,7 +102,7 @@ class ClockFeed:
         log, topics = self._log, self._plan.topics
         async with self._busy:
             counted = await asyncio.to_thread(self._counted)
-        reader = ClockReader(log, topics, counted)
+        reader = self._reader = ClockReader(log, topics, counted)
         if counted.last is not None:
             await self._give([counted.last], start)
         while start == self._start:

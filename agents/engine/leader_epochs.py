@@ -24,7 +24,7 @@ class EpochsRead:
             return
         found = self._read.setdefault(topic, [])
         if found and found[-1][0] == epoch:
-            found[-1] = epoch, upto
+            found[-1] = epoch, max(upto, found[-1][1])
         else:
             found.append((epoch, upto))
 

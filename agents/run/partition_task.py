@@ -160,6 +160,7 @@ class Task:
         source = self.aligner.inputs[name]
         if record.key == FILL:
             source.skip_to(record.offset + 1)
+            self.epochs.take(name, record.epoch, record.offset + 1)
         else:
             source.add(record.offset, record, record.size, last=record.last_offset)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, LeaderNotAvailableError, TopicAuthorizationFailedError, for_code
+from kafka.future import Future
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from streams.errors import LogUnavailable
@@ -126,7 +127,7 @@ class LeaderQuestions:
             if (topic, partition) in self._leaders:
                 leader = by_leader.setdefault(self._leaders[topic, partition], {})
                 leader.setdefault(topic, []).append(partition)
-        under_way = [(manager.send(request(topics), node_id, _ANSWER_MS), topics) for node_id, topics in by_leader.items()]
+        under_way = [(_sent(manager, request(topics), node_id), topics) for node_id, topics in by_leader.items()]
         answers: dict[TopicAndPartition, LogEnd] = {}
         trouble: KafkaError | None = None
         for future, topics in under_way:
@@ -166,3 +167,11 @@ class LeaderQuestions:
     def _forget(self, places: Iterable[TopicAndPartition]) -> None:
         for place in places:
             self._leaders.pop(place, None)
+
+
+def _sent(manager: Any, request: Any, node_id: int) -> Any:
+    """The answer to come. A broker that the client has just forgotten fails like one that does not answer."""
+    try:
+        return manager.send(request, node_id, _ANSWER_MS)
+    except KafkaError as error:
+        return Future().failure(error)

@@ -13,6 +13,7 @@ from agents.app.worker_plan import WorkerPlan
 from agents.run import pipeline
 from agents.settings.all_settings import Settings
 from streams import clock_log
+from streams.clock_log import ClockReader
 from streams.clock_rules import Counted
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.log_port import NewRecord
@@ -39,6 +40,7 @@ class Worker:
         self.host.owned[0] = self.owned
         self.feed = ClockFeed((self.host,))
         self.feed._log = self.log  # type: ignore[assignment]  # it is asked as Kafka is
+        self.feed._reader = ClockReader(self.log, PAPERS, self.counted)
 
     def append(self, name: str, count: int = 1) -> None:
         self.log.append([NewRecord(PAPERS.wire(name), 0, b"k", b"{}")] * count)
@@ -85,6 +87,17 @@ def test_a_worker_ends_when_a_log_has_lost_what_it_read(name: str) -> None:
     worker.append(name, 3)  # it grows beyond, and the worker reads on
     worker.turn()
     with pytest.raises(_EndedError, match=rf"{name}.*was read up to \d under a leader of epoch 0, and the log left that at \d"):
+        worker.look()
+
+
+def test_what_was_read_of_the_clock_and_did_not_count_is_asked_about_too() -> None:
+    """Other records come at those offsets, and this worker would never read them."""
+    worker = Worker()
+    worker.turn()
+    worker.append("clock", 2)
+    worker.read()
+    worker.log.elect(PAPERS.wire("clock"), 0, losing=2)
+    with pytest.raises(_EndedError, match=r"clock.*was read up to 3 under a leader of epoch 0, and the log left that at 1"):
         worker.look()
 
 
