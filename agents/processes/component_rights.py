@@ -1,9 +1,11 @@
 """The rights that each component needs in a cluster. A test compares it with the chart's rbac, which grants exactly these."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streams.clients.kube.api import Api, ApiRequest
+from streams.sources.kube import watch_list
+from streams.sources.kube.watch.watched_resources import BUFFERS, WebhookLease
 
 _VPA, _EHPA = "autoscaling.k8s.io", "autoscaling.crane.io"
 _LEASES, _WEBHOOKS = "coordination.k8s.io", "admissionregistration.k8s.io"
@@ -53,19 +55,22 @@ def _lease(name: str) -> tuple[AccessRight, ...]:
     return AccessRight("create", _LEASES, "leases", own=True), *_named("get update", _LEASES, "leases", name, own=True)
 
 
+_ANY_LEASE = WebhookLease("any", "any")
+"""With a webhook the updater's constraints are watched; the right to its own Lease is one in one namespace, and stands below."""
+
+
+def _watched() -> Iterator[AccessRight]:
+    """To list and watch all that the kube source does, but for room to spare, without which nodes are scaled, too."""
+    seen = {watch.resource.plural: watch.resource for watch in watch_list.watches(nodes=True, replicas=True, webhook=_ANY_LEASE)}
+    optional = {"leases", *(resource.plural for resource in BUFFERS)}
+    for plural in sorted(seen.keys() - optional):
+        yield from _each("list watch", seen[plural].group, plural)
+
+
 RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
     "source kube": (
-        *_each("list watch", "", "events limitranges nodes pods replicationcontrollers resourcequotas"),
-        *_each("list watch", "apps", "daemonsets deployments replicasets statefulsets"),
-        *_each("list watch", "batch", "cronjobs jobs"),
-        *_each("list watch", "autoscaling", "horizontalpodautoscalers"),
-        *_each("list watch", "policy", "poddisruptionbudgets"),
-        *_each("list watch", "", "namespaces persistentvolumeclaims persistentvolumes"),
-        *_each("list watch", "storage.k8s.io", "csinodes storageclasses"),
-        *_each("list watch", _VPA, "verticalpodautoscalers"),
+        *_watched(),
         *_each("list", _VPA, "verticalpodautoscalercheckpoints"),
-        *_each("list watch", _EHPA, "effectivehorizontalpodautoscalers"),
-        *_each("list watch", "prediction.crane.io", "timeseriespredictions"),
     ),
     "source usage": _each("list", "metrics.k8s.io", "pods"),
     "consumer status": (

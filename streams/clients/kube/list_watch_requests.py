@@ -44,8 +44,18 @@ class ApiResource(Generic[T_co]):
     @property
     def may_be_missing(self) -> bool:
         """Whether its type may be absent from a healthy server: only groups of installed types have dots."""
+        return "." in self.group
+
+    @property
+    def group(self) -> str:
+        """The API group, by which rights are granted; empty for the core's."""
         _, root, group, *_ = self.path.split("/")
-        return root == "apis" and "." in group
+        return group if root == "apis" else ""
+
+    @property
+    def plural(self) -> str:
+        """The resource's name in a right, such as `pods`."""
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
