@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from agents.engine.tables.object_table import ObjectTable
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.resources.container_limit_range import Ranges
 from agents.logic.updates import api_refusals, eviction_tolerance
 from agents.logic.updates.candidate import Candidate, changes, disrupts, raised
 from agents.logic.updates.cluster_situation import ClusterSituation
@@ -28,7 +27,7 @@ class ClusterCandidates:
     `counts` has the pods of each workload, `namespaces` those of each namespace, `evictions` the last eviction of each workload,
     `shortfalls` since when successors are missing, `unpatched` until when the webhook leaves new pods as they are.
     Of the workloads that have candidates: `groups` are the pods of each by direct controller, `disruption_budgets` those that
-    select its pods, `quotas` and `ranges` the ResourceQuotas and LimitRanges of its namespace. `stopping`: how many
+    select its pods, `quotas` the ResourceQuotas of its namespace. `stopping`: how many
     open plans stop a container of a pod that each disruption budget selects.
     """
 
@@ -44,7 +43,6 @@ class ClusterCandidates:
     disruption_budgets: Mapping[str, Sequence[BudgetRecord]]
     quotas: dict[str, Sequence[ResourceQuotaChanged]]
     stopping: Counter[str]
-    ranges: Mapping[str, Ranges]
 
     def judged(self) -> Iterator[tuple[Candidate, ClusterSituation, Objection | None]]:
         """Each pod, what the guards knew of its cluster, and the first objection.
@@ -91,7 +89,6 @@ class ClusterCandidates:
             disruption_budgets=self.disruption_budgets[workload],
             quotas=self.quotas[workload.split("/")[1]],
             stopping=self.stopping,
-            ranges=self.ranges[workload],
         )
 
 

@@ -7,11 +7,11 @@ from agents.logic.guards import budget_schedules, shared_guards
 from agents.logic.guards.budget import Headcount
 from agents.logic.guards.budget_schedules import ScheduledBudget
 from agents.logic.guards.shared_guards import ControlRecord
-from agents.logic.resources.container_limit_range import NONE, Ranges
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.free_rooms import FreeRooms
 from agents.logic.updates.node_rooms import SuccessorRoom
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
+from agents.logic.updates.update_constraints import UpdateConstraints
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
 from agents.logic.updates.updater_progress import LastPodFact, PlansMade
 from agents.logic.updates.workload_evictions import WorkloadEviction
@@ -27,12 +27,13 @@ class ClusterSituation:
     """What the guards may know besides the pod. Times are turn numbers.
 
     `facts`: when the cluster's pods were seen last; `workload` and `namespace`: the candidate's own;
+    `constraints`: all that is known of the cluster's objects besides pods, from which a guard may take what it needs;
     `planned`: the plans that were made for the cluster in this interval; `rules`: those of the log that the settings come from;
     `evicted`: the last eviction of the workload, and `short` since when successors of evicted pods are missing, None while none
     are; `unpatched`: until when the webhook leaves new pods of the workload as they are; `groups`: its pods by direct controller;
-    `webhook_away`: why no webhook is running, None if one is or nothing watches for it; `disruption_budgets`: those that select
-    the workload's pods, and `stopping`: how many open plans stop a container of a pod that each of them selects, by its key;
-    `quotas` and `ranges`: the ResourceQuotas and LimitRanges of its namespace; `rooms`: what nodes have for pods, and `free`
+    `disruption_budgets`: those that select the workload's pods, and `stopping`: how many open plans stop a container of a pod
+    that each of them selects, by its key;
+    `quotas`: the ResourceQuotas of its namespace, with what was planned before; `rooms`: what nodes have for pods, and `free`
     what they have left now; None where that does not matter.
     """
 
@@ -45,16 +46,15 @@ class ClusterSituation:
     namespace: Headcount
     planned: PlansMade
     settings: UpdateSettings
+    constraints: UpdateConstraints
     rules: CitedRules | None = None
     evicted: WorkloadEviction | None = None
     short: int | None = None
     unpatched: AdmissionPause | None = None
     groups: Mapping[str, ReplicaCounts] = field(default_factory=dict)
-    webhook_away: str | None = None
     disruption_budgets: Sequence[BudgetRecord] = ()
     stopping: Mapping[str, int] = field(default_factory=dict)
     quotas: Sequence[ResourceQuotaChanged] = ()
-    ranges: Ranges = NONE
     rooms: Sequence[SuccessorRoom] = ()
     free: FreeRooms | None = None
 

@@ -24,6 +24,7 @@ from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times
 from schemas.facts.pods import PodPhase, ResizeState
+from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
 
@@ -178,13 +179,14 @@ def _schedule(_candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _webhook(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM  # upstream's updater does nothing at all without one
-    if cluster.webhook_away is None or candidate.situation.unboosts or not (candidate.action is Action.EVICT or upstream):
+    away = cluster.constraints.webhook_away(cluster_of(candidate.situation.workload))
+    if away is None or candidate.situation.unboosts or not (candidate.action is Action.EVICT or upstream):
         return None
-    return f"no webhook is at work that would change the pod's successor: {cluster.webhook_away}"
+    return f"no webhook is at work that would change the pod's successor: {away}"
 
 
 def _acceptance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    return api_refusals.of_amounts(candidate, cluster.ranges)
+    return api_refusals.of_amounts(candidate, cluster.constraints.ranges_of(candidate.situation.workload))
 
 
 def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:

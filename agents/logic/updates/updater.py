@@ -201,7 +201,6 @@ class Updater(PartedState):
                     {name: self.clusters.constraints.budgets.of(name) for name in concerned},
                     {name.split("/")[1]: self.clusters.constraints.quotas_of(name) for name in concerned},
                     begun.stopping,
-                    {name: self.clusters.constraints.ranges_of(name) for name in concerned},
                 )
 
     def _is_loud(self, workload: str, now: int, concerns: Collection[str] | None) -> bool:
@@ -228,8 +227,8 @@ class Updater(PartedState):
             namespace=total,
             planned=planned,
             settings=self._settings.own,
+            constraints=self.clusters.constraints,
             rules=self.rules.cited,
-            webhook_away=self.clusters.constraints.webhook_away(cluster),
             rooms=self.clusters.constraints.rooms.of(cluster, node_rooms.daemons(self.clusters.pods_of, cluster), taken.turn),
         )
 
