@@ -58,8 +58,8 @@ class DeadlyScene(ActingScene):
     """The scene with a log and a client that kill; both count the same steps."""
 
     def __init__(self, world: World, plane: Plane) -> None:
-        super().__init__(world)
         self.switch = DeadlyLog.switch = DeadlyClient.switch = KillSwitch()
+        super().__init__(world)
         self.log = DeadlyLog()
         self.context = LogContext(self.log, self.topics, self.codec, CLUSTER)
         self.client = DeadlyClient(CLUSTER, plane.api_client())

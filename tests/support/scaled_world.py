@@ -6,7 +6,8 @@ A kill is an exception that nobody catches: what the server did stands, and the 
 import copy
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +33,7 @@ class KillSwitch:
         self.steps = 0
         self._dead = False
         self._lock = threading.Lock()
+        self._off = False
 
     def arm(self, steps: int, *, after: bool) -> None:
         """The step with this number kills."""
@@ -41,8 +43,19 @@ class KillSwitch:
         """A new process lives."""
         self.left, self._dead = None, False
 
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """What is done here belongs to nobody who may be killed: it is no step."""
+        self._off = True
+        try:
+            yield
+        finally:
+            self._off = False
+
     def step(self, *, done: bool) -> None:
         """Called before a step, and after it (`done`)."""
+        if self._off:
+            return
         with self._lock:
             if self._dead:
                 raise Killed
