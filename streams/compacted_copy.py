@@ -38,7 +38,7 @@ _COMPLETE = b"/complete"
 class CompactedState:
     """The present state of a broadcast topic: records to apply one by one, and the offset where the topic goes on.
 
-    `copied` are the newest records of the copy, `tail` those at the end of the topic, ticks among them; `position` is the offset
+    `copied` are the newest records of the copy, `tail` those at the end of the topic; `position` is the offset
     after the tail, in the partition that was asked for.
     """
 
@@ -161,10 +161,8 @@ def _newest_since(log: Log, written: dict[bytes, Place]) -> dict[bytes, Record]:
     return found
 
 
-def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, ticks: bool = True) -> CompactedState:
+def read_present(log: Log, topics: Topics, name: str, partition: int = 0) -> CompactedState:
     """The present state of the broadcast topic `name`, read in one partition. Raises LogUnavailable.
-
-    Without `ticks` the tail lacks them, which is quicker.
 
     Reads the copy and the tail; the whole partition when there is no complete copy, as in a log from before there were copies.
     """
@@ -172,10 +170,7 @@ def read_present(log: Log, topics: Topics, name: str, partition: int = 0, *, tic
     begin, end = log.begin(*place), log.end(*place)
     copied = latest_of_copy(log, topics, name)
     start = begin if copied is None else max(begin, end - TAIL)
-    tail = (
-        reverse_log_reader.all_between(log, place, start, end) if ticks else reverse_log_reader.between(log, *place, start, end)
-    )
-    return CompactedState(copied or (), tuple(tail), end)
+    return CompactedState(copied or (), tuple(reverse_log_reader.between(log, *place, start, end)), end)
 
 
 def latest_of_copy(log: Log, topics: Topics, name: str) -> list[Record] | None:

@@ -1,8 +1,8 @@
-"""Reads a topic from its end backwards, a stretch at a time and without ticks, for commands that look back.
+"""Reads a topic from its end backwards, a stretch at a time and without what a clock filled up, for commands that look back.
 
-Most records of a topic that a stage reads are ticks, twice a second in each partition, which people do not need. A log that can
-leave them out while it reads does so; any other is read as always. Nothing is decoded, and no moment is searched for by halving:
-one stretch after the other is read until its reader has enough, or until it begins before the time that is asked for.
+A log that can read ranges of many partitions at once does so; any other is read as always. Nothing is decoded, and no moment is
+searched for by halving: one stretch after the other is read until its reader has enough, or until it begins before the time that
+is asked for.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from schemas.times import to_ms
-from streams.clock_rules import TICK
 from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import Log, Record
 from streams.log_range import event_time_ms, has_topic, offset_at
@@ -19,42 +18,40 @@ _FIRST, _LONGEST = 12_000, 100_000
 """Records of a partition in the first stretch, and in the longest: each is twice as long as the one after it."""
 _HELD = 2_500
 """Records of a partition that are held at one time to be turned around."""
-_NOTHING = b"\0nothing"
-"""The key of no record of ours."""
 _Ranges = Mapping[tuple[str, int], tuple[int, int]]
 """(topic, partition) to the first offset and the one after the last."""
 
 
 @runtime_checkable
-class LeavesOutKey(Protocol):
-    """A log that can leave out the records of one key, which makes reading faster."""
+class ReadsRanges(Protocol):
+    """A log that reads ranges of many partitions at once, and can leave out what lacks certain bytes, which is faster."""
 
-    def read_without(self, key: bytes, ranges: _Ranges, containing: bytes = b"") -> Iterator[Record]:
-        """The records of these ranges, in order within a partition. Some of that key, or without those bytes, may be there."""
+    def read_ranges(self, ranges: _Ranges, containing: bytes = b"") -> Iterator[Record]:
+        """The records of these ranges, in order within a partition. Some without those bytes may be there."""
 
     def bounds(self, places: Collection[tuple[str, int]]) -> _Ranges:
         """The first kept offset of each partition, and the one after its last record."""
 
 
 def between(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
-    """The records of a partition from `start` on and before `end`, without ticks. Raises LogUnavailable."""
+    """The records of a partition from `start` on and before `end`, but a clock's. Raises LogUnavailable."""
     return (record for record in _read(log, {(topic, partition): (start, end)}) if not is_of_a_clock(record))
 
 
 def last(log: Log, places: Collection[tuple[str, int]], count: int) -> Mapping[tuple[str, int], Sequence[Record]]:
-    """The last records of each partition, ticks among them, at most `count` of each; asked at once where the log can do that."""
+    """The last records of each partition, a clock's among them, at most `count` of each; asked at once where the log can."""
     found: dict[tuple[str, int], list[Record]] = {place: [] for place in places}
     ranges = {place: (max(begin, end - count), end) for place, (begin, end) in _bounds(log, places).items()}
-    for record in _read(log, ranges, _NOTHING):
+    for record in _read(log, ranges):
         found[record.topic, record.partition].append(record)
     return found
 
 
 def newest(log: Log, topic: str, at: datetime, most: int) -> Mapping[tuple[str, int], tuple[Sequence[Record], bool]]:
-    """The newest records of each partition but its ticks, in order, and whether these are all since a moment of event time.
+    """The newest records of each partition but a clock's, in order, and whether these are all since a moment of event time.
 
     If so, there may be older ones among them; if not, they are `most`. Nothing for a missing topic. One stretch after the other
-    is read from the end on, each four times as long as the one after it, for ticks alone may fill the first ones.
+    is read from the end on, each four times as long as the one after it, for fillers alone may fill the first ones.
     """
     places = [(topic, partition) for partition in range(log.partitions(topic))] if has_topic(log, topic) else []
     found: dict[tuple[str, int], tuple[list[Record], bool]] = {place: ([], True) for place in places}
@@ -98,7 +95,7 @@ def since(log: Log, topic: str, at: datetime) -> Iterator[Sequence[Record]]:
 
 
 def forwards(log: Log, topic: str, since: datetime | None = None, *, containing: bytes = b"") -> Iterator[Record]:
-    """Every record of a topic but ticks, from event time `since` on: in order within a partition, of partitions in no order.
+    """Every record of a topic but a clock's, from event time `since` on: in order within a partition, of partitions in no order.
 
     A log that can leave out records whose value does not hold the bytes `containing` does so with most of them.
 
@@ -114,27 +111,25 @@ def forwards(log: Log, topic: str, since: datetime | None = None, *, containing:
 
 
 def backwards(log: Log, ranges: _Ranges) -> Iterator[Record]:
-    """All records of these ranges, ticks among them, the newest of each partition first.
+    """All records of these ranges, a clock's among them, the newest of each partition first.
 
     For callers that want the newest record of each key and need not decode older ones.
     """
     left = dict(ranges)
     while left := {place: (begin, end) for place, (begin, end) in left.items() if begin < end}:
-        yield from reversed(
-            list(_read(log, {place: (max(begin, end - _HELD), end) for place, (begin, end) in left.items()}, _NOTHING))
-        )
+        yield from reversed(list(_read(log, {place: (max(begin, end - _HELD), end) for place, (begin, end) in left.items()})))
         left = {place: (begin, end - _HELD) for place, (begin, end) in left.items()}
 
 
 def _bounds(log: Log, places: Collection[tuple[str, int]]) -> _Ranges:
-    if isinstance(log, LeavesOutKey):
+    if isinstance(log, ReadsRanges):
         return log.bounds(places)
     return {place: (log.begin(*place), log.end(*place)) for place in places}
 
 
-def _read(log: Log, ranges: _Ranges, without: bytes = TICK, *, containing: bytes = b"") -> Iterator[Record]:
-    if isinstance(log, LeavesOutKey):
-        yield from log.read_without(without, ranges, containing)
+def _read(log: Log, ranges: _Ranges, containing: bytes = b"") -> Iterator[Record]:
+    if isinstance(log, ReadsRanges):
+        yield from log.read_ranges(ranges, containing)
         return
     for place, (start, end) in ranges.items():
         yield from all_between(log, place, start, end)

@@ -148,7 +148,7 @@ def _append_rules(context: LogContext, new: Sequence[StageRulesChanged]) -> None
 
 def _restate_policies(context: LogContext, topic: str, at: datetime) -> None:
     """Append each policy in force once more. A version that somebody else published meanwhile is newer, so that one goes last."""
-    present = compacted_copy.read_present(context.log, context.topics, topic, ticks=False)
+    present = compacted_copy.read_present(context.log, context.topics, topic)
     newest = {record.key: context.codec.decode_or_none(record) for record in present}
     behind: dict[bytes | None, Event] = {
         key: replace(event, at=at) for key, event in newest.items() if isinstance(event, _PUBLISHED_ONCE)

@@ -334,7 +334,7 @@ class _Search:
         return self.topics.partitions if has_topic(self.log, wire) else 0
 
     def _records_of(self, name: str, turn: datetime) -> Iterator[Record]:
-        """The records of a topic, without ticks, in each partition from a turn on up to the first after it."""
+        """The records of a topic in each partition from a turn on up to the first after it."""
         wire = self.topics.wire(name)
         for p in range(self._partitions(wire)):
             start = log_range.offset_at(self.log, wire, p, turn)

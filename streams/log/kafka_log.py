@@ -78,7 +78,7 @@ class KafkaLog:
         self._admin: KafkaAdminClient | None = None
         self._leaders: LeaderQuestions | None = None
         self._reader = KafkaReader(where, self._offsets)
-        self._range_readers: dict[bytes, RangeReader] = {}
+        self._range_reader = RangeReader(where, self._offsets)
 
     def append(self, records: Iterable[NewRecord]) -> Sequence[Place]:
         """As the port says. After an error a part of the records may have been appended."""
@@ -157,16 +157,12 @@ class KafkaLog:
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in positions}):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
-    def read_without(self, key: bytes, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
-        """The records of these ranges without those of a key, which is quick if most have it; a few of them may remain.
-
-        With `containing`, most records without these bytes are left out, too, which is quick if few have them.
-        """
+    def read_ranges(self, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
+        """The records of these ranges, without most of those that lack the bytes `containing`: quick if few have them."""
         for topic, partition in ranges:
             self._check(topic, partition)
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in ranges}):
-            reader = self._range_readers.setdefault(key, RangeReader(self.where, self._offsets, key))
-            yield from reader.read(ranges, containing)
+            yield from self._range_reader.read(ranges, containing)
 
     def bounds(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, int]]:
         """The first kept offset of each partition, and the one after its last record; asked at once."""
@@ -297,9 +293,7 @@ class KafkaLog:
     def close(self) -> None:
         """Close all connections. Appended records are already safe."""
         self._reader.close()
-        for reader in self._range_readers.values():
-            reader.close()
-        self._range_readers.clear()
+        self._range_reader.close()
         self._drop_producer()
         with self._opening:
             admin, self._admin, self._leaders = self._admin, None, None

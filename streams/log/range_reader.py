@@ -1,4 +1,4 @@
-"""Reads ranges of Kafka's partitions once, quickly, without the records of one key, for commands that look back from the end.
+"""Reads ranges of Kafka's partitions once, quickly, for commands that look back from the end.
 
 All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere,
 it is an error, not an empty answer, if Kafka holds a record and does not deliver it. What Kafka no longer holds, because
@@ -17,25 +17,21 @@ from kafka.errors import KafkaTimeoutError
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
 from streams.log.kafka_reader import LOG_CHANGED, PATIENCE, SLICE_MS, Offsets, open_consumer
 from streams.log.log_port import Record
-from streams.log.record_batches import RecordsWithoutKey
+from streams.log.record_batches import FetchedRecords
 
 OffsetRanges = Mapping[tuple[str, int], tuple[int, int]]
 """(topic, partition) to the first offset and the one after the last."""
 
 
 class RangeReader:
-    """One consumer, opened when first used, that leaves out the records of one key."""
+    """One consumer, opened when first used."""
 
-    def __init__(self, where: KafkaConnection, offsets: Offsets, left_out: bytes) -> None:
+    def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
         self._where, self._offsets = where, offsets
-        self._left_out = left_out
         self._consumer: Any = None
 
     def read(self, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
-        """The records of these ranges, in order within a partition. The first of each fetch is there whatever its key is.
-
-        Most records without the bytes `containing` are left out.
-        """
+        """The records of these ranges, in order within a partition, without most of those that lack the bytes `containing`."""
         consumer = self._open(containing)
         starts = {TopicPartition(*place): start for place, (start, end) in ranges.items() if start < end}
         ends = {tp: ranges[tp.topic, tp.partition][1] for tp in starts}
@@ -78,9 +74,8 @@ class RangeReader:
     def _open(self, containing: bytes) -> Any:
         if self._consumer is None:
             self._consumer = open_consumer(self._where, max_poll_records=5_000)
-        said = {"left_out": self._left_out, "containing": containing}
         fetcher = self._consumer._fetcher  # noqa: SLF001  # the client has no other way to say how
-        fetcher.PartitionRecords = type("_Records", (RecordsWithoutKey,), said)
+        fetcher.PartitionRecords = type("_Records", (FetchedRecords,), {"containing": containing})
         fetcher._next_partition_records = None  # noqa: SLF001  # half read for other bytes, by an iteration that was left
         return self._consumer
 

@@ -1,13 +1,11 @@
-"""Makes Kafka's two Python clients read batches with our code, which can leave out the records of one key, such as ticks.
+"""Makes Kafka's two Python clients read batches with our code, which sets aside what a hostile writer made unreadable.
 
 `guard` installs it in a client. The clients build several objects for every record, which costs more than everything that a
-command does with it; `RecordsWithoutKey` builds our records in one step, and skips batches that are a single tick.
+command does with it; `FetchedRecords` builds our records in one step, and can leave out those that lack certain bytes.
 """
 
-import re
 import struct
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -21,9 +19,8 @@ from streams.log.record_format import BatchRecord
 
 _PLACE, _BEFORE = struct.Struct(">qii"), 12
 """A batch's first offset, length and leader epoch; and the bytes that its length does not count."""
-_SUMMED_FROM, _CODEC_AT, _LAST_AT, _COUNT_AT, _ZERO, _ONE = 21, 22, 23, 57, b"\0\0\0\0", b"\0\0\0\1"
-_ALIKE = ((8, 12), (16, 17), (_SUMMED_FROM, 27), (_COUNT_AT, record_format.HEAD.size))
-"""Where batches of one size say their length, version, attributes, last offset and count."""
+_SUMMED_FROM = 21
+"""Where the bytes begin that a batch's checksum is about."""
 
 
 def guard(fetcher: ModuleType) -> None:
@@ -85,56 +82,27 @@ class _Batch:
         return getattr(self._batch, name)
 
 
-@lru_cache(maxsize=64)
-def _alike(size: int, *same: tuple[int, bytes]) -> re.Pattern[bytes]:
-    """Batches of `size` bytes, one after the other, that have the `same` bytes at these places of theirs."""
-    pattern, at = b"", 0
-    for place, found in same:
-        pattern += b".{%d}%s" % (place - at, re.escape(found))
-        at = place + len(found)
-    return re.compile(b"(?s)(?:%s.{%d})++" % (pattern, size - at))
+class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
+    """The fetched records of a partition, as ours. Most of those that lack the bytes `containing` are left out."""
 
-
-class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client ships no types
-    """The fetched records of a partition, as ours, without those of the key `left_out`, which a subclass sets.
-
-    Most of those that lack the bytes `containing` are left out, too. The first record that was asked for stays whatever its key
-    is, so that a reader learns its time.
-    """
-
-    left_out, containing = b"", b""
+    containing = b""
 
     def _unpack_records(self, tp: Any, records: Any, *_: object) -> Iterator[Record]:
-        buffer, at, head_size = records.fetched, 0, record_format.HEAD.size
-        alone, last = b"\0\0\0" + bytes([2 * len(self.left_out)]) + self.left_out, len(buffer) - head_size
+        buffer, at, last = records.fetched, 0, len(records.fetched) - record_format.HEAD.size
         while at <= last:
             base, size, epoch = _PLACE.unpack_from(buffer, at)
             end = at + _BEFORE + size
             if end > len(buffer) or size <= 0:
                 break
-            # Skip a batch that is a single record of that key: most batches are.
-            if (
-                buffer.startswith(alone, at + head_size + 1)
-                and buffer.startswith(_ONE, at + _COUNT_AT)
-                and buffer.startswith(_ZERO, at + _LAST_AT)
-                and not buffer[at + _CODEC_AT] & record_format.CODEC
-                and base > self.fetch_offset
-            ):
-                beginning = head_size, head_size + 1 + len(alone)
-                same = ((i, buffer[at + i : at + j]) for i, j in (*_ALIKE, beginning))
-                run = _alike(end - at, *same).match(buffer, at)
-                end = end if run is None else run.end()
-                # A position is an offset with the epoch of the batch before it. If only the offset moves on, the client asks
-                # the broker whether an older epoch ever reached that far, and takes the answer for a truncated log.
-                base, _, self.leader_epoch = _PLACE.unpack_from(buffer, end - _BEFORE - size)
-                self.next_fetch_offset = base + 1
-            else:
-                head = record_format.HEAD.unpack_from(buffer, at)
-                self.leader_epoch = epoch if head[3] == record_format.VERSION else self.leader_epoch
-                for record in self._of_batch(tp, buffer[at:end], head):
-                    self.next_fetch_offset = record.offset + 1
-                    yield record
-                self.next_fetch_offset = base + (head[6] if head[3] == record_format.VERSION else 0) + 1
+            head = record_format.HEAD.unpack_from(buffer, at)
+            # A position is an offset with the epoch of the batch before it. If only the offset moves on, the client asks the
+            # broker whether an older epoch ever reached that far, and takes the answer for a truncated log.
+            if head[3] == record_format.VERSION:
+                self.leader_epoch = epoch
+            for record in self._of_batch(tp, buffer[at:end], head):
+                self.next_fetch_offset = record.offset + 1
+                yield record
+            self.next_fetch_offset = base + (head[6] if head[3] == record_format.VERSION else 0) + 1
             self.bytes_read += end - at  # the client turns to another partition after one that gave something
             at = end
         self.drain()
@@ -147,5 +115,4 @@ class RecordsWithoutKey(Fetcher.PartitionRecords):  # type: ignore[misc]  # the 
             if calc_crc32c(memoryview(batch)[_SUMMED_FROM:]) != checksum:
                 raise CorruptRecordError(f"the batch at offset {base} of {tp.topic}:{tp.partition} is not as it was written")
         for offset, at, key, value, headers in record_format.fields(batch, self.containing):
-            if key != self.left_out or offset <= self.fetch_offset:
-                yield Record(tp.topic, tp.partition, offset, key, value, headers, at)
+            yield Record(tp.topic, tp.partition, offset, key, value, headers, at)

@@ -107,4 +107,4 @@ class OperatorLog:
         return dict(sorted(in_force.items()))
 
     def _present(self, name: str, partition: int) -> CompactedState:
-        return compacted_copy.read_present(self.context.log, self.context.topics, name, partition, ticks=False)
+        return compacted_copy.read_present(self.context.log, self.context.topics, name, partition)

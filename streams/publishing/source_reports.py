@@ -1,6 +1,6 @@
 """Which sources are running for which clusters, according to the end of the log.
 
-Sources repeat their report each minute or so, so the end of the log is enough: some thousand records, ticks among them, however
+Sources repeat their report each minute or so, so the end of the log is enough: some thousand records, however
 long the log is. A source that was silent for longer does not count.
 """
 
@@ -70,7 +70,7 @@ def require_cluster(context: LogContext, cluster: str) -> None:
 
 
 def _last(context: LogContext, name: str, partition: int, count: int) -> Iterator[Record]:
-    """The last records of a partition but its ticks, oldest first."""
+    """The last records of a partition, oldest first."""
     wire = context.topics.wire(name)
     if has_topic(context.log, wire):
         end = context.log.end(wire, partition)

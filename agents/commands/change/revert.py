@@ -78,7 +78,7 @@ def in_force(operator: OperatorLog) -> list[RevertRequested]:
     """The reverts in force, of all clusters."""
     context = operator.context
     found: dict[str, RevertRequested] = {}
-    for record in compacted_copy.read_present(context.log, context.topics, RULES, 0, ticks=False):
+    for record in compacted_copy.read_present(context.log, context.topics, RULES):
         event = context.codec.decode_or_none(record)
         if isinstance(event, RevertRequested):
             found[event.key] = event

@@ -31,7 +31,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from agents.app import faust_consumer, worker
 from streams.log import record_batches
-from streams.log.record_batches import RecordsWithoutKey
+from streams.log.record_batches import FetchedRecords
 
 ROOT = Path(__file__).parents[3]
 Records: Any = Fetcher.PartitionRecords
@@ -68,8 +68,8 @@ REPLACED: dict[str, tuple[Callable[..., Any], str]] = {
 STATE = {
     **dict.fromkeys(("fetch_offset", "topic_partition", "metric_aggregator", "record_iterator", "on_drain"), "the client's own"),
     **dict.fromkeys(("records_read", "_next_inline_exception"), "the client's own"),
-    **dict.fromkeys(("next_fetch_offset", "leader_epoch", "bytes_read"), "moved on with each batch, skipped or not"),
-    "check_crcs": "always checked, but of ticks that are skipped",
+    **dict.fromkeys(("next_fetch_offset", "leader_epoch", "bytes_read"), "moved on with each batch"),
+    "check_crcs": "always checked",
     **dict.fromkeys(
         ("isolation_level", "aborted_producer_ids", "aborted_transactions"), "no reader of ours leaves out the aborted"
     ),
@@ -103,14 +103,14 @@ def test_what_we_replace_is_what_it_was(part: str) -> None:
 def test_the_records_of_a_partition_have_the_state_that_ours_keep() -> None:
     made = Records(0, TopicPartition("t", 0), MemoryRecords(b""))
     assert set(vars(made)) == set(STATE)
-    ours = RecordsWithoutKey(0, TopicPartition("t", 0), record_batches.guarded(MemoryRecords)(b""))
+    ours = FetchedRecords(0, TopicPartition("t", 0), record_batches.guarded(MemoryRecords)(b""))
     assert set(vars(ours)) == set(vars(made))
 
 
 def test_our_subclasses_replace_nothing_else() -> None:
     known = {function.__name__ for function, _ in REPLACED.values()} | {"sleep", "on_first_start", "on_stop", "__init__"}
     for ours in (
-        *(RecordsWithoutKey, faust_consumer.QuickConsumer, faust_consumer.QuickConsumerThread),
+        *(FetchedRecords, faust_consumer.QuickConsumer, faust_consumer.QuickConsumerThread),
         *(faust_consumer.SkippedTableRecovery, faust_consumer.ReadyTableManager, worker.App),
     ):
         theirs = ours.__mro__[1]

@@ -21,7 +21,7 @@ from streams.errors import BadRecord
 from streams.log import record_batches
 from streams.log.bounded_decompression import MOST_PIECES
 from streams.log.log_port import LEFT_OUT, LEFT_OUT_TO, Record
-from streams.log.record_batches import RecordsWithoutKey
+from streams.log.record_batches import FetchedRecords
 from streams.log.record_format import MOST_HEADERS, MOST_HEADERS_IN_ALL, MOST_RECORDS
 from streams.topics import Topics
 from tests.support.raw_batches import PACKERS, batch, checked_lz4, record, varint, xerial
@@ -32,10 +32,6 @@ BASE = 100
 Read = tuple[list[Record], int]
 
 
-class AllRecords(RecordsWithoutKey):
-    left_out = b"tick"
-
-
 def by_kafka_python(fetched: bytes, kind: Any = Fetcher.PartitionRecords) -> Read:
     found = kind(BASE, TP, record_batches.guarded(MemoryRecords)(fetched))
     taken = [_record(each) for each in found.take(None)]
@@ -43,7 +39,7 @@ def by_kafka_python(fetched: bytes, kind: Any = Fetcher.PartitionRecords) -> Rea
 
 
 def by_range(fetched: bytes) -> Read:
-    return by_kafka_python(fetched, AllRecords)
+    return by_kafka_python(fetched, FetchedRecords)
 
 
 def by_aiokafka(fetched: bytes) -> Read:
@@ -321,23 +317,15 @@ def batches(chance: random.Random) -> Iterator[bytes]:
         base += count
 
 
-def alone(found: Record) -> bool:
-    """Whether it stands for a batch of one record."""
-    return f"the batch of offsets {found.offset} to {found.offset} " in left_out(found)
-
-
 @given(seed=st.integers(0, 1 << 64))
 def test_no_batch_ends_a_reader_and_all_readers_find_the_same(seed: int) -> None:
     fetched = b"".join(batches(random.Random(seed)))
     (records, after), other = by_kafka_python(fetched), by_aiokafka(fetched)
     assert (records, after) == other
     others, behind = by_range(fetched)
-    wanted = [each for each in records if each.key != b"tick" or each.offset == BASE]
-    assert [each for each in others if not alone(each)] == [each for each in wanted if not alone(each)]
-    assert set(others) <= set(wanted)  # of a batch that is one tick no more is looked at
-    assert behind == after
-    some, behind = by_kafka_python(fetched, type("Some", (AllRecords,), {"containing": b"v"}))
-    assert {each for each in wanted if b"v" in (each.value or b"")} <= set(some)
+    assert (others, behind) == (records, after)
+    some, behind = by_kafka_python(fetched, type("Some", (FetchedRecords,), {"containing": b"v"}))
+    assert {each for each in records if b"v" in (each.value or b"")} <= set(some)
     assert behind == after
     offsets = [each.offset for each in records]
     assert after > BASE

@@ -15,7 +15,7 @@ from kafka.record.util import calc_crc32c
 import streams.log.kafka_reader  # noqa: F401  # its import gives the client the bound
 from streams.log import bounded_decompression, record_batches, record_format
 from streams.log.log_port import Record
-from streams.log.record_batches import RecordsWithoutKey
+from streams.log.record_batches import FetchedRecords
 from tests.support import raw_batches
 
 TP = TopicPartition("t", 0)
@@ -30,10 +30,6 @@ RECORDS: st.SearchStrategy[list[Raw]] = st.lists(
     min_size=1,
     max_size=8,
 )
-
-
-class WithoutTicks(RecordsWithoutKey):
-    left_out = b"tick"
 
 
 Client: Any = Fetcher.PartitionRecords
@@ -64,14 +60,14 @@ def _time(record: Any) -> int:
 
 
 @given(batches=st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=5), start=st.integers(0, 12))
-def test_it_reads_what_the_client_reads_but_the_left_out_key(batches: list[tuple[list[Raw], int]], start: int) -> None:
+def test_it_reads_what_the_client_reads(batches: list[tuple[list[Raw], int]], start: int) -> None:
     fetched, offset = b"", 0
     for records, codec in batches:
         fetched += batch(records, offset, codec)
         offset += len(records)
     theirs, after = read(Fetcher.PartitionRecords, fetched, start)
-    ours, behind = read(WithoutTicks, fetched, start)
-    assert ours == [record for record in theirs if record.key != b"tick" or record.offset == start]
+    ours, behind = read(FetchedRecords, fetched, start)
+    assert ours == theirs
     assert behind == after == offset
 
 
@@ -94,7 +90,7 @@ def test_after_each_step_its_place_is_the_clients_own_offset_and_leader_epoch(
     batches: list[tuple[bytes, int, int, int, bool, int]], start: int, most: int
 ) -> None:
     fetched, places = log_of(batches)
-    theirs, ours = (kind(start, TP, record_batches.guarded(MemoryRecords)(fetched)) for kind in (Client, WithoutTicks))
+    theirs, ours = (kind(start, TP, record_batches.guarded(MemoryRecords)(fetched)) for kind in (Client, FetchedRecords))
     whole = {theirs.next_fetch_offset: theirs.leader_epoch}
     while theirs and (records := theirs.take(1)):
         whole |= {theirs.next_fetch_offset: records[-1].leader_epoch}
@@ -133,7 +129,7 @@ def test_of_records_that_hold_certain_bytes_none_is_left_out(
         fetched += batch(records, offset, codec)
         offset += len(records)
     theirs, after = read(Fetcher.PartitionRecords, fetched, start)
-    ours, behind = read(type("Some", (RecordsWithoutKey,), {"left_out": b"no key", "containing": wanted}), fetched, start)
+    ours, behind = read(type("Some", (FetchedRecords,), {"containing": wanted}), fetched, start)
     assert [each for each in ours if wanted in (each.value or b"")] == [r for r in theirs if wanted in (r.value or b"")]
     assert set(ours) <= set(theirs)
     assert behind == after == offset
@@ -141,29 +137,22 @@ def test_of_records_that_hold_certain_bytes_none_is_left_out(
 
 def test_nothing_is_made_of_records_that_do_not_hold_the_bytes() -> None:
     fetched = batch([(b"k", b"v%d" % n, []) for n in range(50)], 0, 0)
-    found, _ = read(type("Some", (RecordsWithoutKey,), {"containing": b"v7"}), fetched)
+    found, _ = read(type("Some", (FetchedRecords,), {"containing": b"v7"}), fetched)
     assert [record.value for record in found] == [b"v7"]
-
-
-def test_a_lone_tick_is_passed_over_and_the_first_record_stays_for_its_time() -> None:
-    ticks = b"".join(batch([(b"tick", b'{"at":5}', [])], offset, 0) for offset in range(3))
-    records, after = read(WithoutTicks, ticks)
-    assert [record.offset for record in records] == [0]
-    assert after == 3
 
 
 def test_a_batch_that_was_changed_on_its_way_is_refused() -> None:
     fetched = bytearray(batch([(b"k", b"value", [])], 0, 0))
     fetched[-2] ^= 1
     with pytest.raises(CorruptRecordError, match="the batch at offset 0 of t:0 is not as it was written"):
-        read(WithoutTicks, bytes(fetched))
+        read(FetchedRecords, bytes(fetched))
 
 
 def test_a_batch_over_the_bound_has_the_same_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = batch([(b"k", bytes(100_000), [])], 0, 1)
     monkeypatch.setattr(bounded_decompression, "MOST_BYTES", 1_000)
     theirs, _ = read(Fetcher.PartitionRecords, fetched)
-    ours, _ = read(WithoutTicks, fetched)
+    ours, _ = read(FetchedRecords, fetched)
     assert ours == theirs
     assert ours[0].value is None
 
@@ -173,7 +162,7 @@ def test_a_header_whose_name_is_no_text_is_read_as_the_client_reads_it() -> None
     bad = bytearray(good)
     bad[bad.index(b"naam")] = 0xFF
     bad[17:21] = calc_crc32c(memoryview(bad)[21:]).to_bytes(4)
-    ours, _ = read(WithoutTicks, bytes(bad))
+    ours, _ = read(FetchedRecords, bytes(bad))
     theirs, _ = read(Fetcher.PartitionRecords, bytes(bad))
     assert ours == theirs
     assert ours[0].headers[0][1] == b"x"
