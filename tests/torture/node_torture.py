@@ -42,6 +42,7 @@ from tests.torture.lease_server import LeaseServer
 from tests.torture.node_cloud import NodeCluster, RecordingAws
 from tests.torture.processes import Process
 from tests.torture.recomputation import Report
+from tests.torture.torture_clocks import TortureClocks
 from tests.torture.torture_run import say
 from tests.torture.unprovided_ends import unprovided
 
@@ -72,7 +73,7 @@ class NodeTortureOptions:
 
     seed: int = 1
     blows: Mapping[str, int] = field(
-        default_factory=lambda: {"worker": 6, "source": 5, "consumer": 6, "aws": 4, "pause": 2, "frozen": 2}
+        default_factory=lambda: {"worker": 6, "source": 5, "consumer": 6, "aws": 4, "pause": 2, "frozen": 2, "clock": 4}
     )
     die: float = 0.02
     instances: int = 2
@@ -100,7 +101,7 @@ class NodeTortureOptions:
 
 
 SHORT = NodeTortureOptions(
-    blows={"worker": 2, "source": 1, "consumer": 2, "aws": 1, "pause": 1},
+    blows={"worker": 2, "source": 1, "consumer": 2, "aws": 1, "pause": 1, "clock": 2},
     die=0.01,
     instances=1,
     between=1.5,
@@ -126,7 +127,6 @@ class NodeRun:
         self.chance = random.Random(self.options.seed)
         self.topics, self.clock = Topics(f"nodes{self.options.seed}", 1), Clock(time.time(), PERIOD / 1000 / TICK)
         self.stages = faulty_worker.stages("nodes")
-        self.inputs = tuple(dict.fromkeys(name for stage in self.stages for name in stage.reads))
         self.codec, self.stop = Codec(self.topics), threading.Event()
         self.aws, self.leases = RecordingAws(), LeaseServer()
         self.log, self.operator = (KafkaLog(KafkaConnection(self.broker.bootstrap)) for _ in range(2))
@@ -144,19 +144,21 @@ class NodeRun:
         )
         self.loop = SimulationLoop(self.cluster, self.log, self.topics, poller.poll, period=timedelta(seconds=PERIOD / 1000))
         self.thread = threading.Thread(target=self.loop.run, args=(self.stop,), daemon=True)
-        self.clock_process = self._process("tests.torture.faulty_clock", "clock", {
-            "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD,
-            "seed": self.options.seed, "faults": 0.3,
-        })  # fmt: skip
+        told = {"epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD, "faults": 0.3}
+        self.clocks = TortureClocks(self._common | told, self.folder, self.done, seed=self.options.seed)
         self.worker = self._process("tests.torture.faulty_worker", "worker", {"name": "nodes", "stages": "nodes", "skip": 0.003})
         self.source = self._node_process("source", 0)
         self.consumers = [self._node_process("consumer", n) for n in range(self.options.instances)]
         behind = int(self.aws.url.rpartition(":")[2])
         self.front = self._process("tests.torture.aws_front", "front", {"port": self.port, "to": behind})
 
+    @property
+    def _common(self) -> dict[str, object]:
+        """What every process is told."""
+        return {"brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": 1}
+
     def _process(self, module: str, log: str, told: Mapping[str, object]) -> Process:
-        common = {"brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": 1}
-        return Process(module, {**common, **told}, self.folder / f"{log}.log", ForkedProcess)
+        return Process(module, {**self._common, **told}, self.folder / f"{log}.log", ForkedProcess)
 
     def _node_process(self, role: str, instance: int) -> Process:
         told = {
@@ -169,7 +171,7 @@ class NodeRun:
 
     @property
     def all(self) -> list[Process]:
-        """Every process but the clock."""
+        """Every process but the clocks."""
         return [self.worker, self.source, *self.consumers, self.front]
 
     @property
@@ -195,7 +197,8 @@ class NodeRun:
         self.server.__enter__()
         self.leases.open()
         self.thread.start()
-        for process in (self.clock_process, *self.all):
+        self.clocks.start()
+        for process in self.all:
             process.start()
 
     def control(self, *, paused: bool) -> None:
@@ -207,7 +210,7 @@ class NodeRun:
 
     def unprovided_ends(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
-        return unprovided([self.clock_process, *self.all])
+        return unprovided([*self.clocks.all, *self.all])
 
     async def rest(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Let it work; start again whoever died by himself, and let pods come now and then."""
@@ -231,7 +234,7 @@ class NodeRun:
         blows: Mapping[str, Callable[[], Awaitable[None]]] = {
             "worker": lambda: self._kill(self.worker), "source": lambda: self._kill(self.source),
             "consumer": lambda: self._kill(self.chance.choice(self.consumers)), "aws": self._aws_away,
-            "pause": self._pause, "frozen": self._frozen,
+            "pause": self._pause, "frozen": self._frozen, "clock": self.clocks.strike,
         }  # fmt: skip
         order = [name for name, number in self.options.blows.items() for _ in range(number)]
         self.chance.shuffle(order)
@@ -339,7 +342,8 @@ class NodeRun:
 
     def end(self) -> None:
         """End all."""
-        for process in (self.clock_process, *self.all):
+        self.clocks.end()
+        for process in self.all:
             process.send(signal.SIGCONT)
             process.kill()
         if self.thread.is_alive():
@@ -366,7 +370,8 @@ async def run(options: NodeTortureOptions) -> Report:
         await asyncio.to_thread(made.open)
         await made.hurt()
         settled = await made.settle()
-        for process in (made.clock_process, made.source, *made.consumers):
+        made.clocks.end()
+        for process in (made.source, *made.consumers):
             process.kill()
         figures, wrong = await made.judged()
         report = await last_turn.recomputed(made, NAME, PERIOD)

@@ -159,6 +159,7 @@ async def recompute(brokers: str, topics: Topics, stages: Sequence[Stage], name:
     }
     (clock,) = await kafka_topics.whole(brokers, topics.wire("clock"), 1)
     ticks = counted(clock)
+    report.figures["ticks"], report.figures["ticks that do not count"] = len(ticks), len(clock) - len(ticks)
     want: dict[tuple[str, str], Content] = {}
     for stage in stages:
         states = await kafka_topics.whole(brokers, f"{name}-{stage.name}-state-changelog", topics.partitions)

@@ -41,6 +41,7 @@ from tests.torture.processes import Process
 from tests.torture.recomputation import Report
 from tests.torture.replica_api import ReplicaApi
 from tests.torture.replica_load import ReplicaLoad
+from tests.torture.torture_clocks import TortureClocks
 from tests.torture.torture_run import say
 from tests.torture.unprovided_ends import unprovided
 
@@ -61,6 +62,7 @@ class ReplicaTortureOptions:
     blows: Mapping[str, int] = field(
         default_factory=lambda: {
             "worker": 5, "consumer": 6, "view": 6, "api": 4, "pause": 3, "frozen": 2, "log": 3, "no forecasts": 2,
+            "clock": 4,
         }
     )  # fmt: skip
     die: float = 0.01
@@ -86,7 +88,7 @@ class ReplicaTortureOptions:
 
 
 SHORT = ReplicaTortureOptions(
-    blows={"consumer": 1, "view": 1, "api": 1, "pause": 1, "log": 1, "no forecasts": 1},
+    blows={"consumer": 1, "view": 1, "api": 1, "pause": 1, "log": 1, "no forecasts": 1, "clock": 2},
     die=0.001,
     between=0.5,
     acts=1,
@@ -117,8 +119,6 @@ class ReplicaRun:
         self.chance, self.topics = random.Random(seed), Topics(f"replicas{seed}", 1)
         self.clock = Clock(time.time(), PERIOD / 1000 / TICK)
         self.stages, self.codec = faulty_worker.stages("replicas"), Codec(self.topics)
-        reads = tuple(dict.fromkeys(name for stage in self.stages for name in stage.reads))
-        self.inputs = (*reads, "load-forecasts", "replica-plans", "outcomes", "pod-changes-by-cluster")
         self.api, self.leases = ReplicaApi(seed), LeaseServer()
         self.log, self.operator = (KafkaLog(KafkaConnection(self.broker.bootstrap)) for _ in range(2))
         self.load = ReplicaLoad(self.topics, self.api, seed, replica_load.now(self.clock()))
@@ -127,19 +127,21 @@ class ReplicaRun:
         authority = Authority.make(self.folder, "front")
         self.ports = free_ports(VIEWS)
         self.prober = MetricsProber(self.ports, authority.sign("aggregator", ["127.0.0.1"]), self.clock)
-        self.clock_process = self._process("tests.torture.faulty_clock", "clock", {
-            "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD, "seed": seed,
-            "faults": 0.3,
-        })  # fmt: skip
+        told = {"epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD, "faults": 0.3}
+        self.clocks = TortureClocks(self._common | told, self.folder, self.done, seed=self.options.seed)
         self.worker = self._process("tests.torture.faulty_worker", "worker", {"name": NAME, "stages": "replicas", "skip": 0.003})
         self.consumers = [self._replica_process("consumer", n) for n in range(CONSUMERS)]
         self.views = [self._replica_process("view", n) for n in range(VIEWS)]
         for n, process in enumerate(self.views):
             process.told |= {"port": self.ports[n], "authority": str(authority.file)}
 
+    @property
+    def _common(self) -> dict[str, object]:
+        """What every process is told."""
+        return {"brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": 1}
+
     def _process(self, module: str, log: str, told: Mapping[str, object]) -> Process:
-        common = {"brokers": self.broker.bootstrap, "prefix": self.topics.prefix, "partitions": 1}
-        return Process(module, {**common, **told}, self.folder / f"{log}.log", ForkedProcess)
+        return Process(module, {**self._common, **told}, self.folder / f"{log}.log", ForkedProcess)
 
     def _replica_process(self, role: str, instance: int) -> Process:
         told = {
@@ -150,7 +152,7 @@ class ReplicaRun:
 
     @property
     def all(self) -> list[Process]:
-        """Every process but the clock."""
+        """Every process but the clocks."""
         return [self.worker, *self.consumers, *self.views]
 
     async def enough(self) -> bool:
@@ -164,7 +166,8 @@ class ReplicaRun:
         for server in (self.api, self.leases, self.prober):
             server.open()
         self.operator.append(self.load.begin())
-        for process in (self.clock_process, *self.all):
+        self.clocks.start()
+        for process in self.all:
             process.start()
         self.thread.start()
 
@@ -209,7 +212,7 @@ class ReplicaRun:
         blows: Mapping[str, Callable[[], Awaitable[None]]] = {
             "worker": lambda: self._kill(self.worker), "consumer": lambda: self._kill(self.chance.choice(self.consumers)),
             "view": lambda: self._kill(self.chance.choice(self.views)), "api": self._api_away, "pause": self._pause,
-            "frozen": self._frozen, "log": self._log_away, "no forecasts": self._no_forecasts,
+            "frozen": self._frozen, "log": self._log_away, "no forecasts": self._no_forecasts, "clock": self.clocks.strike,
         }  # fmt: skip
         order = [name for name, number in self.options.blows.items() for _ in range(number)]
         self.chance.shuffle(order)
@@ -340,14 +343,15 @@ class ReplicaRun:
 
     def unprovided_ends(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
-        return unprovided([self.clock_process, *self.all], self.away)
+        return unprovided([*self.clocks.all, *self.all], self.away)
 
     def end(self) -> None:
         """End all."""
         with suppress(OSError):
             os.kill(self.broker.pid, signal.SIGCONT)
         self.stop.set()
-        for process in (self.clock_process, *self.all):
+        self.clocks.end()
+        for process in self.all:
             process.send(signal.SIGCONT)
             process.kill()
         if self.thread.is_alive():
@@ -370,7 +374,8 @@ async def run(options: ReplicaTortureOptions) -> Report:
         await asyncio.to_thread(made.open)
         await made.hurt()
         settled = await made.settle()
-        for process in (made.clock_process, *made.consumers):
+        made.clocks.end()
+        for process in made.consumers:
             process.kill()
         made.prober.close()
         seen = await made.evidence()

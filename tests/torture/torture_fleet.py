@@ -11,21 +11,22 @@ from streams.topics import Topics
 from tests.torture.forked_processes import ForkedProcess
 from tests.torture.generated_load import Clock
 from tests.torture.processes import Process
+from tests.torture.torture_clocks import TortureClocks
 from tests.torture.torture_options import PERIOD, TortureOptions
 
 
 class TortureFleet:
-    """Two workers and a bad clock or two. `done` counts what happens to them."""
+    """Two workers and two or three bad clocks. `done` counts what happens to them."""
 
-    def __init__(
-        self, options: TortureOptions, topics: Topics, brokers: str, clock: Clock, *, folder: Path, inputs: tuple[str, ...]
-    ) -> None:
-        self.options, self.topics, self.brokers, self.clock = options, topics, brokers, clock
-        self.folder, self.inputs, self.done = folder, inputs, Counter[str]()
+    def __init__(self, options: TortureOptions, topics: Topics, brokers: str, clock: Clock, *, folder: Path) -> None:
+        self.options, self.topics, self.brokers, self.folder = options, topics, brokers, folder
+        self.done = Counter[str]()
         self.workers = [self._worker(n) for n in range(2)]
-        self.clocks: list[Process] = []
-        self.all_clocks: list[Process] = []
-        """Those that were ended, too."""
+        told = {
+            "brokers": brokers, "prefix": topics.prefix, "partitions": topics.partitions, "epoch": clock.epoch,
+            "speed": clock.speed, "period": PERIOD, "faults": 1.0,
+        }  # fmt: skip
+        self.clocks = TortureClocks(told, folder, self.done, seed=options.seed)
 
     @property
     def name(self) -> str:
@@ -33,23 +34,10 @@ class TortureFleet:
         return f"t{self.options.seed}"
 
     def start(self) -> None:
-        """Start one clock and all workers."""
-        self.add_clock()
+        """Start clocks and workers."""
+        self.clocks.start()
         for process in self.workers:
             process.start()
-
-    def add_clock(self) -> None:
-        """Start one clock more."""
-        self.done["clocks"] += 1
-        told = {
-            "brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.topics.partitions,
-            "topics": self.inputs, "epoch": self.clock.epoch, "speed": self.clock.speed, "period": PERIOD,
-            "seed": self.options.seed * 1000 + self.done["clocks"], "faults": 1.0,
-        }  # fmt: skip
-        process = Process("tests.torture.faulty_clock", told, self.folder / "clock.log", ForkedProcess)
-        process.start()
-        self.clocks.append(process)
-        self.all_clocks.append(process)
 
     def tear(self, worker: Process, writes: int) -> None:
         """Let a worker die in its checkpoints, after so many more writes."""
@@ -70,11 +58,6 @@ class TortureFleet:
         """Whether workers were at work before, so that their changelogs are there."""
         return any(worker.count('"recovered"') for worker in self.workers)
 
-    def end_clocks(self) -> None:
-        """No more ticks."""
-        for process in self.clocks:
-            process.kill()
-
     def begin_anew_without_faults(self) -> None:
         """Kill the workers a last time."""
         for process in self.workers:
@@ -89,7 +72,7 @@ class TortureFleet:
             process.ask_to_end()
         for process in self.workers:
             process.stop(20)
-        self.end_clocks()
+        self.clocks.end()
 
     def _worker(self, n: int) -> Process:
         told = {

@@ -1,4 +1,4 @@
-"""One run: two workers, a bad clock, generated load, clusters with consumers; hurt all of them, then settle and check."""
+"""One run: two workers, bad clocks, generated load, clusters with consumers; hurt all of them, then settle and check."""
 
 import asyncio
 import shutil
@@ -45,11 +45,8 @@ class Run:
     def __post_init__(self) -> None:
         self.topics = Topics(f"torture{self.options.seed}", self.options.partitions)
         self.stages: tuple[Stage, ...] = faulty_worker.stages(self.options.stages)
-        self.inputs = tuple(dict.fromkeys(name for stage in self.stages for name in stage.reads))
         self.clock = Clock(time.time(), PERIOD / 1000 / TICK)
-        self.fleet = TortureFleet(
-            self.options, self.topics, self.broker.bootstrap, self.clock, folder=self.folder, inputs=self.inputs
-        )
+        self.fleet = TortureFleet(self.options, self.topics, self.broker.bootstrap, self.clock, folder=self.folder)
         broker_needed = asyncio.Lock()
         self.consumer_blows = ConsumerBlows(self.options, self.clusters, self.consumers, broker_needed)
         self.worker_blows = WorkerBlows(self.options, self.fleet, self.broker, broker_needed, self._peace)
@@ -103,7 +100,7 @@ class Run:
 
     async def settle(self) -> bool:
         """End clocks and planning, write clean ticks, restart the workers without faults, wait until all took the last turn."""
-        self.fleet.end_clocks()
+        self.fleet.clocks.end()
         await asyncio.gather(*(asyncio.to_thread(cluster.plan_no_more) for cluster in self.clusters))
         await self._clean_ticks((self.clock() // INTERVAL + 2) * INTERVAL)
         for consumers in self.consumers:
@@ -158,7 +155,7 @@ class Run:
     def unprovided_ends(self) -> list[str]:
         """Processes that ended by themselves, and that the torture did not bring to it."""
         consumers = [each.process for each in self.consumers]
-        return unprovided([*self.fleet.workers, *self.fleet.all_clocks, *consumers], self.worker_blows.away)
+        return unprovided([*self.fleet.workers, *self.fleet.clocks.all, *consumers], self.worker_blows.away)
 
     def end(self) -> None:
         for consumers in self.consumers:

@@ -87,14 +87,7 @@ class WorkerBlows:
         process.send(signal.SIGCONT)
 
     async def _clock(self, _process: Process) -> None:
-        self.fleet.done["clock events"] += 1
-        if len(self.fleet.clocks) < 2 and self.chance.random() < 0.5:
-            self.fleet.add_clock()
-            return
-        self.fleet.clocks.pop(self.chance.randrange(len(self.fleet.clocks))).kill()
-        if not self.fleet.clocks:
-            await asyncio.sleep(self.chance.uniform(0, 2))
-            self.fleet.add_clock()
+        await self.fleet.clocks.strike()
 
     async def _broker(self, _process: Process) -> None:
         self.fleet.done["broker kill -9"] += 1
