@@ -15,6 +15,7 @@ from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import NewRecord
 from streams.log_context import LogContext
 from streams.topics import Topics
+from tests.support import ticks
 from tests.support.small_pipeline import START_MS, TILL, WEB, PipelineLog, stages
 
 MINUTES = 4
@@ -34,7 +35,7 @@ def context(log: KafkaLog, topics_made: Callable[..., Topics]) -> LogContext:
     runner = Runner(stages(), context)
     for minute in range(1, MINUTES + 1):
         log.append([*bench.metrics(minute, (WEB, 0.25, 100), (TILL, 0.5, 50))])
-        bench.tick(minute)
+        ticks.append(log, bench.topics, START_MS + minute * 60_000)
         runner.run()
     return context
 
@@ -57,13 +58,13 @@ def test_why_walks_through_kafka(context: LogContext) -> None:
 
 
 def test_records_deleted_from_kafka_put_their_partition_out_of_reach(context: LogContext, broker: str) -> None:
-    wire = context.topics.wire("oom-events")
+    wire, partition = context.topics.wire("pod-metrics"), context.topics.partition_of(WEB.key)
     admin = KafkaAdminClient(bootstrap_servers=broker)
     try:
-        admin.delete_records({TopicPartition(wire, 0): 2})
+        admin.delete_records({TopicPartition(wire, partition): 2})
     finally:
         admin.close()
     verified = verify(context, stages())
     assert verified.counts == {DiscrepancyKind.UNREACHABLE: 1}
     assert f"'{wire}' is kept from offset 2 on" in verified.discrepancies[0].says
-    assert f"turn {START_MS + 3 * 60_000} or later" in verified.discrepancies[0].says
+    assert f"turn {START_MS + 2 * 60_000} or later" in verified.discrepancies[0].says
