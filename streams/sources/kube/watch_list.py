@@ -50,7 +50,5 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
         return (*(ResourceWatch(each.name, each) for each in seen), *asked, *more)
     found = [ResourceWatch(each.name, each) for each in scoped]
     if namespaces:
-        inside = [each for each in scoped if each is not NAMESPACES]
-        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in inside for namespace in namespaces]
-        found += [ResourceWatch(each.name, each) for each in scoped if each is NAMESPACES]
+        found = [ResourceWatch(each.name, namespaced(each, namespace)) for each in scoped for namespace in namespaces]
     return (*found, ResourceWatch("nodes", NODES), *more)

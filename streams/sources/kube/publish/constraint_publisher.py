@@ -66,7 +66,7 @@ class UpdateConstraintPublisher:
         self._at = at
         for row in UPDATE_RESOURCES:
             if isinstance(found, row.resource.type):
-                name, fact = _name(found.metadata.namespace, found.metadata.name), row.read(found, self._cluster, at)
+                name, fact = f"{found.metadata.namespace}/{found.metadata.name}", row.read(found, self._cluster, at)
                 self._objects[row.resource.name].put(name, fact, at)
                 if isinstance(fact, HpaTargetChanged):
                     self._hpa_policies.upsert(name, fact)
@@ -87,9 +87,9 @@ class UpdateConstraintPublisher:
         if gone.kind == "leases":
             self._renewed = self._renew_time = None
         elif (facts := self._objects.get(gone.kind)) is not None:
-            facts.remove(_name(gone.namespace, gone.name))
+            facts.remove(f"{gone.namespace}/{gone.name}")
             if gone.kind == HPAS.name:
-                self._hpa_policies.remove(_name(gone.namespace, gone.name))
+                self._hpa_policies.remove(f"{gone.namespace}/{gone.name}")
         elif controller:
             self._failed.forget(f"{controller}/{gone.namespace}/{gone.name}")
             self._controllers.remove(f"{gone.namespace}/{controller}/{gone.name}")
@@ -150,8 +150,3 @@ class UpdateConstraintPublisher:
         if at - self._renewed > ALIVE:
             return replace(seen, alive=False, reason=f"Lease '{self._lease}' was not renewed for {ALIVE.total_seconds():g} s")
         return seen
-
-
-def _name(namespace: str, name: str) -> str:
-    """As update_facts.object_name: objects that stand in no namespace have only a name."""
-    return f"{namespace}/{name}" if namespace else name

@@ -23,7 +23,10 @@ from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, QUOTAS
 
 @dataclass(frozen=True, slots=True)
 class UpdateResource:
-    """Objects of one resource. `read` makes the `fact` of one, given its cluster and the time; None if there is none."""
+    """Objects of one resource, which stand in namespaces: one that does not would need a name of its own at a restart.
+
+    `read` makes the `fact` of an object, given its cluster and the time; None if there is none.
+    """
 
     resource: ApiResource[KubeObject]
     fact: type[ObjectChanged]
