@@ -117,8 +117,8 @@ KEPT: Mapping[str, tuple[AccessRight, ...]] = {
     "source kube": (
         *_named("list watch", _LEASES, "leases", "", own=True),
         *_lease("ullage-source-kube"),
-        *_each("list watch", "ullage.internal", "clustercontrols"),
-        *_each("patch", "ullage.internal", "clustercontrols/status"),
+        *_each("list watch", "ullage.internal", "clustercontrols verticalpolicies"),
+        *_each("patch", "ullage.internal", "clustercontrols/status verticalpolicies/status"),
     ),
     "source usage": _lease("ullage-source-usage"),
     "source asg": _lease("ullage-source-asg"),

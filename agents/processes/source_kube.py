@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 
+from agents.logic import stage_rules
 from agents.logic.nodes.growth.expanders import Expander
+from agents.logic.updates.update_settings import UpdateSettings
 from agents.processes import dependency_probes
 from agents.processes.adapter_queries import AdapterQueries
 from agents.processes.process_lease import holder_lease
@@ -19,7 +21,7 @@ from agents.settings import cluster_factory, log_factory
 from agents.settings.all_settings import Settings
 from agents.telemetry import SourceMetrics
 from agents.terminal.output import note
-from streams.clients.kube import cluster_control_client
+from streams.clients.kube import cluster_control_client, vertical_policy_client
 from streams.clients.kube.api import Api
 from streams.consumers.executing.holder_lease import HolderLease
 from streams.errors import BadInput
@@ -27,6 +29,7 @@ from streams.log import open_log
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import NAME, SourceOptions
 from streams.sources.kube.publish.cluster_control import ControlDoor
+from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.watch.watched_resources import PrioritiesMap, WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 
@@ -51,6 +54,9 @@ def run(settings: Settings) -> None:
             priorities=_priorities(settings),
             control=ControlDoor(partial(cluster_control_client.write_status, api), partial(_why_open, settings))
             if ours.control
+            else None,
+            policies=PolicyDoor(partial(vertical_policy_client.write_status, api), partial(stage_rules.fault, UpdateSettings))
+            if ours.policies
             else None,
         )
         readiness.threads = threads = WatchThreads(api, context, options)

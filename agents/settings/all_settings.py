@@ -148,6 +148,8 @@ class ClusterSettings(SettingsGroup):
     """Whether to watch EHPAs as well, and the scale of what they scale; their CRDs must be installed."""
     control: bool = False
     """Whether the object ClusterControl `ullage` commands (docs/cluster.md); its CRD should be installed."""
+    policies: bool = False
+    """Whether VerticalPolicy objects say how workloads of their namespaces are treated (docs/cluster.md); as above."""
     adapter_rules: Path | None = None
     """prometheus-adapter's configuration (YAML): its rules say how to ask for metrics; upstream's prometheus-adapter-config."""
     adapter_labels: tuple[Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*=.*$", max_length=1000)], ...] = ()

@@ -210,12 +210,12 @@ def _(event: PodDeleted) -> Numbers:
 @_numbers.register
 def _(event: VerticalPolicyChanged) -> Numbers:
     bounds = {c.container: f"{_amounts(c.min_allowed)} to {_amounts(c.max_allowed)}" for c in event.containers}
-    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), "bounds": bounds}
+    return {"target": event.target, "version": event.version, "mode": str(event.update_mode), "bounds": bounds, **_through(event)}
 
 
 @_numbers.register
 def _(event: VerticalPolicyRemoved) -> Numbers:
-    return {"target": event.target}
+    return {"target": event.target, **_through(event)}
 
 
 @_numbers.register
@@ -266,8 +266,12 @@ def _(event: LimitRangeRemoved) -> Numbers:
 
 @_numbers.register
 def _(event: ControlChanged) -> Numbers:
-    through = {"through": event.through} if event.through else {}
-    return {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason, **through}
+    said = {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
+    return {**said, **_through(event)}
+
+
+def _through(event: ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved) -> Numbers:
+    return {"through": event.through} if event.through else {}
 
 
 @_numbers.register

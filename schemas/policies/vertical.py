@@ -115,12 +115,16 @@ class VerticalPolicyChanged:
     guards: GuardOverrides = NO_OVERRIDES
     patch_new_pods: bool = True
     by: Author | None = None
+    through: str = ""
+    """The object of the cluster that says so, as `VerticalPolicy/shop/cart`; while it exists, it alone changes this policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerticalPolicyRemoved:
-    """An operator removed the vertical policy with this target."""
+    """An operator removed the vertical policy with this target. `by` is not known where an object was deleted."""
 
     at: datetime
     target: str
     by: Author | None = None
+    through: str = ""
+    """The object of the cluster that said it and is gone, or names other workloads now."""

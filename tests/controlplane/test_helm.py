@@ -60,11 +60,17 @@ def test_only_apply_starts_what_changes_pods_and_watch_grants_no_right_to_write(
         assert verbs == {"get", "list", "watch"} | ({"patch"} if writers else set())
 
 
-def test_the_right_to_write_the_status_of_the_object_that_commands_comes_with_its_setting(helm: Path) -> None:
-    settings = {**VALUES["watch"].get("settings", {}), "cluster": {"control": True}}
+@pytest.mark.parametrize(("setting", "plural"), [("control", "clustercontrols"), ("policies", "verticalpolicies")])
+def test_the_rights_on_objects_that_command_come_with_their_setting(setting: str, plural: str, helm: Path) -> None:
+    settings = {**VALUES["watch"].get("settings", {}), "cluster": {setting: True}}
     documents = rendered(helm, "ullage", {**VALUES["watch"], "settings": settings})
-    rules = [rule for d in documents if d["kind"] == "ClusterRole" for rule in d["rules"]]
-    assert [rule["resources"] for rule in rules if "patch" in rule["verbs"]] == [["clustercontrols/status"]]
+    rules = [
+        rule for d in documents if d["kind"] == "ClusterRole" for rule in d["rules"] if "ullage.internal" in rule["apiGroups"]
+    ]
+    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
+        ([plural], ["list", "watch"]),
+        ([f"{plural}/status"], ["patch"]),
+    ]
 
 
 @pytest.mark.parametrize("name", ["watch", "apply", "everything"])

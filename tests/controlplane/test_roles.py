@@ -42,7 +42,7 @@ NAMES = Topics(partitions=1)
 CLUSTER = "real"
 MIB = 1 << 20
 
-CORE, APPS, VPA, STORAGE = "", "apps", "autoscaling.k8s.io", "storage.k8s.io"
+CORE, APPS, VPA, STORAGE, OURS = "", "apps", "autoscaling.k8s.io", "storage.k8s.io", "ullage.internal"
 KUBE, USAGE, STATUS = "source-kube", "source-usage", "consumer-status"
 AUTOSCALERS, METRICS_API = "consumer-autoscalers", "consumer-metrics-api"
 CRANE, PREDICTION, HPA = "autoscaling.crane.io", "prediction.crane.io", "autoscaling"
@@ -116,6 +116,14 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     ("apiregistration.k8s.io", "apiservices", "create", {METRICS_API}),
     ("apiregistration.k8s.io", "apiservices", "update", set()),
     ("apiregistration.k8s.io", "apiservices", "delete", set()),
+    (OURS, "clustercontrols", "watch", {KUBE}),
+    (OURS, "clustercontrols", "patch", set()),
+    (OURS, "clustercontrols/status", "patch", {KUBE}),
+    (OURS, "verticalpolicies", "list", {KUBE}),
+    (OURS, "verticalpolicies", "create", set()),
+    (OURS, "verticalpolicies", "update", set()),
+    (OURS, "verticalpolicies", "delete", set()),
+    (OURS, "verticalpolicies/status", "patch", {KUBE}),
     (VPA, "verticalpodautoscalers", "list", {KUBE, STATUS}),
     (VPA, "verticalpodautoscalers", "get", {STATUS}),
     (VPA, "verticalpodautoscalers", "patch", set()),

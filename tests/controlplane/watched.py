@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from agents.logic import stage_rules
+from agents.logic.updates.update_settings import UpdateSettings
 from agents.settings import cluster_factory
 from agents.settings.all_settings import ClusterSettings
 from schemas.catalogue import Event
@@ -15,14 +17,16 @@ from schemas.facts.pods import PodChanged, PodDeleted, PodPhase
 from schemas.names import Workload
 from schemas.policies.vpa import VpaChanged, VpaRemoved
 from schemas.units import Seconds
-from streams.clients.kube import cluster_control_client
+from streams.clients.kube import cluster_control_client, vertical_policy_client
 from streams.clients.kube.api import Api
 from streams.clients.kube.list_watch_requests import ListWatchClient
 from streams.codec.event_codec import Codec, is_of_a_clock
+from streams.log.file_log import FileLog
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
 from streams.sources.kube.kube_source import SourceOptions
 from streams.sources.kube.publish.cluster_control import ControlDoor
+from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.watch.watched_resources import WebhookLease
 from streams.sources.kube.watch_threads import WatchThreads
 from streams.topics import TOPICS, Topics
@@ -40,23 +44,33 @@ def now() -> datetime:
 class WatchedScene:
     """One log, and a source that watches one namespace of the plane into it."""
 
-    def __init__(self, plane: Plane, world: World) -> None:
+    def __init__(self, plane: Plane, world: World, log: MemoryLog | FileLog | None = None) -> None:
         self.plane, self.namespace = plane, world.namespace
-        self.topics, self.log = Topics(partitions=PARTITIONS), MemoryLog()
+        self.topics, self.log = Topics(partitions=PARTITIONS), log or MemoryLog()
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
 
     @contextmanager
-    def watching(self, *, stream_timeout: float = 5.0, lease: str = "", control: bool = False) -> Iterator[WatchThreads]:
+    def watching(
+        self, *, stream_timeout: float = 5.0, lease: str = "", control: bool = False, policies: bool = False
+    ) -> Iterator[WatchThreads]:
         """The source at work; when the block begins all is seen. With a webhook's `lease`: also what holds updates.
 
-        With `control`: also the object that commands the cluster.
+        With `control`: also the object that commands the cluster. With `policies`: also VerticalPolicies.
         """
         stop, api = threading.Event(), Api(cluster_factory.connection(ClusterSettings(kubeconfig=self.plane.kubeconfig)))
         context = LogContext.of(self.log, self.topics, "real")
         webhook = WebhookLease(self.namespace, lease) if lease else None
         door = ControlDoor(partial(cluster_control_client.write_status, api), lambda: None) if control else None
-        options = SourceOptions(now, (self.namespace,), timedelta(seconds=1), webhook=webhook, control=door)
+        policy_door = PolicyDoor(partial(vertical_policy_client.write_status, api), partial(stage_rules.fault, UpdateSettings))
+        options = SourceOptions(
+            now,
+            (self.namespace,),
+            timedelta(seconds=1),
+            webhook=webhook,
+            control=door,
+            policies=policy_door if policies else None,
+        )
         list_watch = ListWatchClient(api, stream_timeout=Seconds(stream_timeout))
         threads = WatchThreads(api, context, options, list_watch=list_watch)
         thread = threading.Thread(target=threads.run, args=(stop,), daemon=True)

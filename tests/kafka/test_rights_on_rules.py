@@ -35,8 +35,8 @@ T0 = 1_700_000_000_000
 AT = times.from_ms(T0)
 COMMANDED = ("rules", "rules-latest", "control", "control-latest")
 """The topics of what people decide, and their copies."""
-NOT_SOURCES = {"topics", "worker", "operator", "mirror"}
-"""`mirror` is a source that is told to obey an object of the cluster."""
+NOT_SOURCES = {"topics", "worker", "operator", "mirror", "policies"}
+"""`mirror` and `policies` are sources that are told to obey objects of the cluster."""
 WEB = Workload("demo", "web", "Deployment", "api")
 TOPICS = Topics(PREFIX, 2)
 

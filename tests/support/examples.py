@@ -241,8 +241,9 @@ EVENTS: tuple[Event, ...] = (
         (ContainerPolicy("*", Amounts(0.01, None), Amounts(4.0, 4294967296)),),
         GuardOverrides(budget=0.05, budget_schedules="0% @ 0 9 * * mon-fri for 8h", honor_opt_outs=False),
         by=ALICE,
+        through="VerticalPolicy/shop/all",
     ),
-    VerticalPolicyRemoved(AT, "prod/shop/*", ALICE),
+    VerticalPolicyRemoved(AT, "prod/shop/*", ALICE, "VerticalPolicy/shop/all"),
     VpaChanged(
         AT,
         "prod",

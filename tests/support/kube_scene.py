@@ -17,6 +17,7 @@ from streams.log_context import LogContext
 from streams.publishing.outbox import Outbox
 from streams.sources.kube.kube_source import KubeSource, SourceOptions
 from streams.sources.kube.publish.cluster_control import ControlDoor
+from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
 from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
@@ -51,23 +52,35 @@ class KubeScene:
         webhook: WebhookLease | None = None,
         priorities: PrioritiesMap | None = None,
         control: ControlDoor | None = None,
+        policies: PolicyDoor | None = None,
     ) -> None:
         self.topics, self.log, self.at = Topics(partitions=PARTITIONS), AwayLog(), START
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[LookupChange] = []
         self.bound, self.nodes, self.webhook, self.priorities = bound, nodes, webhook, priorities
-        self.control = control
+        self.control, self.policies = control, policies
         self.restart()
 
     def restart(self) -> None:
         """Another process, which knows only what the log tells."""
-        wanted = watches(nodes=self.nodes, webhook=self.webhook, priorities=self.priorities, control=self.control is not None)
+        wanted = watches(
+            nodes=self.nodes,
+            webhook=self.webhook,
+            priorities=self.priorities,
+            control=self.control is not None,
+            policies=self.policies is not None,
+        )
         self.sync_status = SyncStatus({watch.name: watch.kind for watch in wanted})
         context = LogContext.of(self.log, self.topics, "real")
         outbox = Outbox(context, bound=self.bound)
         options = SourceOptions(
-            lambda: self.at, nodes=self.nodes, webhook=self.webhook, priorities=self.priorities, control=self.control
+            lambda: self.at,
+            nodes=self.nodes,
+            webhook=self.webhook,
+            priorities=self.priorities,
+            control=self.control,
+            policies=self.policies,
         )
         self.source = KubeSource(context, options, self.sync_status, self.lookups.append, outbox)
         self.source.restore()

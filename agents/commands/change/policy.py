@@ -60,6 +60,7 @@ def remove(settings: Settings, target: str) -> None:
         in_force = operator.policies()
         if target not in in_force:
             raise BadInput(f"there is no policy with the target '{target}'; there are: {', '.join(in_force) or 'none'}")
+        _require_no_object(in_force[target])
         operator.publish(VerticalPolicyRemoved(at, target))
     sentence(f"removed {target}")
 
@@ -88,13 +89,25 @@ def _publish(operator: OperatorLog, at: datetime, wanted: Sequence[VerticalPolic
         if slash and "*" not in cluster:
             source_reports.require_cluster(operator.context, cluster)
         _check_bounds(policy)
-        new = replace(policy, at=at, version=_version(policy))
+        new = replace(policy, at=at, version=_version(policy), through="")
         old = in_force.get(policy.target)
-        same = old is not None and replace(old, at=at, version=new.version, by=new.by) == new
+        same = old is not None and replace(old, at=at, version=new.version, by=new.by, through="") == new
         if not same:
+            _require_no_object(old)
             changed.append(new)
         sentence(f"{'unchanged' if same else 'set'} {policy.target}: {policy_file.describe(policy)}")
     operator.publish(*changed)
+
+
+def _require_no_object(old: VerticalPolicyChanged | None) -> None:
+    """Raise BadInput where an object of the cluster says this policy: it alone changes it."""
+    if old is not None and old.through:
+        kind, _, name = old.through.partition("/")
+        namespace, _, name = name.partition("/")
+        raise BadInput(
+            f"the object {old.through} says the policy of '{old.target}', so only that object changes it: "
+            f"kubectl edit {kind.lower()} {name} -n {namespace}. Once it is deleted, this command may change it again"
+        )
 
 
 def _check_bounds(policy: VerticalPolicyChanged) -> None:

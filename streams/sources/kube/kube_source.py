@@ -39,6 +39,7 @@ from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPu
 from streams.sources.kube.publish.limit_range_policies import LimitRangePublisher
 from streams.sources.kube.publish.node_facts import NodePublisher
 from streams.sources.kube.publish.pod_publisher import PodPublisher
+from streams.sources.kube.publish.policy_objects import PolicyDoor, PolicyObjectPublisher
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.scheduling_publisher import STORAGE, SchedulingPublisher
 from streams.sources.kube.publish.subject_publisher import SubjectPublisher
@@ -62,6 +63,7 @@ from streams.sources.kube.watch.watched_resources import (
     CONTROLS,
     EHPAS,
     HPAS,
+    POLICIES,
     TSPS,
     PrioritiesMap,
     WebhookLease,
@@ -83,6 +85,7 @@ _OTHER_KINDS = (
     "replicasets",
     "leases",
     CONTROLS.name,
+    POLICIES.name,
 )
 _KINDS = ("pods", "nodes", "limitranges", "verticalpodautoscalers", EHPAS.name, TSPS.name, HPAS.name)
 
@@ -94,6 +97,7 @@ class SourceOptions:
     `nodes`: whether to publish what node scaling needs, which takes all namespaces; with `priorities`, that ConfigMap, too.
     `replicas`: whether to publish EHPAs and scales, with `queries`. `webhook`: its Lease; without one, other constraints on
     updates are not published. `control`: what the object that commands the cluster takes; without it, nobody reads that object.
+    `policies`: the same for VerticalPolicies.
     """
 
     now: Callable[[], datetime]
@@ -105,6 +109,7 @@ class SourceOptions:
     webhook: WebhookLease | None = None
     priorities: PrioritiesMap | None = None
     control: ControlDoor | None = None
+    policies: PolicyDoor | None = None
 
 
 class KubeSource:
@@ -320,4 +325,6 @@ def _publishers(context: LogContext, options: SourceOptions, publisher: Publishe
         listed.append(UpdateConstraintPublisher(publisher, context.cluster, lease))
     if options.control is not None:
         listed.append(ClusterControlPublisher(context, options.control))
+    if options.policies is not None:
+        listed.append(PolicyObjectPublisher(context, options.policies, options.namespaces))
     return listed

@@ -14,6 +14,7 @@ from streams.sources.kube.watch.watched_resources import (
     IN_NAMESPACES,
     NAMESPACES,
     NODES,
+    POLICIES,
     STORAGE,
     TSPS,
     PrioritiesMap,
@@ -31,15 +32,19 @@ def watches(  # noqa: PLR0913  # one flag for each capability, all by keyword
     webhook: WebhookLease | None = None,
     priorities: PrioritiesMap | None = None,
     control: bool = False,
+    policies: bool = False,
 ) -> tuple[ResourceWatch, ...]:
     """Every watch, controllers first. No namespaces means all of them.
 
     With `nodes`, all that node scaling needs is read, and `priorities` where they are named; with `replicas`, autoscalers; with
-    `webhook`, further constraints on updates of pods; with `control`, the object that commands the cluster.
+    `webhook`, further constraints on updates of pods; with `control`, the object that commands the cluster; with
+    `policies`, VerticalPolicies.
     """
     scaling = (EHPAS, TSPS) if replicas else ()
     updating = () if webhook is None else (*(row.resource for row in UPDATE_RESOURCES), FAILED_CREATIONS)
-    scoped = tuple(dict.fromkeys((*IN_NAMESPACES, *scaling, *((HPAS,) if replicas else ()), *updating)))
+    scoped = tuple(
+        dict.fromkeys((*IN_NAMESPACES, *scaling, *((POLICIES,) if policies else ()), *((HPAS,) if replicas else ()), *updating))
+    )
     commanding = (ResourceWatch(CONTROLS.name, CONTROLS),) if control else ()
     more = (*(() if webhook is None else (webhook.watch,)), *commanding)
     if nodes:

@@ -82,6 +82,7 @@ class WatchThreads:
             webhook=options.webhook,
             priorities=options.priorities,
             control=options.control is not None,
+            policies=options.policies is not None,
         )
         self._inbox = Inbox()
         self._lookups = Lookups(list_watch, ScaleClient(api), options.namespaces)

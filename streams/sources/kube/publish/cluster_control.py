@@ -15,7 +15,7 @@ from schemas import event_bounds
 from schemas.names import Place
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction
-from streams.clients.kube import cluster_control_client
+from streams.clients.kube import cluster_control_client, commanding_objects
 from streams.clients.kube.cluster_control_client import KIND, ControlObject
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.watched_objects import KubeObject
@@ -100,20 +100,20 @@ class ClusterControlPublisher:
             self._due.add(NAME)
 
     def _obey(self, found: ControlObject, at: datetime) -> None:
-        said = cluster_control_client.applied(found)
+        said = commanding_objects.applied(found)
         try:
             wanted = self._wanted(found, at)
         except (ValueError, BadInput) as fault:
             message = str(fault)[:1000]
             if (said.status, said.message, said.observed_generation) != ("False", message, found.metadata.generation):
-                self._door.write_status(found, _status(found, at, applied=False, message=message))
+                self._door.write_status(found, commanding_objects.status(found, at, in_force=False, message=message))
             return
         same = self._last is not None and replace(self._last, at=at, by=wanted.by) == wanted
         if same and (said.status, said.observed_generation) == ("True", found.metadata.generation):
             return
         place = self._publish(wanted)
         message = f"in force from {place.topic}:{place.partition}:{place.offset} on"
-        self._door.write_status(found, _status(found, at, applied=True, message=message))
+        self._door.write_status(found, commanding_objects.status(found, at, in_force=True, message=message))
 
     def _wanted(self, found: ControlObject, at: datetime) -> ControlChanged:
         """What the object asks for. Raises ValueError, and BadInput, with why it cannot be obeyed."""
@@ -150,15 +150,3 @@ class ClusterControlPublisher:
             raise LogUnavailable(f"the log did not take the control of cluster '{self._cluster}'")
         self._last = control
         return place
-
-
-def _status(found: ControlObject, at: datetime, *, applied: bool, message: str) -> Json:
-    condition = {
-        "type": "Applied",
-        "status": "True" if applied else "False",
-        "reason": "InForce" if applied else "Refused",
-        "message": message,
-        "observedGeneration": found.metadata.generation,
-        "lastTransitionTime": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-    }
-    return {"observedGeneration": found.metadata.generation, "conditions": [condition]}

@@ -381,3 +381,24 @@ def test_a_pause_holds_also_where_an_object_commands_that_nobody_may_hear(desk: 
     said = capsys.readouterr().err
     assert "undoes this within a minute" in said
     assert 'kubectl patch clustercontrol ullage --type merge -p \'{"spec": {"paused": true}}\'' in said
+
+
+def test_where_an_object_says_a_policy_the_command_names_it_and_changes_nothing(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = VerticalPolicyChanged(AT, CART, "shop/cart@1", UpdateMode.OFF, through="VerticalPolicy/shop/cart")
+    with FileLog(desk.path) as log:
+        OperatorLog(LogContext.of(log, SHOP)).publish(there)
+    file = tmp_path / "policies.yaml"
+    file.write_text(f"- target: demo/web/*\n- target: {CART}\n  mode: Auto\n", encoding="utf-8")
+    for words in (("set", CART, "--mode", "Auto"), ("remove", CART), ("apply", str(file))):
+        assert desk.run("policy", *words) != 0
+        said = capsys.readouterr().err
+        assert f"the object VerticalPolicy/shop/cart says the policy of '{CART}'" in said
+        assert "kubectl edit verticalpolicy cart -n shop" in said
+    assert desk.policies() == {CART: there}
+    file.write_text(f"- target: {CART}\n  mode: 'Off'\n", encoding="utf-8")
+    assert desk.run("policy", "apply", str(file)) == 0, "what the object says already is no change"
+    assert desk.policies() == {CART: there}
+    desk.run("policy", "list", "-o", "table")
+    assert "VerticalPolicy/shop/cart" in capsys.readouterr().out

@@ -1,0 +1,80 @@
+"""Objects by which somebody commands Ullage (deploy/crds): how they are read, and what their status says became of them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from streams import typed_json
+from streams.clients.kube.api import MERGE_PATCH, Api, ApiRequest, accepted_body
+from streams.clients.kube.json_objects import Json
+from streams.clients.kube.pod_objects import AuthoredMeta
+
+S = TypeVar("S", bound=msgspec.Struct)
+ROOT = "/apis/ullage.internal/v1alpha1"
+
+
+class CommandingObject(msgspec.Struct, frozen=True, gc=False):
+    """An object with spec and status undecoded: people write them, and one bad field must not hide the object's name."""
+
+    metadata: AuthoredMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class AppliedCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The condition `Applied`: whether the spec of this generation is in force, and else why not."""
+
+    type: str = ""
+    status: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    conditions: list[AppliedCondition] = []
+
+
+_STATUS = typed_json.decoder(_Status)
+
+
+def decode_spec(spec: msgspec.Raw, kind: type[S]) -> S:
+    """The spec. Raises ValueError with the place of what is not as the type has it."""
+    try:
+        return typed_json.decode(spec, kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error).replace("`$", "`spec")) from error
+
+
+def applied(found: CommandingObject) -> AppliedCondition:
+    """What the object's status says of it; an empty condition if it says nothing that can be read."""
+    try:
+        conditions = _STATUS.decode(found.status).conditions
+    except msgspec.MsgspecError:
+        return AppliedCondition()
+    return next((each for each in conditions if each.type == "Applied"), AppliedCondition())
+
+
+def status(found: CommandingObject, at: datetime, *, in_force: bool, message: str) -> Json:
+    """A status with the condition `Applied` for the spec of this generation."""
+    condition: Mapping[str, object] = {
+        "type": "Applied",
+        "status": "True" if in_force else "False",
+        "reason": "InForce" if in_force else "Refused",
+        "message": message,
+        "observedGeneration": found.metadata.generation,
+        "lastTransitionTime": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+    return {"observedGeneration": found.metadata.generation, "conditions": [condition]}
+
+
+def merge_status(api: Api, path: str, kind: str, found: CommandingObject, status: Json) -> None:
+    """Merge this into the status of the object at `path`, unless another has its name now.
+
+    Raises Unreachable, TryAgain and GiveUp.
+    """
+    name = found.metadata.name
+    body = {"metadata": {"uid": found.metadata.uid}, "status": status}
+    request = ApiRequest(f"{path}/status", f"writing the status of {kind}", name, "PATCH", body, MERGE_PATCH)
+    accepted_body(api.send(request), request)
