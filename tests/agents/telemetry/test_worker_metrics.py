@@ -1,10 +1,16 @@
+from datetime import UTC, datetime
+
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from agents.run.partition_task import TurnResult
 from agents.telemetry import WorkerMetrics
+from schemas.decisions.node_updates import NodeScalingHalted
 from schemas.units import Bytes, Seconds
+from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
+from streams.topics import Topics
 
 TASK = {"stage": "recommender", "partition": "1"}
 
@@ -46,6 +52,23 @@ def test_a_turn_counts_records_samples_decisions_by_kind_and_dead_letters(
     assert value("ullage_turn_seconds_count", {"stage": "recommender"}) == 2
     assert value("ullage_turn_seconds_sum", {"stage": "recommender"}) == pytest.approx(0.04)
     assert value("ullage_turn_lag_seconds", TASK) == 0.5
+
+
+def test_a_group_that_is_out_is_counted_whatever_is_wrong_and_its_return_is_not(
+    registry: CollectorRegistry, metrics: WorkerMetrics
+) -> None:
+    codec = Codec(Topics("ullage", 1))
+
+    def said(number: int, code: TroubleCode) -> NewRecord:
+        event = NodeScalingHalted(f"scaler/0/{number}/halted/g", datetime(2026, 1, 5, tzinfo=UTC), "demo", "g", code, "why", {})
+        return codec.encode(event, topic="node-updates", key="demo", partition=0, source="/test")
+
+    halts = [said(number, code) for number, code in enumerate(TroubleCode)]
+    metrics.turn_taken(
+        "recommender", 1, TurnResult(turn=500, decisions=halts, dead=[], records=0, samples=0), seconds=Seconds(0.02)
+    )
+    counted = registry.get_sample_value("ullage_node_scaling_halts_total", {"cluster": "demo", "group": "g"})
+    assert counted == len(TroubleCode) - 1
 
 
 def test_checkpoints_recoveries_and_troubles_are_counted(registry: CollectorRegistry, metrics: WorkerMetrics) -> None:

@@ -6,6 +6,7 @@ can halt a whole cluster, where they are too many outside of the groups that are
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from agents.logic.nodes.autoscaler.cluster_state_registry import ClusterStateRegistry
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
@@ -19,14 +20,30 @@ from schemas.well_known_labels import OPTION_TAG
 MOST_FAULTS = 20
 """Faults of one group that its sentence names."""
 _SHOWN = 80
-HALTED = "halted"
+
+
+class TroubleCode(StrEnum):
+    """What is the matter with a group, the most important first; docs/nodes.md tells each of them."""
+
+    TOO_MANY_UNREADY = "TooManyUnready"
+    UNSCALABLE = "Unscalable"
+    SUSPENDED = "Suspended"
+    KEPT = "Kept"
+    NO_TEMPLATE = "NoTemplate"
+    BACKED_OFF = "BackedOff"
+    INCOMPLETE = "Incomplete"
+    NOT_REGISTERED = "NotRegistered"
+    NOT_DELIVERED = "NotDelivered"
+    HALTED = "halted"
+    """Of a whole cluster."""
+    OVER = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTrouble:
     """Why a group does not do what it is asked for: a code, a sentence, and the numbers that it rests on."""
 
-    code: str
+    code: TroubleCode
     reason: str
     numbers: Mapping[str, object]
 
@@ -43,35 +60,37 @@ def _troubles(auto: NodeAutoscaler, view: ClusterView, group: GroupRow, now: flo
     numbers = {"desired": group.target, "least": group.least, "most": group.most, **_counts(registry, name)}
     if name in auto.out:
         reason = "too many of its nodes are not ready, so it neither grows nor shrinks"
-        yield GroupTrouble("TooManyUnready", reason, numbers)
+        yield GroupTrouble(TroubleCode.TOO_MANY_UNREADY, reason, numbers)
     if group.stopped and group.stopped == group.kept:
-        yield GroupTrouble("Unscalable", f"it neither grows nor shrinks: {group.stopped}", numbers)
+        yield GroupTrouble(TroubleCode.UNSCALABLE, f"it neither grows nor shrinks: {group.stopped}", numbers)
     elif group.stopped:
-        yield GroupTrouble("Suspended", f"it does not grow: {group.stopped}", numbers)
+        yield GroupTrouble(TroubleCode.SUSPENDED, f"it does not grow: {group.stopped}", numbers)
     elif group.kept:
-        yield GroupTrouble("Kept", f"it does not shrink: {group.kept}", numbers)
+        yield GroupTrouble(TroubleCode.KEPT, f"it does not shrink: {group.kept}", numbers)
     if group.template is None:
         unknown = view.groups[name].fact.no_template or "no source says it"
-        yield GroupTrouble("NoTemplate", f"it does not grow, because nobody knows how a new node of it looks: {unknown}", numbers)
+        yield GroupTrouble(
+            TroubleCode.NO_TEMPLATE, f"it does not grow, because nobody knows how a new node of it looks: {unknown}", numbers
+        )
     entry = registry.backoff.entries.get(name)
     if entry is not None and registry.backoff.of(name, now) is not None:
         until = times.rfc3339(times.from_seconds(entry.until))
         said = f": {entry.failure.message}" if entry.failure.message else ""
         reason = f"it is left out, because its last growth failed with {entry.failure.code}{said}"
-        yield GroupTrouble("BackedOff", reason, {**numbers, "until": until})
+        yield GroupTrouble(TroubleCode.BACKED_OFF, reason, {**numbers, "until": until})
     incomplete = next((seen for seen in view.inputs.nodes if seen.group == name and seen.incomplete), None)
     if incomplete is not None:
         reason = f"node '{incomplete.node.name}' is new and lacks a device that nodes of its group have: it counts as on its way"
-        yield GroupTrouble("Incomplete", reason, numbers)
+        yield GroupTrouble(TroubleCode.INCOMPLETE, reason, numbers)
     late = registry.groups[name].long_unregistered if name in registry.groups else []
     if late:
         held = view.unregistered[min(late)].lifecycle if min(late) in view.unregistered else ""
         hook = f"; AWS says '{held}', so a lifecycle hook holds it" if held.startswith("Pending:") else ""
         reason = f"instance '{min(late)}' has become no node, though its time to do so is over{hook}"
-        yield GroupTrouble("NotRegistered", reason, numbers)
+        yield GroupTrouble(TroubleCode.NOT_REGISTERED, reason, numbers)
     if name in registry.given_up:
         reason = f"its cloud has not delivered {registry.given_up[name]} of the {group.target} nodes that it wants"
-        yield GroupTrouble("NotDelivered", reason, numbers)
+        yield GroupTrouble(TroubleCode.NOT_DELIVERED, reason, numbers)
 
 
 def _counts(registry: ClusterStateRegistry, group: str) -> dict[str, object]:

@@ -10,14 +10,14 @@ from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import HaltSaid
 from agents.logic.nodes.scaler import group_troubles
 from agents.logic.nodes.scaler.decision_round import DecisionRound
-from agents.logic.nodes.scaler.group_troubles import HALTED, GroupTrouble
+from agents.logic.nodes.scaler.group_troubles import GroupTrouble, TroubleCode
 from schemas.decisions.node_updates import NodeScalingHalted
 
 AGAIN = 600.0
 """Seconds after which the same is said again."""
 MOST = 200
 """Groups that one decision speaks of."""
-OVER = GroupTrouble("", "it is over", {})
+OVER = GroupTrouble(TroubleCode.OVER, "it is over", {})
 
 
 def reports(state: ScalerState, look: DecisionRound) -> Iterator[Decided]:
@@ -42,7 +42,7 @@ def _troubles(look: DecisionRound) -> Mapping[str, GroupTrouble]:
     """By group; that of the whole cluster by the empty name."""
     found = group_troubles.of_groups(look.auto, look.context.view, look.now)
     halted = look.found.halted
-    return {**found, "": GroupTrouble(HALTED, halted, {})} if halted else found
+    return {**found, "": GroupTrouble(TroubleCode.HALTED, halted, {})} if halted else found
 
 
 def _report(look: DecisionRound, group: str, trouble: GroupTrouble) -> Decided:

@@ -14,8 +14,10 @@ from agents.cli.consumer import ConsumerName
 from agents.commands.status import clock_silence, status_rows
 from agents.commands.status.acting_consumers import CONSUMERS
 from agents.engine.checkpoint_selection import CheckpointMark
+from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from agents.settings.all_settings import Settings
 from schemas.decision_subjects import Subject, SubjectKind
+from schemas.decisions.node_updates import NodeScalingHalted
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.sources import SourceReported
@@ -355,6 +357,29 @@ def test_workloads_that_caps_hold_are_counted_by_cap_and_a_warning(site: Site, c
     state, says = site.rows(capsys)["workload", "capped"]
     assert (state, says[:62]) == ("held", "3 workloads are kept from the target: 2 by limit, 1 by LimitRa")
     assert says.endswith("1 by node; `ullage recommendations` says what to change")
+
+
+@pytest.mark.parametrize("code", [code for code in TroubleCode if code])
+def test_a_group_is_out_until_it_is_said_to_be_over_whatever_is_wrong(
+    site: Site, capsys: pytest.CaptureFixture[str], code: TroubleCode
+) -> None:
+    cluster_wide = code is TroubleCode.HALTED
+
+    def say(group: str, now: TroubleCode, minutes: float) -> None:
+        at, name = NOW - timedelta(minutes=minutes), "" if cluster_wide else group
+        cluster = group if cluster_wide else "demo"
+        ident = f"scaler/0/{int(at.timestamp()) * 1000}/halted/{cluster}/{group}"
+        event = NodeScalingHalted(ident, at, cluster, name, now, f"of {group}", {})
+        site.append([site.codec.encode(event, topic="node-updates", key=cluster, partition=0, source="/test")])
+
+    say("out", code, 9)
+    say("back", code, 9)
+    say("back", TroubleCode.OVER, 1)
+    rows = {key: says for key, says in site.rows(capsys).items() if key[0] in {"node group", "nodes"}}
+    if cluster_wide:
+        assert rows == {("nodes", "out"): ("halted", "nothing grows or shrinks: of out")}
+    else:
+        assert rows == {("node group", "out"): ("out", f"cluster 'demo'; {code}: of out")}
 
 
 def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:

@@ -1,6 +1,7 @@
 """Nodes that come otherwise than was promised: each group learns from them, and says what was missing."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -122,6 +123,23 @@ def test_growth_that_did_not_help_is_not_repeated_and_what_was_missing_is_said(
     assert grown(run, fact, 150, **comes) == ["new1"]
     assert run.removed == ["new1"]
     assert sentence in said(run)
+
+
+def test_a_node_that_only_its_static_pod_uses_goes_once_and_no_further_one_comes_for_pods_that_fit_beside_none() -> None:
+    fact = group(desired=1)
+    run = ScalerRun(fact, shape(cpu=3500), *joined("n1"), STATIC, pod("own-n1", "static", node="n1"), settings=QUICK)
+    run.step(pod("w0"), pod("w1"))
+    assert grown(run, fact, 300, pods=[STATIC, pod("s", "static", node="n")]) == []
+    assert run.removed == ["n1"]
+    assert "of which its own pods take 1, and each of the pods asks for 3.5" in said(run)
+
+
+def test_a_removal_that_nobody_carries_out_is_planned_again_only_once_it_has_run_out() -> None:
+    run = ScalerRun(group(desired=1), *joined("n1"), settings=QUICK)
+    run.run(3600.0)
+    plans = run.of(NodeRemovalPlanned)
+    assert len(plans) > 1
+    assert all(before.expires <= after.at for before, after in pairwise(plans))
 
 
 def test_a_group_is_tried_again_when_its_template_has_changed() -> None:

@@ -1,12 +1,16 @@
 """One group's trouble is that group's: with any one group broken in any way, others serve the pods that they can, and shrink."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.logic.nodes.scaler import scaling_dry_run
+from agents.logic.nodes.removal.unneeded_nodes import StayReason
+from agents.logic.nodes.scaler import scaling_dry_run, scaling_plans
+from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, SizeCorrectionPlanned
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeTaint
@@ -245,3 +249,10 @@ def test_why_not_names_the_group_that_is_out_and_says_nothing_of_room_while_all_
         run.run(60.0)
         assert code in answers(run, "p")
         assert "HasRoom" not in answers(run, "p")
+
+
+def test_the_page_tells_every_trouble_of_a_group_and_every_stay_has_a_sentence() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "nodes.md").read_text(encoding="utf-8")
+    section = page.split("## When a group is in trouble")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == sorted(set(TroubleCode) - {TroubleCode.OVER})
+    assert scaling_plans.STAYS.keys() == set(StayReason)
