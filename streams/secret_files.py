@@ -14,6 +14,16 @@ MOST_BYTES = 64 << 10
 
 def read(path: Path, what: str) -> str:
     """The secret, without white space around it. Raises BadInput, which begins with `what` and does not quote the content."""
+    _refuse_what_is_no_file(path, what)
+    return yaml_reader.read_text(path, what, MOST_BYTES).strip()
+
+
+def read_key(path: Path, what: str) -> bytes:
+    """A key, which may be any bytes, without white space around it. Raises BadInput, likewise."""
+    _refuse_what_is_no_file(path, what)
+    return yaml_reader.read_bytes(path, what, MOST_BYTES).strip()
+
+
+def _refuse_what_is_no_file(path: Path, what: str) -> None:
     if path.exists() and not path.is_file():
         raise BadInput(f"{what} cannot be read: it is no file")
-    return yaml_reader.read_text(path, what, MOST_BYTES).strip()

@@ -35,15 +35,21 @@ def read_file(path: Path, what: str) -> object:
 def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
     """The text of a file that a person gave. Raises BadInput."""
     try:
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise BadInput(f"{what} has more than {most} bytes")
-        return content.decode()
-    except OSError as error:
-        raise BadInput(f"{what} cannot be read: {error.strerror}") from error
+        return read_bytes(path, what, most).decode()
     except UnicodeDecodeError as error:
         raise BadInput(f"{what} cannot be read: it is no text in UTF-8") from error
+
+
+def read_bytes(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+    """The bytes of such a file. Raises BadInput."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise BadInput(f"{what} cannot be read: {error.strerror}") from error
+    if len(content) > most:
+        raise BadInput(f"{what} has more than {most} bytes")
+    return content
 
 
 def parse(text: str, what: str) -> object:

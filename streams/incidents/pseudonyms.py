@@ -23,6 +23,7 @@ import orjson
 
 import schemas
 from schemas.ids import DecisionId, TaskSource
+from streams import secret_files
 from streams.codec.event_codec import is_of_a_clock
 from streams.errors import BadInput
 from streams.log.log_port import Headers, Record
@@ -194,10 +195,7 @@ def key_of(path: Path) -> bytes:
         pass
     except OSError as error:
         raise BadInput(f"the key for pseudonyms cannot be kept in '{path}': {error.strerror}") from error
-    try:
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise BadInput(f"the key for pseudonyms cannot be read from '{path}': {error.strerror}") from error
+    key = secret_files.read_key(path, f"the key for pseudonyms in '{path}'")
     if len(key) < _LEAST_KEY:
         raise BadInput(f"the key for pseudonyms in '{path}' has {len(key)} bytes; {_LEAST_KEY} are the least")
     return key

@@ -1,5 +1,6 @@
 """Pseudonyms: no name is left, equal names stay equal, and every event can still be read."""
 
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,24 @@ def test_a_key_is_made_once_for_its_owner_only_and_a_short_one_refused(tmp_path:
     path.write_text("short")
     with pytest.raises(BadInput, match="has 5 bytes"):
         key_of(path)
+
+
+def test_a_file_that_is_no_key_is_refused_without_waiting_or_filling_the_memory(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    for name, why in (
+        ("pipe", "cannot be read: it is no file"),
+        (".", "cannot be read: it is no file"),
+        ("large", "has more than"),
+    ):
+        with pytest.raises(BadInput, match=f"^the key for pseudonyms in '.*' {why}"):
+            key_of(tmp_path / name)
+
+
+def test_a_key_may_be_any_bytes(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff" * 32)
+    assert key_of(tmp_path / "key") == b"\xff" * 32
 
 
 def test_the_version_of_a_policy_is_what_its_owner_wrote_and_that_of_rules_is_a_digest() -> None:
