@@ -11,7 +11,7 @@ from agents.logic.updates.pod_advice import PodAdvice
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_priority import UpdatePriority, UpdateReason
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_state import NewestRecommendation, PodHistory
+from agents.logic.updates.updater_records import NewestRecommendation, PodHistory
 from schemas import times
 from schemas.facts.pods import ContainerSeen, ResizeState
 from schemas.names import Amounts
@@ -63,6 +63,14 @@ class PodSituation:
         return oom_loops.last_kill(self.pod.fact)
 
     @property
+    def unheard_kill(self) -> bool:
+        """Whether the pod was killed since its recommendation was decided, so short a time ago that another one is on its way."""
+        killed, recommended = self.killed, self.recommended
+        if killed is None or self.unboosts or recommended.reverted is not None or recommended.at >= killed:
+            return False
+        return self.at - killed < timedelta(seconds=self.settings.interval)
+
+    @property
     def at(self) -> datetime:
         """The time of the turn."""
         return times.from_ms(self.now)
@@ -91,6 +99,11 @@ class Candidate:
     def looping(self) -> str:
         """The container that is killed for lack of memory again and again, by its name; empty where none is."""
         return oom_loops.looping(_recently_killed(self.situation))
+
+    @property
+    def long_killed(self) -> bool:
+        """Whether that container was killed so often that minutes have passed."""
+        return bool(oom_loops.looping(_recently_killed(self.situation), oom_loops.MANY_RESTARTS))
 
     @property
     def harmless(self) -> bool:
@@ -142,7 +155,12 @@ _KILLED = frozenset({UpdateReason.QUICK_OOM, UpdateReason.OOM})
 
 
 def candidate(situation: PodSituation) -> Candidate | None:
-    """The pod as a candidate, or None if it need not be changed."""
+    """The pod as a candidate, or None if it need not be changed.
+
+    After a kill it waits for what follows from that, which comes at once: an eviction for less would be one in vain.
+    """
+    if not situation.upstream and situation.unheard_kill:
+        return None
     why = reasons(situation)
     if why and not _idle(situation, why):
         return Candidate(situation, why, Action.RESIZE if _in_place(situation) else Action.EVICT)

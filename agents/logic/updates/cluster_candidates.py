@@ -10,11 +10,12 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates import api_refusals, eviction_tolerance
 from agents.logic.updates.candidate import Candidate, changes, disrupts, raised
 from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.disruption_guards import serves_nobody
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.missing_pods import Shortfall
 from agents.logic.updates.pod_disruption_budgets import BudgetRecord
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
-from agents.logic.updates.update_guards import SPARING_RAISES, first_objection, serves_nobody
+from agents.logic.updates.update_guards import SPARING_RAISES, first_objection, told
 from agents.logic.updates.workload_evictions import WorkloadEviction
 from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.outcomes import Action
@@ -59,7 +60,7 @@ class ClusterCandidates:
             by_node = objection is not None and objection.guard == "node"  # pods that are alike free room on different nodes
             if held is None or by_node or not each.alike(held):
                 held, (each, objection) = candidate, _judged(candidate, situation)
-            yield each, situation, objection
+            yield each, situation, None if objection is None else told(objection, each)
             if objection is None:
                 held = None
                 if not each.harmless and not each.raises and not serves_nobody(each, situation):

@@ -22,8 +22,8 @@ _ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 class FreeRooms:
     """One cluster in one interval. Nothing is summed up before somebody asks.
 
-    `nodes` has what each node has for pods, `pods` gives the cluster's pods, and `going` those whose evictions are planned and
-    not carried out yet, with what their successors will request.
+    `nodes` has what each node has for pods, `pods` gives the cluster's pods, `going` those whose evictions are planned, and that
+    are still there, with what their successors will request; `owed` likewise those whose successors are not seen yet.
     """
 
     def __init__(
@@ -31,8 +31,9 @@ class FreeRooms:
         nodes: Mapping[str, SuccessorRoom],
         pods: Callable[[], Iterable[PodChanged]],
         going: Callable[[], Iterable[tuple[PodChanged, PlannedRequests]]],
+        owed: Callable[[], Iterable[tuple[PodChanged, PlannedRequests]]],
     ) -> None:
-        self._nodes, self._pods, self._going = nodes, pods, going
+        self._nodes, self._pods, self._going, self._owed = nodes, pods, going, owed
         self._begun: list[tuple[PodChanged, PlannedRequests]] = []
         """Evictions that were planned before anything was summed up."""
         self._waiting: list[_Size] = []
@@ -86,6 +87,7 @@ class FreeRooms:
                 waiting.append(pod)
         waiting.sort(key=lambda pod: (pod.created, pod.pod.uid))
         self._seat(requested(pod, {}) for pod in waiting)
+        self._seat(requested(pod, planned) for pod, planned in self._owed())
         for pod, planned in (*self._going(), *self._begun):
             self.evicted(pod, planned)
         return left

@@ -16,6 +16,7 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts
 from agents.logic.updates.pods_by_workload import controller_key
 from agents.logic.updates.updater_state import UpdaterState
 from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
+from schemas.names import cluster_of
 
 REMEMBERED = 3_600_000
 """Milliseconds for which the most pods of a controller count that says nothing: later it may just want fewer."""
@@ -97,6 +98,11 @@ class MissingPods:
         """The first turn in which successors of a workload's evicted pods were missing; None while none are."""
         short = self.shortfalls.get(workload)
         return None if short is None else short.since
+
+    def evicted_of_late(self, cluster: str, now: int) -> list[str]:
+        """The workloads of a cluster of which a pod was evicted so short a time ago that its successor may not be seen yet."""
+        evictions = self._clusters.evictions.items()
+        return sorted(key for key, each in evictions if cluster_of(key) == cluster and now - each.at < AFTER_EVICTION)
 
     def before(self, workload: str) -> PodsBefore:
         """How many pods of a workload should be there again after one more eviction: those that are owed count."""

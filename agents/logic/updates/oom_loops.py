@@ -16,6 +16,8 @@ from schemas.policies.vertical import ContainerMode, ContainerPolicy
 
 LEAST_RESTARTS = 2
 """Restarts from which on kills are a loop of which a bound is told; one kill may be an accident."""
+MANY_RESTARTS = 6
+"""Restarts from which on whatever holds a pod back is a bound: the kubelet has waited five minutes in all by then."""
 ANSWERED = timedelta(minutes=2)
 """A container that was started so long after a plan runs with what that gave it."""
 CountingContainers = Callable[[str], bool]
@@ -72,9 +74,9 @@ def bound(
     return ""
 
 
-def looping(killed: Iterable[ContainerSeen]) -> str:
-    """The first of the killed containers that is killed again and again, by its name; empty where none is."""
-    return next((seen.name for seen in killed if seen.restarts >= LEAST_RESTARTS), "")
+def looping(killed: Iterable[ContainerSeen], restarts: int = LEAST_RESTARTS) -> str:
+    """The first of the killed containers that has had so many restarts, by its name; empty where none has."""
+    return next((seen.name for seen in killed if seen.restarts >= restarts), "")
 
 
 def unhelped(container: str) -> str:

@@ -15,7 +15,7 @@ from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.updater import Updater
-from agents.logic.updates.updater_state import NO_HISTORY
+from agents.logic.updates.updater_records import NO_HISTORY
 from schemas import times
 from schemas.facts.pods import PodPhase
 from schemas.policies.control import Mode

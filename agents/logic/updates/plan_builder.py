@@ -12,7 +12,7 @@ from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.update_priority import UpdateReason
 from agents.logic.updates.update_refusals import Refusal
 from agents.logic.updates.update_settings import NAME
-from agents.logic.updates.updater_state import NewestRecommendation
+from agents.logic.updates.updater_records import NewestRecommendation
 from schemas import times
 from schemas.decision_subjects import Subject
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused

@@ -13,7 +13,7 @@ from agents.logic.updates.changed_workloads import ChangedWorkloads
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_priority import UpdatePriority
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.updater_state import NewestRecommendation
+from agents.logic.updates.updater_records import NewestRecommendation
 from schemas import times
 
 NEVER = sys.maxsize

@@ -3,23 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from agents.logic.guards import budget, shared_guards
-from agents.logic.guards.budget import Headcount
+from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.resources import resource_lists
 from agents.logic.resources.resource_lists import Container
 from agents.logic.updates import (
     advice_guards,
     api_refusals,
-    eviction_tolerance,
+    disruption_guards,
     missing_pods,
     node_rooms,
     oom_loops,
-    pod_disruption_budgets,
 )
 from agents.logic.updates.candidate import Candidate, changes, disrupts, infeasible, may_ask_again, stuck
 from agents.logic.updates.cluster_situation import ClusterSituation
-from agents.logic.updates.eviction_tolerance import ReplicaCounts, ReplicaGroup, serves
+from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times
@@ -34,16 +32,24 @@ Guard = Callable[[Candidate, ClusterSituation], str | None]
 SPARING_RAISES = frozenset({"cool-down", "tolerance", "workload-budget", "budget", "namespace-budget"})
 """Guards that bound disruption, and so let a pod be given more as it runs."""
 _HOLDING = frozenset(
-    {"opt-out", "hpa", "limit-range", "requirements", "service-class", "acceptance", "unchanged", "replicas", "node"}
-    | {"disruption-budget", "resizing"}
+    {"mode", "protected", "opt-out", "hpa", "limit-range", "service-class", "acceptance", "unchanged", "unpatched", "replicas"}
+    | {"node", "disruption-budget", "resizing", "quota"}
 )
-"""Guards that keep a loop of OOM kills going until somebody does something."""
+"""Guards that keep a loop of OOM kills going until somebody does something; the others may pass by themselves."""
 
 
 def first_objection(candidate: Candidate, cluster: ClusterSituation) -> Objection | None:
-    """The first guard that objects, or None. One that keeps a loop of OOM kills going is a bound of that loop."""
-    objection = shared_guards.first_objection(GUARDS, candidate, cluster)
-    if objection is None or objection.guard not in _HOLDING or not candidate.rescue or not candidate.looping:
+    """The first guard that objects, or None."""
+    return shared_guards.first_objection(GUARDS, candidate, cluster)
+
+
+def told(objection: Objection, candidate: Candidate) -> Objection:
+    """The objection as it is decided: one that keeps a loop of OOM kills going is a bound of that loop.
+
+    Whatever holds a pod back through many kills does so, a budget of others' pods as well as a closed schedule.
+    """
+    holds = objection.guard in _HOLDING if candidate.looping else False
+    if not candidate.rescue or not (holds or candidate.long_killed):
         return objection
     return Objection("oom-bound", f"{oom_loops.unhelped(candidate.looping)}: {objection.reason}")
 
@@ -101,7 +107,7 @@ def _successor(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     groups = cluster.groups.values()
     refused = next((counts for counts in groups if counts.wanted is not None and counts.wanted.refusal), None)
     if refused is not None and refused.wanted is not None:
-        return f"{_owner(refused)} cannot make new pods: {refused.wanted.refusal}"
+        return f"{disruption_guards.owner_of(refused)} cannot make new pods: {refused.wanted.refusal}"
     if cluster.short is None or cluster.evicted is None or _is_lost(candidate, groups):
         return None
     seconds = (cluster.now - cluster.short) / 1000
@@ -167,6 +173,8 @@ def _requirements(candidate: Candidate, _cluster: ClusterSituation) -> str | Non
     situation, vpa = candidate.situation, candidate.situation.policy.policy.vpa
     if vpa is None or not vpa.requirements or situation.recommended.reverted is not None or situation.unboosts:
         return None
+    if candidate.rescue:
+        return None  # an owner who lets pods only shrink by eviction does not ask for a loop of kills
     containers = [Container(c.name, resource_lists.of_amounts(c.requests)) for c in situation.pod.fact.containers]
     advice = tuple(map(resource_lists.of_recommendation, situation.recommended.containers))
     return None if admitted(containers, advice, vpa.requirements) else f"VPA '{vpa.key}' has requirements that no container meets"
@@ -196,17 +204,9 @@ def _stale(candidate: Candidate, cluster: ClusterSituation) -> str | None:
 
 def _phase(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     phase = candidate.situation.pod.fact.phase
-    if phase is PodPhase.RUNNING or serves_nobody(candidate, cluster):
+    if phase is PodPhase.RUNNING or disruption_guards.serves_nobody(candidate, cluster):
         return None
     return f"the pod is {phase.value}, not Running"
-
-
-def serves_nobody(candidate: Candidate, cluster: ClusterSituation) -> bool:
-    """Whether an eviction costs nothing, as upstream has it: its pod has a node, but has not begun."""
-    situation = candidate.situation
-    fact, mode = situation.pod.fact, situation.policy.policy.update_mode
-    upstream = cluster.settings.profile == UpdaterProfile.UPSTREAM and mode in (UpdateMode.RECREATE, UpdateMode.AUTO)
-    return upstream and candidate.action is Action.EVICT and fact.phase is PodPhase.PENDING and fact.node is not None
 
 
 def _resizing(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -250,42 +250,6 @@ def _service_class(candidate: Candidate, _cluster: ClusterSituation) -> str | No
     return f"a resize would change the pod's class of service, and {why}"
 
 
-def _replicas(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless:
-        return None
-    counts = _counts(candidate, cluster)
-    if candidate.situation.workload.split("/")[2] == "Pod":
-        return "no controller would make the pod anew"
-    group = _group(candidate, cluster)
-    if group is not None and not (group.below_minimum and candidate.action is Action.EVICT):
-        return None
-    if group is None and counts.configured(strict=cluster.settings.disruption.strict) is None:
-        return f"{_owner(counts)} wants no pods"
-    if candidate.rescue and candidate.situation.broken and candidate.situation.policy.policy.guards.min_replicas is None:
-        return None  # it serves nobody now; only who has said how many pods must be there is obeyed
-    return f"{_owner(counts)} has {counts.live} pods; fewer than {cluster.settings.min_replicas} are left alone"
-
-
-def _tolerance(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless or candidate.raises:
-        return None
-    group = _group(candidate, cluster)
-    if group is None or group.disruptable or serves_nobody(candidate, cluster):
-        return None
-    if cluster.settings.in_place_skips_disruption and not _restarts(candidate, cluster):
-        return None
-    owner = _owner(_counts(candidate, cluster))
-    are = f"{group.undisturbed} of the {group.configured} pods of {owner} are there and not being changed"
-    return f"{are}; the tolerance is {group.tolerance:g}"
-
-
-def _restarts(candidate: Candidate, cluster: ClusterSituation) -> bool:
-    """Whether the change stops a container. For upstream any resize policy that may do so is enough."""
-    if cluster.settings.profile != UpdaterProfile.UPSTREAM:
-        return disrupts(candidate)
-    return candidate.action is Action.EVICT or any(c.restarts_on for c in candidate.situation.pod.fact.containers)
-
-
 def _node(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if candidate.action is not Action.EVICT or not cluster.settings.honor_nodes:
         return None
@@ -294,63 +258,6 @@ def _node(candidate: Candidate, cluster: ClusterSituation) -> str | None:
     if never is not None or cluster.free is None or not serves(pod):
         return never  # a pod that serves nobody loses nothing while its successor waits
     return None if node_rooms.may_grow(pod, planned, cluster.rooms) else cluster.free.objection(pod, planned)
-
-
-def _disruption_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    """The API server asks the budgets for an eviction only; a resize that restarts a container takes a pod away as well."""
-    if not disrupts(candidate) or candidate.harmless or not cluster.settings.honor_disruption_budgets:
-        return None
-    ready = all(container.ready for container in candidate.situation.pod.fact.containers)
-    return pod_disruption_budgets.objection(cluster.disruption_budgets, begun=cluster.stopping, ready=ready)
-
-
-def _counts(candidate: Candidate, cluster: ClusterSituation) -> ReplicaCounts:
-    """The pods that have the same direct controller."""
-    return cluster.groups[candidate.situation.pod.fact.controller]
-
-
-def _owner(counts: ReplicaCounts) -> str:
-    """ReplicaSet 'api-7d9f'."""
-    kind, _, name = counts.controller.partition("/")
-    return f"{kind} '{name}'" if name else "the workload"
-
-
-def _group(candidate: Candidate, cluster: ClusterSituation) -> ReplicaGroup | None:
-    """The pod's group. One with an open plan that stops a container counts as begun."""
-    counts, unboosts = _counts(candidate, cluster), bool(candidate.situation.unboosts)
-    rules, mode = cluster.settings.disruption, candidate.situation.policy.policy.update_mode
-    down = not serves(candidate.situation.pod.fact)
-    return eviction_tolerance.group(counts, mode, rules, boosted=unboosts or (rules.strict and counts.boosted), down=down)
-
-
-def _spared(candidate: Candidate, headcount: Headcount) -> int:
-    """How many of those that are away do not hold the change back.
-
-    A change that stops no container takes nothing away, whatever is missing; and for one of a pod that serves nobody, the others
-    that serve nobody are like it.
-    """
-    if not disrupts(candidate):
-        return headcount.missing + headcount.down
-    return 0 if serves(candidate.situation.pod.fact) else headcount.down
-
-
-def _workload_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless or candidate.raises:
-        return None
-    share = cluster.workload_budget(candidate.situation.policy.policy.guards.budget)
-    return budget.over_budget("workload", cluster.workload, share, spared=_spared(candidate, cluster.workload))
-
-
-def _namespace_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless or candidate.raises:
-        return None
-    return budget.over_budget("namespace", cluster.namespace, cluster.budget, spared=_spared(candidate, cluster.namespace))
-
-
-def _cluster_budget(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    if candidate.harmless or candidate.raises:
-        return None
-    return budget.over_budget("cluster", cluster.cluster, cluster.budget, spared=_spared(candidate, cluster.cluster))
 
 
 def _rate(candidate: Candidate, cluster: ClusterSituation) -> str | None:
@@ -384,14 +291,14 @@ GUARDS: tuple[tuple[str, Guard], ...] = (
     ("successor", _successor),
     ("quota", _quota),
     ("cool-down", _cool_down),
-    ("replicas", _replicas),
-    ("tolerance", _tolerance),
+    ("replicas", disruption_guards.replicas),
+    ("tolerance", disruption_guards.tolerance),
     ("node", _node),
-    ("disruption-budget", _disruption_budget),
+    ("disruption-budget", disruption_guards.disruption_budget),
     ("schedule", _schedule),
-    ("workload-budget", _workload_budget),
-    ("budget", _cluster_budget),
-    ("namespace-budget", _namespace_budget),
+    ("workload-budget", disruption_guards.workload_budget),
+    ("budget", disruption_guards.cluster_budget),
+    ("namespace-budget", disruption_guards.namespace_budget),
     ("rate", _rate),
 )
 """In the order in which they are asked."""

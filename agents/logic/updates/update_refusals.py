@@ -15,7 +15,7 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.lasting_guards import LASTING, SAID_AGAIN
-from agents.logic.updates.updater_state import NONE_REFUSED, RefusedPods
+from agents.logic.updates.updater_records import NONE_REFUSED, RefusedPods
 
 _GROWTH = 2
 """How many times more pods are news."""

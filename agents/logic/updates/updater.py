@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import repeat
 
 from agents.engine.tables.chunked_state import PartedState
 from agents.engine.tables.object_table import ObjectTable
@@ -22,20 +23,21 @@ from agents.logic.updates.candidate import Candidate, disrupts
 from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.eviction_tolerance import ReplicaCounts
-from agents.logic.updates.free_rooms import FreeRooms
+from agents.logic.updates.free_rooms import FreeRooms, PlannedRequests
 from agents.logic.updates.missing_pods import MissingPods
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_refusals import IntervalRefusals
 from agents.logic.updates.update_settings import NAME, SettingsCache, UpdateRules, UpdateSettings
 from agents.logic.updates.updater_progress import LastPodFact, PlansMade, TurnsTaken
-from agents.logic.updates.updater_state import NO_HISTORY, OpenPlan, PodHistory, UpdaterState
+from agents.logic.updates.updater_records import NO_HISTORY, OpenPlan, PodHistory
+from agents.logic.updates.updater_state import UpdaterState
 from agents.logic.updates.workload_candidates import CandidateSearch
 from agents.logic.updates.workload_evictions import PodsBefore
 from schemas import times
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import PodChanged, PodPhase
-from schemas.names import Amounts, cluster_of
+from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
@@ -241,16 +243,25 @@ class Updater(PartedState):
         def pods() -> Iterator[PodChanged]:
             return (pod.fact for pod in self.clusters.pods.values() if pod.fact.workload.cluster == cluster)
 
-        def going() -> Iterator[tuple[PodChanged, Mapping[str, Amounts]]]:
+        def going() -> Iterator[tuple[PodChanged, PlannedRequests]]:
             for uid, history in sorted(self.clusters.histories.items()) if now is not None else ():
                 pod = self.clusters.pods.get(uid)
                 if pod is None or pod.fact.workload.cluster != cluster or pod.fact.leaving:
                     continue
-                if now is not None and history.to_evict and history.has_plan(now):
-                    advised = self.advised(pod) or {}
-                    yield pod.fact, {name: each.target for name, each in advised.items()}
+                if now is not None and history.evicts and history.has_plan(now):
+                    yield pod.fact, self._targets(pod)
 
-        return FreeRooms(nodes, pods, going)
+        def owed() -> Iterator[tuple[PodChanged, PlannedRequests]]:
+            for workload in self.missing.evicted_of_late(cluster, self.turn):
+                pod = next(iter(self.clusters.pods_of.get(workload, {}).values()), None)
+                missing = self.missing.count(workload).missing
+                yield from () if pod is None else repeat((pod.fact, self._targets(pod)), missing)
+
+        return FreeRooms(nodes, pods, going, owed)
+
+    def _targets(self, pod: PodRecord) -> PlannedRequests:
+        """What a pod's successor will request."""
+        return {name: each.target for name, each in (self.advised(pod) or {}).items()}
 
     def _plan(self, turn: Turn, cluster: ClusterCandidates, refusals: IntervalRefusals | None) -> Iterator[Decided]:
         """Plan for the pods that no guard holds back; the others go to the refusals."""

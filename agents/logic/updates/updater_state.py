@@ -4,8 +4,7 @@ It keeps the newest of each. The values are frozen and live in tables, whose nam
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
@@ -20,6 +19,13 @@ from agents.logic.updates.startup_boost_ends import BoostEnds
 from agents.logic.updates.unpatched_workloads import UnpatchedWorkloads
 from agents.logic.updates.update_constraints import UpdateConstraints
 from agents.logic.updates.updater_progress import PlansMade, PodFactTurns
+from agents.logic.updates.updater_records import (
+    NO_HISTORY,
+    NewestRecommendation,
+    PodHistory,
+    RefusedPods,
+    RevertRecord,
+)
 from agents.logic.updates.workload_evictions import PodsBefore, WorkloadEviction
 from schemas import times
 from schemas.decision_subjects import SubjectKind
@@ -30,104 +36,6 @@ from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.reverts import RevertEnded, RevertRequested
-
-
-@dataclass(frozen=True, slots=True)
-class NewestRecommendation:
-    """The recommendation of a workload with the highest turn; in the log an older one may follow it."""
-
-    id: str
-    turn: int
-    at: datetime
-    place: Place
-    containers: tuple[ContainerRecommendation, ...]
-    reverted: RevertRequested | None = None
-    """The revert that replaces it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RevertRecord:
-    """A revert in force, and its place in the log."""
-
-    event: RevertRequested
-    place: Place
-
-    def recommendation(self, now: int) -> NewestRecommendation:
-        """What is to be put back, in the form of a recommendation, which never becomes stale."""
-        asked = self.event.requests.items()
-        containers = tuple(ContainerRecommendation(name, amounts, amounts, amounts, amounts) for name, amounts in asked)
-        return NewestRecommendation("", now, self.event.at, self.place, containers, reverted=self.event)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPlan:
-    """A plan that has no final outcome yet. `expires` is the last turn in which it may still be carried out.
-
-    `done`: the cluster accepted an eviction, and the pod is on its way out. `expect`: what the pod requested. `asks`: what a
-    resize asks for. `disrupts`: it stops a container; a pod that is resized without a restart serves on, however long it takes.
-    `unboosts`: the containers whose startup boost it ends. `before`: the pods of its workload before an eviction.
-    """
-
-    id: str
-    action: Action
-    expires: int
-    done: bool = False
-    expect: Mapping[str, Amounts] = field(default_factory=dict)
-    asks: Mapping[str, Amounts] = field(default_factory=dict)
-    disrupts: bool = True
-    unboosts: tuple[str, ...] = ()
-    before: PodsBefore = PodsBefore()
-
-
-@dataclass(frozen=True, slots=True)
-class PodHistory:
-    """What the updater did about a pod, and the result. Times are turn numbers.
-
-    `acted`: the last plan; `resizing`: the first turn in which a resize was seen under way; `infeasible`: the requests that the
-    pod's node could never hold; `unboosted`: the containers whose startup boost was ended; `tried`: those whose boost the last
-    plan was to end.
-    """
-
-    plan: OpenPlan | None = None
-    acted: int | None = None
-    resize_failed: bool = False
-    resizing: int | None = None
-    infeasible: Mapping[str, Amounts] = field(default_factory=dict)
-    unboosted: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
-
-    def has_plan(self, now: int) -> bool:
-        """Whether a plan for the pod may still be carried out, or was carried out and the pod is on its way out.
-
-        A pod whose eviction the cluster accepted goes, however late we are told of it.
-        """
-        return self.plan is not None and (now <= self.plan.expires or (self.plan.done and self.plan.action is Action.EVICT))
-
-    @property
-    def to_evict(self) -> bool:
-        """Whether the last plan is an eviction that the cluster has not accepted yet."""
-        return self.plan is not None and self.plan.action is Action.EVICT and not self.plan.done
-
-    def disrupts(self, now: int) -> bool:
-        """Whether such a plan stops a container of the pod."""
-        return self.plan is not None and self.plan.disrupts and self.has_plan(now)
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedPods:
-    """How many pods of a workload each guard held back when it was said last.
-
-    `gone`: the first turn in which a guard that is not forgotten yet held nothing back any more. `said`: the turn in which a
-    guard was said last that is said again while it lasts.
-    """
-
-    guards: Mapping[str, int] = field(default_factory=dict)
-    gone: Mapping[str, int] = field(default_factory=dict)
-    said: Mapping[str, int] = field(default_factory=dict)
-
-
-NO_HISTORY = PodHistory()
-NONE_REFUSED = RefusedPods()
 
 
 class UpdaterState:

@@ -10,7 +10,8 @@ from agents.logic.updates.pod_advice import AdviceCache, Bounding, PodAdvice, Wo
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.quiet_workloads import NEVER, QuietWorkloads, calm_until
 from agents.logic.updates.update_settings import UpdaterProfile, UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation, PodHistory, UpdaterState
+from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation, PodHistory
+from agents.logic.updates.updater_state import UpdaterState
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.policies.scaling import UtilizationMetric
 

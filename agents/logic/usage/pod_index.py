@@ -102,6 +102,10 @@ class PodIndex:
             if pod is not None:
                 yield pod
 
+    def names(self, workload: str) -> Iterator[str]:
+        """The names of these."""
+        return (key.rsplit("/", 1)[1] for key in self._keys().get(workload, ()))
+
     def all(self) -> Iterator[tuple[str, str, IndexedPod]]:
         """Workload, name and pod of each."""
         for key, pod in self.table.items():

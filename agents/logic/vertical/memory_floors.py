@@ -2,27 +2,34 @@
 
 Such a container cannot live with what it has, and a percentile over all pods of its workload grows too slowly for it: nine of
 ten pods that were killed earlier hold it back. So a container that is killed within minutes of its start is recommended at least
-twice what it requested, and after each further kill three times what that was killed under, until it lives: who needs twenty
-times its memory has it after three kills, and nobody is given more than three times too much. A kill under no more than
-was tried before says nothing new. A floor ends a day after its last kill: by then the use of those that live is known.
+twice what it requested, and after each further kill three times what that was killed under, or twice if it lived for minutes,
+until it lives: who needs twenty times its memory has it after three kills, and nobody is given more than three times too much. A
+kill under no more than was tried before says nothing new. An hour after a floor was raised the use of those that live with it is
+known: then it comes down to the most of that, and so do the pods that have more, which leaves room for those that still wait for
+it. A floor ends a day after its last kill.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agents.engine.tables.object_table import ObjectTable
-from agents.engine.tables.row_table import Floats
 from agents.logic.vertical.container_index import ContainerIndex, MemberSelection
 from agents.logic.vertical.estimate_rules import PLACE
-from agents.logic.vertical.percentile_estimation import with_margin
+from agents.logic.vertical.percentile_estimation import Estimate, with_margin
 from schemas import bounds, times
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.units import Bytes, Seconds
 
-FIRST_STEP, LATER_STEPS = 2, 3
-"""What a request is multiplied by after the first kill, and after those that follow."""
+STEP, LARGE_STEP = 2, 3
+"""What a request is multiplied by after a kill; the larger one after a second kill at once, which shows that much is missing."""
+AT_ONCE = 180.0
+"""Seconds. Who lived for longer than these filled most of what it had step by step, and is near to what it needs."""
+SETTLES = 3_600_000
+"""Milliseconds after its last rise in which a floor stands as it is. What warms up for longer is killed once more."""
+SLACK = 0.1
+"""The share by which a pod may request more than a floor that came down, before it is too much."""
 LASTS = 86_400_000
 """Milliseconds after the last kill for which a floor holds."""
 
@@ -31,14 +38,17 @@ LASTS = 86_400_000
 class MemoryFloor:
     """The least memory of one container of a workload.
 
-    `tried`: the highest request under which it was killed, in bytes; `failures`: how many requests in a row, each higher than the
-    one before, were not enough; `killed`: the turn of the last kill.
+    `tried`: the highest request under which it was killed, in bytes; `failures`: how many requests in a row, each higher than
+    the one before, were not enough; `killed`: the turn of the last kill; `raised`: that of the last kill that raised it;
+    `settled`: it came down to what those use that live.
     """
 
     memory: Bytes
     tried: Bytes
     failures: int
     killed: int
+    raised: int = 0
+    settled: bool = False
 
 
 class MemoryFloors:
@@ -50,7 +60,8 @@ class MemoryFloors:
 
     def killed(self, event: ContainerOOMKilled, used: float, now: int) -> None:
         """A container was killed. `used`: the most that it is known to have used, in bytes."""
-        if event.started is None or not 0 <= (event.at - event.started).total_seconds() < self._quick:
+        ran = None if event.started is None else (event.at - event.started).total_seconds()
+        if ran is None or not 0 <= ran < self._quick:
             return
         key = f"{event.workload.key}/{event.container}"
         before = self.floor(key, now)
@@ -59,20 +70,33 @@ class MemoryFloors:
             self.table.upsert(key, replace(before, killed=now))
             return
         failures = 1 if before is None else before.failures + 1
-        needed = min(max(had, used) * (FIRST_STEP if before is None else LATER_STEPS), bounds.MOST_BYTES)
+        step = LARGE_STEP if before is not None and ran < AT_ONCE else STEP
+        needed = min(max(had, used) * step, bounds.MOST_BYTES)
         least = int(needed) if before is None else max(int(needed), before.memory)
         if least > 0:
-            self.table.upsert(key, MemoryFloor(Bytes(least), Bytes(had), failures, now))
+            self.table.upsert(key, MemoryFloor(Bytes(least), Bytes(had), failures, now, raised=now))
 
     def floor(self, key: str, now: int) -> MemoryFloor | None:
         """The floor of `workload/container`, if it still holds."""
         floor = self.table.get(key)
         return None if floor is None or now - floor.killed >= LASTS else floor
 
-    def expire(self, now: int) -> None:
-        """Drop the floors that no longer hold."""
-        for key in [key for key, floor in self.table.items() if now - floor.killed >= LASTS]:
-            self.table.remove(key)
+    def review(self, now: int, most_used: Callable[[str, str], float]) -> set[str]:
+        """Drop the floors that no longer hold, and let those down that have stood for an hour; returns the workloads of these.
+
+        `most_used` gives the most bytes that a container of a workload uses in any pod that is there.
+        """
+        lowered = set()
+        for key, floor in sorted(self.table.items()):
+            workload, _, container = key.rpartition("/")
+            if now - floor.killed >= LASTS:
+                self.table.remove(key)
+            elif now - floor.raised >= SETTLES and floor.tried < (used := most_used(workload, container)):
+                after = replace(floor, memory=Bytes(min(floor.memory, int(used))), settled=True)
+                if after != floor:
+                    self.table.upsert(key, after)
+                    lowered.add(workload)
+        return lowered
 
     def of(self, workload: str, containers: Iterable[str]) -> Mapping[str, object]:
         """The floors of a workload's containers, with the numbers that they follow from."""
@@ -83,25 +107,32 @@ class MemoryFloors:
                 "killed_under": floor.tried,
                 "failures": floor.failures,
                 "killed": times.rfc3339(times.from_ms(floor.killed)),
+                **({"settled": True} if floor.settled else {}),
             }
             for name, floor in held
             if floor is not None
         }
 
-    def raised(self, memory: Floats, members: ContainerIndex, these: MemberSelection) -> Floats:
-        """Amounts of memory, none of them below its container's floor and the margin of any recommendation."""
-        least = dict(self._least(members))
-        hit = np.flatnonzero(np.isin(these.members, list(least))) if least else ()
+    def bounded(self, memory: Estimate, members: ContainerIndex, these: MemberSelection) -> Estimate:
+        """Memory, its targets and upper bounds not below the floors of their containers with the margin of any recommendation.
+
+        Where a floor has settled, no confidence is missing any more: the upper bound is a little above the target.
+        """
+        floors = dict(self._of_members(members))
+        hit = np.flatnonzero(np.isin(these.members, list(floors))) if floors else ()
         if not len(hit):
             return memory
-        memory = memory.copy()
-        floors = np.array([least[member] for member in these.members[hit].tolist()])
-        memory[hit] = np.fmax(memory[hit], with_margin(floors, these.rules[hit, PLACE["margin"]]))
-        return memory
+        known = [floors[member] for member in these.members[hit].tolist()]
+        least = with_margin(np.array([float(floor.memory) for floor in known]), these.rules[hit, PLACE["margin"]])
+        target, upper = memory.target.copy(), memory.upper.copy()
+        target[hit] = np.fmax(target[hit], least)
+        settled = np.array([floor.settled for floor in known])
+        upper[hit] = np.where(settled, target[hit] * (1.0 + SLACK), np.fmax(upper[hit], least))
+        return replace(memory, target=target, upper=upper)
 
-    def _least(self, members: ContainerIndex) -> Iterator[tuple[int, float]]:
+    def _of_members(self, members: ContainerIndex) -> Iterator[tuple[int, MemoryFloor]]:
         for key, floor in self.table.items():
             workload, _, container = key.rpartition("/")
             for name, member in members.containers(workload):
                 if name == container:
-                    yield member, float(floor.memory)
+                    yield member, floor

@@ -1,7 +1,7 @@
 """The recommendation for many containers at once: estimate, round, bound."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -151,8 +151,7 @@ def _concluded(
         cpu, memory, found = overruled(usage, judged, policy, state, asking[known])
         fault = fault or found
     if by.floors is not None:
-        target, upper = (by.floors.raised(each, members, these) for each in (memory.target, memory.upper))
-        memory = replace(memory, target=target, upper=upper)
+        memory = by.floors.bounded(memory, members, these)
     before = _rounded(cpu, memory, these, settings)
     wanted = _wanted(evidence, these, settings)
     if not wanted.all():

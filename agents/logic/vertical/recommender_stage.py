@@ -136,7 +136,7 @@ class Recommender(PartedState):
         ingested = self._ingest(turn, last, turned)
         if span.crosses_one(_HOUR):
             self.intake.expire(turn.number / 1000)
-            self.floors.expire(turn.number)
+            ingested.at_once |= self.floors.review(turn.number, self.intake.most_used)
             reviewed = self.leaks.review(turn.number)
             ingested.leaks += reviewed
             ingested.at_once |= {change.workload for change in reviewed}

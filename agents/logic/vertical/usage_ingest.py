@@ -126,6 +126,11 @@ class UsageIngest:
         row = self.usage.containers.find((event.workload.key, event.pod.name, event.container))
         return 0.0 if row is None else float(self.usage.containers.floats("peak")[row])
 
+    def most_used(self, workload: str, container: str) -> float:
+        """The most memory that a container is known to use in any pod of a workload, in bytes; 0 where nothing is known."""
+        rows = (self.usage.containers.find((workload, pod, container)) for pod in self.pods.names(workload))
+        return max((float(self.usage.containers.floats("peak")[row]) for row in rows if row is not None), default=0.0)
+
     def seed(self, event: CheckpointSeen) -> None:
         """History of another recommender. Only the first one counts, because a later one would include what was folded here."""
         key = (event.workload.key, event.container, f"{SEED}{event.vpa}")

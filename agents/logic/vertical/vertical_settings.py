@@ -34,8 +34,8 @@ class VerticalSettings:
     oom_minimum: Bytes = Bytes(100 * 1024 * 1024)
     """... and as at least this many bytes more."""
     oom_loop: Seconds = Seconds(600.0)
-    """A container OOM-killed within this time of its start gets at least twice its request, then three times that, and so on; 0
-    gives it no more than the two settings above. Not upstream's."""
+    """A container OOM-killed within this time of its start gets at least twice its request, then two or three times that, and so
+    on; 0 gives it no more than the two settings above. Not upstream's."""
     leak_hours: int = 8
     """A container whose lowest memory use rose in so many hours in a row, by a fifth in all and not ever more slowly, is said to
     leak; 0 calls nothing a leak. Not upstream's."""

@@ -15,7 +15,7 @@ from agents.logic.updates.candidate import PodSituation, reasons
 from agents.logic.updates.pod_advice import AlikePods, Bounding, WorkloadAdvice
 from agents.logic.updates.pods_by_workload import PodRecord
 from agents.logic.updates.update_settings import UpdateSettings
-from agents.logic.updates.updater_state import NO_HISTORY, NewestRecommendation
+from agents.logic.updates.updater_records import NO_HISTORY, NewestRecommendation
 from schemas import times
 from schemas.decisions.recommendations import ContainerRecommendation
 from schemas.facts.pods import OOM_KILLED, ContainerRun, ContainerSeen, PodChanged, PodPhase

@@ -126,3 +126,18 @@ def test_one_kill_is_no_loop() -> None:
     stage = open_stage(*(killed(name, LATER, restarts=1) for name in "abc"), mode=UpdateMode.RECREATE)
     [refused] = look(stage, LATER, recommendations_by_cluster=[recommend(LATER)], pod_changes_by_cluster=[budget()])
     assert refused.guard == "disruption-budget"
+
+
+def test_after_many_kills_even_a_guard_that_passes_by_itself_is_a_bound_of_the_loop() -> None:
+    for restarts, guard in ((5, "tolerance"), (6, "oom-bound")):
+        stage = open_stage(*(killed(name, LATER, restarts=restarts, node="n1") for name in "abc"), mode=UpdateMode.RECREATE)
+        decided = look(stage, LATER, recommendations_by_cluster=[recommend(LATER)])
+        assert [each.guard for each in decided if isinstance(each, UpdateRefused)] == [guard]
+
+
+def test_a_pod_that_was_killed_after_its_recommendation_waits_for_the_next_one() -> None:
+    """An eviction for less than the kill asks for would be one in vain."""
+    stage = open_stage(*(killed(name, LATER + 90_000) for name in "abc"), mode=UpdateMode.RECREATE)
+    before, after = LATER - 2 * MINUTE, LATER + 1000
+    assert look(stage, LATER, recommendations_by_cluster=[recommend(before)]) == []
+    assert any(isinstance(each, EvictionPlanned) for each in look(stage, after, recommendations_by_cluster=[recommend(after)]))

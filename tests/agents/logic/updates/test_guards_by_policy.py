@@ -11,7 +11,7 @@ from agents.logic.updates.updater import Updater
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
-from schemas.facts.pods import ContainerSeen
+from schemas.facts.pods import ContainerRun, ContainerSeen
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, Workload
@@ -124,6 +124,14 @@ def test_a_pod_is_evicted_only_if_a_container_meets_the_vpas_requirements(change
     decided = decide(TEN[:2], [vpa(requirements=(EvictionRequirement(("cpu",), change),))], eviction_tolerance=1.0)
     assert guards(decided) == guard
     assert guard or isinstance(decided[0], EvictionPlanned)
+
+
+def test_who_lets_pods_only_shrink_by_eviction_does_not_ask_for_a_loop_of_kills() -> None:
+    run = ContainerRun(when(LATER - 2 * MINUTE), when(LATER - 3 * MINUTE), "OOMKilled")
+    killed = ContainerSeen("app", Amounts(0.2, GIB // 2), restarts=3, last_run=run)  # type: ignore[arg-type]  # units
+    smaller = vpa(requirements=(EvictionRequirement(("memory",), ChangeRequirement.LOWER),))
+    decided = decide([replace(each, containers=(killed,)) for each in TEN[:2]], [smaller], eviction_tolerance=1.0)
+    assert isinstance(decided[0], EvictionPlanned)
 
 
 @pytest.mark.parametrize(("within", "planned"), [(240.0, 0), (301.0, 1)])

@@ -9,11 +9,12 @@ from agents.logic.updates.node_rooms import requested
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
 from schemas.facts.node_groups import NodeGroupGone, NodeGroupSeen, NodeInstanceSeen, NodeTemplateSeen, ScalingActivityFailed
 from schemas.facts.nodes import NodeChanged, NodeRemoved
-from schemas.facts.pods import ContainerSeen, PodPhase
+from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.names import Amounts, Workload
+from schemas.outcomes import Action, Result
 from schemas.policies.vertical import UpdateMode
-from tests.agents.logic.updates.test_updater import LATER, at_once, look, open_stage, recommend
-from tests.support.cluster_events import GIB, MINUTE, START, pod, when
+from tests.agents.logic.updates.test_updater import LATER, at_once, finished, look, open_stage, recommend
+from tests.support.cluster_events import API, GIB, MINUTE, START, pod, when
 
 RECREATE = UpdateMode.RECREATE
 AGENT = Workload("demo", "kube-system", "DaemonSet", "agent")
@@ -176,6 +177,19 @@ def test_a_pod_that_serves_nobody_may_go_and_wait() -> None:
     stage = open_stage(*(pod(name, START, node="n1", containers=(broken,)) for name in "abc"), mode=RECREATE)
     look(stage, START + MINUTE, cluster_changes=[node("n1", 3.4)])
     assert isinstance(at_once(stage, low=1.5, target=1.5, high=1.5)[0], EvictionPlanned)
+
+
+def test_the_room_of_a_successor_that_is_not_seen_yet_is_not_given_away_again() -> None:
+    """Only node n1 has room for 1.5 cores, and the successor of the pod that was there will take them."""
+    stage = open_stage(
+        pod("a", START, node="n1"), pod("b", START, node="n2"), mode=RECREATE, eviction_tolerance=1.0, min_replicas=1
+    )
+    look(stage, START + MINUTE, cluster_changes=[node("n1", 2.0), node("n2", 1.2)])
+    [first, *_] = at_once(stage, low=1.5, target=1.5, high=1.5)
+    assert (type(first), first.pod.name) == (EvictionPlanned, "a")
+    gone, done = PodDeleted(when(LATER + 1), API, first.pod), finished(first, Result.DONE, Action.EVICT)
+    decided = look(stage, LATER + MINUTE, outcomes=[done], pod_changes_by_cluster=[gone])
+    assert not any(isinstance(each, EvictionPlanned) for each in decided)
 
 
 def test_a_resumed_stage_knows_the_nodes() -> None:

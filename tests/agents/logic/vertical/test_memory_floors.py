@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from agents.logic.vertical.memory_floors import LASTS, MemoryFloors
+from agents.logic.vertical.memory_floors import AT_ONCE, LASTS, SETTLES, MemoryFloors
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import PodName
 from schemas.units import Bytes, Seconds
@@ -47,5 +47,25 @@ def test_kills_after_long_runs_of_unknown_length_or_without_a_request_give_no_fl
 def test_a_floor_ends_a_day_after_its_last_kill() -> None:
     found = floors(kill(GIB))
     assert (least(found, START + LASTS - 1), least(found, START + LASTS)) == (2 * GIB, None)
-    found.expire(START + LASTS)
+    found.review(START + LASTS, lambda _workload, _container: 0.0)
     assert len(found.table) == 0
+
+
+def test_who_lived_for_minutes_before_its_second_kill_is_near_to_what_it_needs() -> None:
+    assert least(floors(kill(GIB), kill(2 * GIB, ran=AT_ONCE))) == 4 * GIB
+
+
+def test_a_floor_that_has_stood_for_an_hour_comes_down_to_what_those_use_that_live_with_it() -> None:
+    found = floors(kill(GIB), kill(2 * GIB))
+    assert found.review(START + SETTLES - 1, lambda _workload, _container: 3.0 * GIB) == set()
+    assert found.review(START + SETTLES, lambda _workload, _container: 3.0 * GIB) == {API.key}
+    assert least(found) == 3 * GIB
+    assert found.of(API.key, ["app"])["app"]["settled"] is True  # type: ignore[index]  # its numbers
+    assert found.review(START + 2 * SETTLES, lambda _workload, _container: 2.5 * GIB) == {API.key}
+    assert found.review(START + 3 * SETTLES, lambda _workload, _container: 9.0 * GIB) == set()
+
+
+def test_a_floor_stands_where_nobody_is_seen_to_live_above_what_killed() -> None:
+    found = floors(kill(GIB))
+    assert found.review(START + SETTLES, lambda _workload, _container: 1.0 * GIB) == set()
+    assert least(found) == 2 * GIB
