@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from agents.why import event_descriptions
+from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
@@ -78,7 +79,7 @@ def of_workload(past: WorkloadPast) -> list[Harm]:
 def kill_of(past: WorkloadPast, kill: ContainerOOMKilled) -> Harm:
     """An OOM kill, judged."""
     facts = [fact for fact in past.facts(kill.pod.uid) if fact.at <= kill.at] or past.facts(kill.pod.uid)[:1]
-    acts = [act for act in _on_pod(past, kill.pod.uid) if act.at <= kill.at]
+    acts = [act for act in _on_pod(past, kill.pod.uid) if act.at <= kill.at or _had_begun(past, act, kill)]
     owners = _owners(facts, kill.container)
     verdict, because = _judged(past, kill, facts, owners, acts)
     later = sum(each.container == kill.container and each.at > kill.at for each in past.of(ContainerOOMKilled))
@@ -102,12 +103,35 @@ def _judged(
     acts: Sequence[ActionFinished],
 ) -> tuple[Verdict, str]:
     limit, wanted = kill.memory_limit, None if owners is None else owners.limits.memory
-    if owners is None or (not owners.certain and not acts and _cut(past, facts)):
+    if owners is None or (not owners.certain and _cut(past, facts)):
         return Verdict.UNKNOWN, "the log no longer has the pod's beginning, so nothing shows whether we had changed it before"
     ours = bool(acts) or owners.noted
     if limit is None or kill.memory_used is not None:
         return _without_limit(kill, owners, ours=ours)
+    if not ours and wanted is not None and limit < wanted and _may_be_planned(past, kill):
+        asked = "a plan of ours asked for this limit, and no outcome says that it was done"
+        return Verdict.UNKNOWN, f"it was killed at {_size(limit)}, its owner had asked for {_size(wanted)}; {asked}"
     return _at_limit(limit, wanted, ours=ours)
+
+
+def _had_begun(past: WorkloadPast, act: ActionFinished, kill: ContainerOOMKilled) -> bool:
+    """Whether a resize had the limit in force at which the kill came, though its outcome is younger: that waits to see it."""
+    return any(plan.id == act.decision for plan in _plans_of_limit(past, kill))
+
+
+def _may_be_planned(past: WorkloadPast, kill: ContainerOOMKilled) -> bool:
+    """Whether a plan asked for the limit at which the kill came, and was not refused."""
+    refused = {act.decision for act in past.of(ActionFinished) if act.result is Result.REFUSED}
+    return any(plan.id not in refused for plan in _plans_of_limit(past, kill))
+
+
+def _plans_of_limit(past: WorkloadPast, kill: ContainerOOMKilled) -> Iterator[ResizePlanned]:
+    """The plans for a pod that had asked for the very limit at which it was killed."""
+    for plan in past.of(ResizePlanned):
+        if plan.pod.uid == kill.pod.uid and plan.at <= kill.at:
+            amounts = plan.limits.get(kill.container)
+            if amounts is not None and amounts.memory == kill.memory_limit:
+                yield plan
 
 
 def _at_limit(limit: float, wanted: float | None, *, ours: bool) -> tuple[Verdict, str]:
@@ -173,7 +197,7 @@ def _restarts(past: WorkloadPast) -> Iterator[Harm]:
                 earlier, run = _container(before, seen.name), seen.last_run
                 if earlier is None or seen.restarts <= earlier.restarts or run is None or run.killed_for_memory:
                     continue
-                acts = [act for act in _on_pod(past, uid) if act.at <= fact.at and fact.at - act.at <= _SOON]
+                acts = [act for act in _on_pod(past, uid) if _began(past, act) <= fact.at and fact.at - act.at <= _SOON]
                 verdict, because = _restarted(seen, facts, acts)
                 what = f"restart of container '{seen.name}' in pod {fact.pod.name} ({run.reason or 'no reason given'})"
                 yield Harm(run.ended, fact.pod.name, what, verdict, because, _last(past, acts), _since(past, fact.at))
@@ -195,33 +219,65 @@ def _restarted(seen: ContainerSeen, facts: Sequence[PodChanged], acts: Sequence[
 def _gone(past: WorkloadPast) -> Iterator[Harm]:
     """Pods that are gone though we did not evict them."""
     evicted = {act.subject.uid for act in past.acts() if act.action is Action.EVICT}
-    plans = {plan.id: plan for plan in past.of(ReplicasPlanned)}
     for gone in past.of(PodDeleted):
-        if gone.pod.uid in evicted:
-            continue
-        facts = past.facts(gone.pod.uid)
-        node = facts[-1].node if facts else None
-        acts = [act for act in past.acts() if timedelta() <= gone.at - act.at <= _SOON]
-        drained = [act for act in acts if act.action is Action.REMOVE_NODE and node is not None and act.subject.name == node]
-        fewer = [act for act in acts if act.action is Action.SCALE and (p := plans.get(act.decision)) and p.replicas < p.current]
-        if drained:
-            verdict, because = Verdict.OURS, f"we removed its node '{node}'"
-        elif fewer:
-            plan = plans[fewer[-1].decision]
-            verdict, because = Verdict.OURS, f"we scaled the workload from {plan.current} to {plan.replicas} replicas"
-        elif past.complete_since is not None and gone.at < past.complete_since:
-            verdict, because = Verdict.UNKNOWN, "the log no longer has what we did then"
-        else:
-            verdict, because = Verdict.NOT_OURS, "we neither evicted it nor removed its node nor scaled its workload down"
-        yield Harm(
-            gone.at,
-            gone.pod.name,
-            f"pod {gone.pod.name} went",
-            verdict,
-            because,
-            _last(past, drained or fewer),
-            _since(past, gone.at),
-        )
+        if gone.pod.uid not in evicted:
+            verdict, because, before = _went(past, gone)
+            yield Harm(gone.at, gone.pod.name, f"pod {gone.pod.name} went", verdict, because, before, _since(past, gone.at))
+
+
+def _went(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, str]:
+    """Why a pod went, and our change before that."""
+    plans = {plan.id: plan for plan in past.of(ReplicasPlanned)}
+    acts = [act for act in past.acts() if _began(past, act) <= gone.at <= act.at + _SOON]
+    drained = [act for act in acts if act.action is Action.REMOVE_NODE and _was_on(past, gone, act)]
+    fewer = [act for act in acts if act.action is Action.SCALE and (p := plans.get(act.decision)) and p.replicas < p.current]
+    if drained:
+        return Verdict.OURS, f"we removed its node '{drained[-1].subject.name}'", _last(past, drained)
+    if fewer:
+        plan = plans[fewer[-1].decision]
+        return Verdict.OURS, f"we scaled the workload from {plan.current} to {plan.replicas} replicas", _last(past, fewer)
+    removal = _removal_without_end(past, gone)
+    if removal is not None:
+        because = f"we had planned to remove its node '{removal.node}', and no outcome says that it was done"
+        return Verdict.UNKNOWN, because, _last(past, ())
+    if past.complete_since is not None and gone.at < past.complete_since:
+        return Verdict.UNKNOWN, "the log no longer has what we did then", _last(past, ())
+    return Verdict.NOT_OURS, "we neither evicted it nor removed its node nor scaled its workload down", _last(past, ())
+
+
+def _was_on(past: WorkloadPast, gone: PodDeleted, act: ActionFinished) -> bool:
+    """Whether the removal of a node took a pod: its plan names it, or it was last seen there."""
+    plan = next((plan for plan in past.of(NodeRemovalPlanned) if plan.id == act.decision), None)
+    if plan is not None and _names(plan, gone):
+        return True
+    facts = past.facts(gone.pod.uid)
+    return bool(facts) and facts[-1].node == act.subject.name
+
+
+def _removal_without_end(past: WorkloadPast, gone: PodDeleted) -> NodeRemovalPlanned | None:
+    """A plan to remove a pod's node that may have been begun: it has no outcome, or one that says neither done nor refused."""
+    ends = {act.decision: act for act in past.of(ActionFinished) if act.action is Action.REMOVE_NODE}
+    for plan in past.of(NodeRemovalPlanned):
+        end = ends.get(plan.id)
+        begun = end is None or end.result not in {Result.DONE, Result.REFUSED}
+        if begun and _names(plan, gone) and plan.at <= gone.at <= (plan.expires if end is None else end.at + _SOON):
+            return plan
+    return None
+
+
+def _names(plan: NodeRemovalPlanned, gone: PodDeleted) -> bool:
+    return any(pod.uid == gone.pod.uid for pod in (*plan.evict, *plan.daemons))
+
+
+def _began(past: WorkloadPast, act: ActionFinished) -> datetime:
+    """From when on an act may have had its effect: from its plan on, for an outcome waits until the effect is complete.
+
+    A node's pods go before the node is gone, and a resize that restarts a container does that before it is in force.
+    """
+    removals = (plan.at for plan in past.of(NodeRemovalPlanned) if plan.id == act.decision)
+    resizes = (plan.at for plan in past.of(ResizePlanned) if plan.id == act.decision)
+    scalings = (plan.at for plan in past.of(ReplicasPlanned) if plan.id == act.decision)
+    return min((*removals, *resizes, *scalings), default=act.at)
 
 
 def _on_pod(past: WorkloadPast, uid: str) -> list[ActionFinished]:

@@ -6,6 +6,7 @@ from agents.why import event_descriptions, harm, undecided_subjects
 from agents.why.harm import Harm, WorkloadPast
 from agents.why.node_decisions import Mentioning
 from schemas.catalogue import Event
+from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.pods import PodChanged, PodDeleted
@@ -15,16 +16,16 @@ from schemas.outcomes import Action, ActionFinished
 from streams import truncated_topics
 from streams.log_context import LogContext
 
-_TOPICS = ("pod-changes", "oom-events", "pod-updates", "replica-plans", "outcomes")
+_TOPICS = ("pod-changes", "oom-events", "pod-updates", "replica-plans", "node-updates", "outcomes")
 
 
 def read(context: LogContext, workload: str, mentioning: Mentioning) -> WorkloadPast:
     """The past of a workload, by its key. Raises LogUnavailable."""
     past, seen = WorkloadPast(), set[str]()
     name = Workload.parse(workload).name
+    texts = {"outcomes": (workload, '"remove-node"'), "node-updates": ('"provider_id"',)}
     for topic in _TOPICS:
-        texts = (f'"{name}"',) if topic != "outcomes" else (f"{workload}", '"remove-node"')
-        for text in texts:
+        for text in texts.get(topic, (f'"{name}"',)):
             for record in mentioning(text, topic):
                 event = context.codec.decode_or_none(record)
                 if _is_of(event, workload) and (ident := getattr(event, "id", "")) not in seen:
@@ -58,6 +59,8 @@ def _is_of(event: object, workload: str) -> bool:
     match event:
         case PodChanged() | PodDeleted() | ContainerOOMKilled() | ResizePlanned() | UpdateRefused() | ReplicasPlanned():
             return event.workload.key == workload
+        case NodeRemovalPlanned():
+            return event.cluster == workload.partition("/")[0]
         case ActionFinished(action=Action.REMOVE_NODE):
             return event.subject.cluster == workload.partition("/")[0]
         case ActionFinished():

@@ -1,6 +1,7 @@
 """What ended in a workload, and whether a change of ours did it: each kind of kill, restart and loss, with its numbers."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from agents import cli
 from agents.why import harm
 from agents.why.harm import Harm, Verdict, WorkloadPast
 from schemas.decision_subjects import Subject
+from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerRun, ContainerSeen, PodChanged, PodDeleted, PodPhase
@@ -112,6 +114,57 @@ def test_a_pod_that_went_is_ours_if_its_node_went_by_us_or_fewer_replicas_were_p
     assert verdict(node) == [Verdict.OURS]
     assert verdict(plan, fewer) == [Verdict.OURS if plan.replicas < plan.current else Verdict.NOT_OURS]
     assert verdict(did(Action.EVICT, 19)) == [], "an eviction of ours is explained by its decision"
+
+
+def removal(at: float, *results: tuple[float, Result], names: PodName = POD) -> list[object]:
+    """A plan to remove a pod's node, and what became of it."""
+    plan = next(each for each in examples.EVENTS if isinstance(each, NodeRemovalPlanned))
+    mine = replace(plan, id="r", at=minutes(at), expires=minutes(at + 60), cluster="demo", node="n1", evict=(names,), daemons=())
+    act = did(Action.REMOVE_NODE, at, subject=Subject.of_node("demo", "n1"), decision="r")
+    return [mine, *(replace(act, at=minutes(end), result=result) for end, result in results)]
+
+
+@pytest.mark.parametrize(
+    ("events", "verdict"),
+    [
+        (removal(10, (25, Result.DONE)), Verdict.OURS),
+        (removal(10, (25, Result.FAILED)), Verdict.UNKNOWN),
+        (removal(10), Verdict.UNKNOWN),
+        (removal(10, (11, Result.REFUSED)), Verdict.NOT_OURS),
+        (removal(21, (25, Result.DONE)), Verdict.NOT_OURS),
+    ],
+    ids=["done", "failed", "open", "refused", "planned later"],
+)
+def test_pods_go_before_the_outcome_of_their_nodes_removal(events: list[object], verdict: Verdict) -> None:
+    past = WorkloadPast([seen(0, 700, node="n1"), PodDeleted(minutes(20), CART, POD), *events])
+    [found] = harm.of_workload(past)
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("results", "verdict"),
+    [
+        ([Result.DONE], Verdict.OURS),
+        ([Result.EXPIRED], Verdict.UNKNOWN),
+        ([], Verdict.UNKNOWN),
+        ([Result.REFUSED], Verdict.NOT_OURS),
+    ],
+)
+def test_a_kill_may_come_between_a_limit_of_ours_and_its_outcome(results: list[Result], verdict: Verdict) -> None:
+    plan, act = resize(10, 300)
+    later = [replace(act, at=minutes(12), result=result) for result in results]
+    [found] = harm.of_workload(WorkloadPast([seen(0, 700), plan, killed(11, 300), *later]))
+    assert found.verdict is verdict
+
+
+def test_a_container_may_restart_before_the_outcome_of_the_resize_that_restarts_it() -> None:
+    plan, act = resize(15, 700)
+    assert restarted(plan, replace(act, at=minutes(21)), on=True).verdict is Verdict.OURS
+
+
+def test_what_the_owner_wanted_cannot_be_known_of_a_pod_whose_beginning_is_lost_whatever_we_did_since() -> None:
+    past = WorkloadPast([seen(60, 300), *resize(65, 400), killed(70, 400)], complete_since=minutes(30))
+    assert harm.of_workload(past)[0].verdict is Verdict.UNKNOWN
 
 
 def test_why_answers_for_a_workload_for_a_pod_that_we_never_touched_and_for_one_kill(
