@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from agents.backtest import price_list
@@ -20,6 +20,9 @@ from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
+
+_TURN = timedelta(milliseconds=1)
+"""A stretch ends before its end, and what the newest turn decided bears its tick's own time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def _stretch(settings: Settings, flags: ReportFlags) -> Iterator[tuple[LogContex
         tick = OperatorLog(context).newest_tick()
         if tick is None:
             raise BadInput("the log holds no tick, so there is nothing to report on yet")
-        until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at
+        until = event_times.moment(flags.end, tick.at, "--to") if flags.end else tick.at + _TURN
         since = event_times.moment(flags.begin, tick.at, "--from") if flags.begin else _begin(context, until)
         if until <= since:
             raise BadInput(f"--to {flags.end} is not after --from {flags.begin}")
