@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import orjson
 
+from streams import parquet_bounds
 from streams.errors import BadInput
 from streams.incidents import incident_manifest
 from streams.incidents.incident_manifest import KEY, IncidentManifest, PartitionManifest, PartitionTally
@@ -145,6 +146,10 @@ class IncidentFile:
 
     def _check_size(self) -> None:
         """Refuse what would become too much, before anything is made of it: a dictionary holds gigabytes in some kilobytes."""
+        heavy = parquet_bounds.too_large(self._db, f"read_parquet({self._quoted})", (f'"{name}"' for name in _COLUMNS))
+        if heavy is not None:
+            why = f"a page or a dictionary for which {_MEMORY} of memory, the most, are too little"
+            raise BadInput(f"the column {heavy} of the incident file '{self.path}' has {why}")
         lengths = " + ".join(f'coalesce({_LENGTHS[kind]}("{name}"), 0)' for name, kind in _COLUMNS.items() if kind in _LENGTHS)
         sums = f"coalesce(sum({lengths}), 0), coalesce(max({lengths}), 0), coalesce(max(strlen(headers)), 0)"
         total, largest, headers = self._db.execute(f"select {sums} from read_parquet({self._quoted})").fetchall()[0]  # noqa: S608  # as above

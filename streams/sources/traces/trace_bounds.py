@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schemas import bounds
+from streams import parquet_bounds
 from streams.errors import BadInput
 
 if TYPE_CHECKING:
@@ -103,12 +104,17 @@ def check_parquet(db: Any, path: Path, columns: "Iterable[TraceColumn]") -> None
     rows = db.execute(f"select num_rows from parquet_file_metadata({quoted(path)})").fetchone()[0]  # noqa: S608  # quoted
     _check_rows(path, int(rows), _most_rows(path))
     types = {name: kind for name, kind, *_ in db.execute("describe file").fetchall()}
+    columns = list(columns)
     for column in columns:
         kind = str(types[column.name])
         if kind not in _LENGTHS and (kind.endswith("]") or not kind.startswith(_SCALARS)):
             raise BadInput(
                 f"the column '{column.name}' of the trace '{path}' is {kind[:100]}; a text, number or time is expected"
             )
+    heavy = parquet_bounds.too_large(db, "file", dict.fromkeys(column.quoted for column in columns))
+    if heavy is not None:
+        why = f"a page or a dictionary for which {MEMORY} of memory, the most, are too little"
+        raise BadInput(f"the column {heavy} of the trace '{path}' has {why}")
     texts = sorted({column.quoted: _LENGTHS[types[column.name]] for column in columns if types[column.name] in _LENGTHS}.items())
     if texts:
         _check_texts(db, path, texts)

@@ -8,6 +8,7 @@ import pytest
 from streams.errors import BadInput
 from streams.incidents.incident_file import IncidentFile
 from streams.incidents.incident_manifest import KEY
+from tests.support import delta_parquet
 from tests.support.child_memory import refusal_and_megabytes
 
 MANIFEST = '{"format":1}'
@@ -64,3 +65,23 @@ def test_refusing_it_takes_little_memory(tmp_path: Path) -> None:
     name, megabytes = refusal_and_megabytes(reader, path)
     assert name == "BadInput"
     assert megabytes < 200  # of 6 GB: the interpreter and our modules take 75
+
+
+def test_a_page_that_the_memory_cannot_hold_is_refused_with_its_column_and_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "incident.parquet"
+    path.write_bytes(delta_parquet.incident())
+    assert path.stat().st_size < 2_000
+    monkeypatch.setattr("streams.incidents.incident_manifest.decode", lambda *_: None)
+    with pytest.raises(BadInput, match=r'the column "value" of the incident file .* for which 512MB of memory') as refused:
+        IncidentFile(path)
+    assert str(path) in str(refused.value)
+    reader = (
+        "from streams.incidents import incident_manifest\n"
+        "from streams.incidents.incident_file import IncidentFile as read\n"
+        "incident_manifest.decode = lambda *_: None\n"
+    )
+    name, megabytes = refusal_and_megabytes(reader, path)
+    assert name == "BadInput"
+    assert megabytes < 200

@@ -8,6 +8,7 @@ import pytest
 
 from streams.errors import BadInput
 from streams.sources.traces import Trace, trace_bounds
+from tests.support import delta_parquet
 from tests.support.child_memory import refusal_and_megabytes
 
 HEAD = "container_id,timestamp_s,cpu_cores,memory_bytes"
@@ -103,3 +104,15 @@ def test_refusing_it_takes_little_memory(tmp_path: Path) -> None:
     name, megabytes = refusal_and_megabytes("from streams.sources.traces import Trace as read", path)
     assert name == "BadInput"
     assert megabytes < 200  # of 6 GB: the interpreter and our modules take 90
+
+
+def test_a_page_that_the_memory_cannot_hold_is_refused_with_its_column_and_the_bound(tmp_path: Path) -> None:
+    path = tmp_path / "usage.parquet"
+    path.write_bytes(delta_parquet.trace())
+    assert path.stat().st_size < 2_000
+    with pytest.raises(BadInput, match=r'the column "container_id" of the trace .* for which 256MB of memory') as refused:
+        Trace(path)
+    assert str(path) in str(refused.value)
+    name, megabytes = refusal_and_megabytes("from streams.sources.traces import Trace as read", path)
+    assert name == "BadInput"
+    assert megabytes < 200
