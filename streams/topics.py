@@ -40,20 +40,45 @@ class KeySpace(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """How long records are kept (-1: for ever), and who reads so far back."""
+
+    retention_ms: int
+    readers: str
+
+
+IN_FORCE = Need(-1, "the newest of each key is in force, whoever starts")
+REPLAYED = Need(REACH_MS + DAY_MS, "turns are taken again for 14 days; consumers start to read a day before that")
+SHOWN = Need(
+    90 * DAY_MS, "`history`, `why`, `timeline` and reports: a quarter; a decision holds its own sum, so inputs go sooner"
+)
+LOOKED_INTO = Need(30 * DAY_MS, "whoever looks for the cause; `status` counts a day")
+REPUBLISHED = Need(2 * DAY_MS, "the webhook; sources publish what stands every few hours")
+ORDERED = Need(SHOWN.retention_ms, "`--at`, incidents and replays, of every topic: the longest of all needs")
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: short name, key space, what it carries, cleanup and retention."""
+    """One topic: short name, key space, what it carries, cleanup, and for whom it keeps its records."""
 
     name: str
     keyed: KeySpace
     carries: str
     cleanup: str
-    retention_ms: int
+    need: Need
+
+    @property
+    def kept_ms(self) -> int:
+        """How long every record is kept for certain. Compaction leaves the newest of each key for longer."""
+        if "compact" not in self.cleanup:
+            return self.need.retention_ms
+        return 0 if self.keyed is KeySpace.LATEST else REACH_MS
 
     def configs(self) -> Mapping[str, str]:
         """Broker settings of this topic, as Kafka spells them."""
         configs = {
             "cleanup.policy": self.cleanup,
-            "retention.ms": str(self.retention_ms),
+            "retention.ms": str(self.need.retention_ms),
             "max.message.bytes": str(8 << 20),
             "message.timestamp.type": "LogAppendTime",
         }
@@ -63,36 +88,36 @@ class Topic:
 
 
 TOPICS: tuple[Topic, ...] = (
-    Topic(CLOCK, KeySpace.CLOCK, "ticks: time, and how far each partition had got", "delete", 400 * DAY_MS),
-    Topic(RULES, KeySpace.BROADCAST, "rules of stages, policies and reverts of operators", "compact", -1),
-    Topic("policies", KeySpace.BROADCAST, "policies that sources mirror", "compact", -1),
-    Topic("control", KeySpace.BROADCAST, "mode, pause and budget", "compact", -1),
-    Topic("rules-latest", KeySpace.LATEST, "the rules in force, one record a key", "compact", -1),
-    Topic("policies-latest", KeySpace.LATEST, "the policies in force, one record a key", "compact", -1),
-    Topic("control-latest", KeySpace.LATEST, "the control in force, one record a key", "compact", -1),
-    Topic("pod-changes", KeySpace.WORKLOAD, "facts about pods and how they are scaled", "delete", 28 * DAY_MS),
-    Topic("pod-changes-by-cluster", KeySpace.CLUSTER, "the same facts, by cluster", "delete", 28 * DAY_MS),
-    Topic("quota-changes", KeySpace.OBJECT, "how full the quotas of namespaces are", "delete", 2 * DAY_MS),
-    Topic("cluster-changes", KeySpace.BROADCAST, "facts about nodes, and which sources are at work", "delete", 28 * DAY_MS),
-    Topic("scheduling-changes", KeySpace.CLUSTER, "facts that decide which node takes which pod", "delete", 28 * DAY_MS),
-    Topic("node-group-changes", KeySpace.CLUSTER, "facts about the groups that nodes come from", "delete", 28 * DAY_MS),
-    Topic("oom-events", KeySpace.WORKLOAD, "facts about OOM kills", "delete", 28 * DAY_MS),
-    Topic("pod-metrics", KeySpace.WORKLOAD, "scrapes, as columns", "delete", 28 * DAY_MS),
-    Topic("load-metrics", KeySpace.WORKLOAD, "the load of workloads, as columns", "delete", 28 * DAY_MS),
-    Topic("recommendations", KeySpace.WORKLOAD, "decisions about requests", "compact,delete", 400 * DAY_MS),
-    Topic("recommendations-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
-    Topic("shadow-recommendations", KeySpace.WORKLOAD, "what a policy in shadow would recommend", "delete", 90 * DAY_MS),
-    Topic("shadow-differences", KeySpace.WORKLOAD, "a policy in shadow against the one in force", "delete", 90 * DAY_MS),
-    Topic("memory-leaks", KeySpace.WORKLOAD, "decisions which containers leak memory", "delete", 90 * DAY_MS),
-    Topic("pod-updates", KeySpace.CLUSTER, "decisions to resize, evict or leave alone", "delete", 400 * DAY_MS),
-    Topic("vpa-conditions", KeySpace.OBJECT, "decisions what the status of VPA objects says", "compact,delete", 400 * DAY_MS),
-    Topic("node-updates", KeySpace.CLUSTER, "decisions to add nodes, remove one, or do neither", "delete", 400 * DAY_MS),
-    Topic("load-forecasts", KeySpace.OBJECT, "decisions what the load will be", "compact,delete", 400 * DAY_MS),
-    Topic("replica-plans", KeySpace.WORKLOAD, "decisions how many replicas there should be", "delete", 400 * DAY_MS),
-    Topic("replica-plans-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", 28 * DAY_MS),
-    Topic("plan-attestations", KeySpace.TASK, "which plans a turn made, so that no other is acted on", "delete", 28 * DAY_MS),
-    Topic("outcomes", KeySpace.CLUSTER, "what consumers did", "delete", 90 * DAY_MS),
-    Topic("dead-letters", KeySpace.SOURCE, "what could not be read, and why", "delete", 30 * DAY_MS),
+    Topic(CLOCK, KeySpace.CLOCK, "ticks: time, and how far each partition had got", "delete", ORDERED),
+    Topic(RULES, KeySpace.BROADCAST, "rules of stages, policies and reverts of operators", "compact", IN_FORCE),
+    Topic("policies", KeySpace.BROADCAST, "policies that sources mirror", "compact", IN_FORCE),
+    Topic("control", KeySpace.BROADCAST, "mode, pause and budget", "compact", IN_FORCE),
+    Topic("rules-latest", KeySpace.LATEST, "the rules in force, one record a key", "compact", IN_FORCE),
+    Topic("policies-latest", KeySpace.LATEST, "the policies in force, one record a key", "compact", IN_FORCE),
+    Topic("control-latest", KeySpace.LATEST, "the control in force, one record a key", "compact", IN_FORCE),
+    Topic("pod-changes", KeySpace.WORKLOAD, "facts about pods and how they are scaled", "delete", REPLAYED),
+    Topic("pod-changes-by-cluster", KeySpace.CLUSTER, "the same facts, by cluster", "delete", REPLAYED),
+    Topic("quota-changes", KeySpace.OBJECT, "how full the quotas of namespaces are", "delete", REPUBLISHED),
+    Topic("cluster-changes", KeySpace.BROADCAST, "facts about nodes, and which sources are at work", "delete", REPLAYED),
+    Topic("scheduling-changes", KeySpace.CLUSTER, "facts that decide which node takes which pod", "delete", REPLAYED),
+    Topic("node-group-changes", KeySpace.CLUSTER, "facts about the groups that nodes come from", "delete", REPLAYED),
+    Topic("oom-events", KeySpace.WORKLOAD, "facts about OOM kills", "delete", REPLAYED),
+    Topic("pod-metrics", KeySpace.WORKLOAD, "scrapes, as columns", "delete", REPLAYED),
+    Topic("load-metrics", KeySpace.WORKLOAD, "the load of workloads, as columns", "delete", REPLAYED),
+    Topic("recommendations", KeySpace.WORKLOAD, "decisions about requests", "compact,delete", SHOWN),
+    Topic("recommendations-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", REPLAYED),
+    Topic("shadow-recommendations", KeySpace.WORKLOAD, "what a policy in shadow would recommend", "delete", SHOWN),
+    Topic("shadow-differences", KeySpace.WORKLOAD, "a policy in shadow against the one in force", "delete", SHOWN),
+    Topic("memory-leaks", KeySpace.WORKLOAD, "decisions which containers leak memory", "delete", SHOWN),
+    Topic("pod-updates", KeySpace.CLUSTER, "decisions to resize, evict or leave alone", "delete", SHOWN),
+    Topic("vpa-conditions", KeySpace.OBJECT, "decisions what the status of VPA objects says", "compact,delete", SHOWN),
+    Topic("node-updates", KeySpace.CLUSTER, "decisions to add nodes, remove one, or do neither", "delete", SHOWN),
+    Topic("load-forecasts", KeySpace.OBJECT, "decisions what the load will be", "compact,delete", SHOWN),
+    Topic("replica-plans", KeySpace.WORKLOAD, "decisions how many replicas there should be", "delete", SHOWN),
+    Topic("replica-plans-by-cluster", KeySpace.CLUSTER, "the same decisions, by cluster", "delete", REPLAYED),
+    Topic("plan-attestations", KeySpace.TASK, "which plans a turn made, so that no other is acted on", "delete", REPLAYED),
+    Topic("outcomes", KeySpace.CLUSTER, "what consumers did", "delete", SHOWN),
+    Topic("dead-letters", KeySpace.SOURCE, "what could not be read, and why", "delete", LOOKED_INTO),
 )
 
 

@@ -54,7 +54,7 @@ _LOG_AGAIN = 1.0
 """Seconds until the log is asked again when it was away."""
 _UPKEEP = timedelta(minutes=1)
 """Event time between two rounds of upkeep."""
-_SLACK = timedelta(days=1)
+START_SLACK = timedelta(days=1)
 """Times within a partition can go back a little, because a worker that recovers publishes some decisions again."""
 _log = structlog.get_logger(__name__)
 
@@ -184,7 +184,7 @@ class Executor:
         """Read outcomes before decisions, both from a little before the index's `since`."""
         index, log = OutcomeIndex(now), self._context.log
         places = self._outcomes, *self._decisions
-        return Cursor(log, {place: offset_before_end(log, *place, REACH + _SLACK) for place in places}), index
+        return Cursor(log, {place: offset_before_end(log, *place, REACH + START_SLACK) for place in places}), index
 
     def _apply(self, record: Record, index: OutcomeIndex) -> None:
         if is_of_a_clock(record):
