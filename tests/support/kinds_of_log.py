@@ -4,20 +4,24 @@ Each kind stands in topics of its own. The records are written in halves, and be
 so that each log has several leader epochs.
 """
 
+import dataclasses
 import itertools
 import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic, OffsetSpec
 
+from streams import clock_log
 from streams.broker import Broker
-from streams.codec.headers import TICK
+from streams.clock_rules import TICK, ClockRecord
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_log import KafkaLog
 from streams.log.log_port import Record
-from streams.topics import TOPICS, Topics
+from streams.topics import CLOCK, TOPICS, Topics
 from tests.support import raw_batches
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
@@ -62,7 +66,7 @@ def renamed(record: Record, topics: Topics) -> Record:
     before, after = f'"{Topics(partitions=topics.partitions).prefix}.'.encode(), f'"{topics.prefix}.'.encode()
     headers = tuple((name, value.replace(before, after)) for name, value in record.headers)
     value = record.value and record.value.replace(before, after)
-    return Record(topics.wire(record.topic), record.partition, -1, record.key, value, headers)
+    return Record(topics.wire(record.topic), record.partition, record.offset, record.key, value, headers)
 
 
 def make(broker: Broker, topics: Topics, configs: Mapping[str, str]) -> None:
@@ -90,7 +94,7 @@ def delete_before(broker: Broker, topics: Topics, cut: Callable[[int, int], int]
     Kafka does so in topics of which nothing is kept for ever.
     """
     kept = [topic for topic in TOPICS if "delete" in dict(topic.configs())["cleanup.policy"]]
-    places = [TopicPartition(topics.wire(topic.name), p) for topic in kept for p in range(topics.partitions)]
+    places = [TopicPartition(topics.wire(topic.name), p) for topic in kept for p in range(topics.count(topic.name))]
     with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
         begins, ends = (
             admin.list_partition_offsets(dict.fromkeys(places, which)) for which in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
@@ -99,8 +103,8 @@ def delete_before(broker: Broker, topics: Topics, cut: Callable[[int, int], int]
 
 
 def _wait_for_compaction(broker: Broker, topics: Topics) -> None:
-    """Until the cleaner has taken ticks from the middle of a partition. It looks once a second."""
-    place, until = (topics.wire("control"), 0), time.monotonic() + 60
+    """Until the cleaner has taken ticks, which have one key, from the middle of the clock. It looks once a second."""
+    place, until = clock_log.place(topics), time.monotonic() + 60
     while time.monotonic() < until:
         with KafkaLog(KafkaConnection(broker.bootstrap)) as log:
             if len(log.poll({place: 0}, limit=1_000_000)) < log.end(*place) - 1:
@@ -113,15 +117,49 @@ def _producer(address: str, **options: object) -> KafkaProducer:
     return KafkaProducer(bootstrap_servers=address, acks="all", max_request_size=9 << 20, linger_ms=20, **options)
 
 
-def _send(producer: KafkaProducer, records: Sequence[Record]) -> None:
+def _send(producer: KafkaProducer, records: Sequence[Record]) -> Sequence[int]:
+    """Write these, but for what has neither key nor value; the offsets that they were given."""
     sent = [
         producer.send(r.topic, key=r.key, value=r.value, headers=list(r.headers), partition=r.partition)
         for r in records
         if r.key is not None or r.value is not None
     ]
     producer.flush()
-    for each in sent:
-        each.get(30)
+    return [each.get(30).offset for each in sent]
+
+
+class _Moved:
+    """Writes records at other offsets than they had; then ticks have to say other ends, as after an import."""
+
+    def __init__(self) -> None:
+        self._offsets: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        """Of each partition, the offsets that its records had and have."""
+
+    def send(self, producer: KafkaProducer, records: Sequence[Record]) -> None:
+        """Write these; each tick once it is known where all before it stands."""
+        ticks = [record for record in records if record.key == TICK]
+        others = [record for record in records if record.key != TICK and (record.key is not None or record.value is not None)]
+        for record, offset in zip(others, _send(producer, others), strict=True):
+            self._offsets[record.topic, record.partition].append((record.offset, offset))
+        for record in ticks:
+            (offset,) = _send(producer, [self._tick(record)])
+            self._offsets[record.topic, record.partition].append((record.offset, offset))
+
+    def _tick(self, record: Record) -> Record:
+        tick = ClockRecord.decode(record)
+        assert tick is not None
+        prefix = record.topic.removesuffix(Topics().wire(CLOCK).removeprefix(Topics().prefix))
+        ends = {(name, p): self._end((Topics(prefix).wire(name), p), end) for (name, p), end in tick.ends.items()}
+        place = record.topic, record.partition
+        after = tick.after and (self._end(place, tick.after[0] + 1) - 1, tick.after[1])
+        return dataclasses.replace(record, value=dataclasses.replace(tick, ends=ends, after=after).encode(record.topic).value)
+
+    def _end(self, place: tuple[str, int], end: int) -> int:
+        before = bisect_left(self._offsets[place], (end, -1))
+        return self._offsets[place][before - 1][1] + 1 if before else 0
+
+
+_MOVED = _Moved()
 
 
 def _parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
@@ -142,16 +180,17 @@ def _codecs(address: str, records: Sequence[Record]) -> None:
 def _transactions(address: str, records: Sequence[Record]) -> None:
     """As a copying tool writes with exactly-once. Each partition ends with the end of a transaction.
 
-    What was aborted is there for every reader of ours; here these are ticks that come again.
+    What was aborted is there for every reader of ours; here these are ticks that come again, and a stranger in each partition.
     """
     with closing(_producer(address, transactional_id=f"copier {records[0].topic if records else ''}")) as producer:
         producer.init_transactions()
         for part in _parts(records):
             producer.begin_transaction()
-            _send(producer, part)
+            _MOVED.send(producer, part)
             producer.commit_transaction()
             producer.begin_transaction()
             _send(producer, [record for record in part if record.key == TICK][-2:])
+            _send(producer, [Record(*place, -1, b"stranger", b"", ()) for place in {(r.topic, r.partition) for r in part}])
             producer.abort_transaction()
 
 
@@ -162,7 +201,8 @@ def _foreign(address: str, records: Sequence[Record]) -> None:
             whole, keyed = (_batch([stranger for stranger in STRANGERS if stranger[0] is not None or all_]) for all_ in (1, 0))
             if raw_batches.produce(address, topic, partition, whole):  # a compacted topic takes none without a key
                 assert not raw_batches.produce(address, topic, partition, keyed)
-        _idempotent(address, part)
+        with closing(_producer(address, enable_idempotence=True)) as producer:
+            _MOVED.send(producer, part)
 
 
 STRANGERS: Sequence[tuple[bytes | None, bytes | None, Sequence[raw_batches.Header]]] = (
