@@ -15,13 +15,12 @@ import pytest
 from agents.run.pipeline import stages
 from agents.run.stage_topics import input_topics
 from agents.settings.all_settings import Settings
-from streams.codec.event_codec import is_of_a_clock
+from streams import clock_log
 from streams.log.bounded_decompression import MOST_BYTES, MOST_PIECES
 from streams.log.log_port import NewRecord
 from streams.log.record_format import MOST_HEADERS
 from streams.topics import Topics
 from tests.support.hostile_site import Site
-from tests.support.log_conformance import read_all
 from tests.support.poison import Poison
 from tests.support.raw_batches import PACKERS, batch, checked_lz4, produce, record, xerial
 
@@ -40,11 +39,11 @@ def written(site: Site, name: str) -> int:
     return sum(site.log.end(site.topics.wire(name), partition) for partition in range(PARTITIONS))
 
 
-def recorded(site: Site, name: str, partition: int) -> int:
-    """How many records stand before the last tick of a partition, ticks aside."""
-    ticks = [is_of_a_clock(record) for record in read_all(site.log, site.topics.wire(name), partition)]
-    before = ticks[: len(ticks) - ticks[::-1].index(True)] if True in ticks else []
-    return before.count(False)
+def in_turns(site: Site, name: str) -> int:
+    """How many records of a topic belong to a turn: those before the ends that the newest tick says. The topic keeps them all."""
+    reader = clock_log.ClockReader(site.log, site.topics)
+    reader.catch_up()
+    return sum(reader.counted.end(name, partition) for partition in range(PARTITIONS))
 
 
 def packed(chance: random.Random, records: list[NewRecord]) -> tuple[bytes, int]:
@@ -114,9 +113,8 @@ def test_every_record_of_a_fuzz_is_folded_or_set_aside(broker: str, topics_made:
             site.tick()
 
         def wanted() -> Counter[str]:
-            """Decisions that stages read are an input too, as far as ticks follow them."""
-            decided = {name: sum(recorded(site, name, each) for each in range(PARTITIONS)) for name in DECIDED}
-            counts = Counter(put | Counter(decided))
+            """Decisions that stages read are an input too, as far as the newest tick says that they end."""
+            counts = Counter(put | Counter({name: in_turns(site, name) for name in DECIDED}))
             return Counter({stage: sum(counts[name] for name in names) for stage, names in reads.items()})
 
         def accounted() -> Counter[str]:
