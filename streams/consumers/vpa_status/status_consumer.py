@@ -41,7 +41,7 @@ _LOG_AGAIN = 1.0
 _AT_ONCE = 100
 """Objects that are written between two looks at the log."""
 _RECENT = timedelta(minutes=1)
-"""How much of `policies` is read at the start: a tick is in it, and objects are listed later."""
+"""How much of `policies` is read at the start: objects that changed before are listed later."""
 _LIST_AGAIN = 30.0
 """Seconds until the objects are listed again, where that was refused for good: they may not be known to the API yet."""
 _REFUSED_AGAIN = 600.0
