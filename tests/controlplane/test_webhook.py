@@ -317,7 +317,8 @@ def test_an_expired_certificate_is_said_and_keeps_no_pod_from_starting(hooks: Ho
     new = self_made(("127.0.0.1",), datetime.now(UTC))
     for name, content in {"certificate": new.certificate, "key": new.key, "ca": new.authorities}.items():
         (hooks.folder / name).write_bytes(content)
-    wait_for(lambda: hooks.reasons("one") == [], timeout=60.0, what="the new certificate is shown")
+    with hooks.ticking():
+        wait_for(lambda: hooks.reasons("one") == [], timeout=60.0, what="the new certificate is shown")
     assert requests_of(wait_for(lambda: _patched(probe(hooks)), what="a pod is patched")) == GIVEN
     assert hooks.plane.ask.find(lease)
 

@@ -305,8 +305,8 @@ def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
     with answering(unprivileged) as server:
         said = list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url))))
     kube, usage = said
-    denied = "this account may not list events, watch events, list limitranges, watch limitranges and 41 more"
-    assert kube == f"source kube cannot see everything: {denied}"
+    denied = "cronjobs.batch, watch cronjobs.batch, list csinodes.storage.k8s.io, watch csinodes.storage.k8s.io and 41 more"
+    assert kube == f"source kube cannot see everything: this account may not list {denied}"
     assert usage == "source usage cannot see everything: this account may not list pods.metrics.k8s.io"
     with answering(lambda _asked: (201, b'{"status": {"allowed": true}}')) as server:
         assert list(dependency_probes.unseen(Settings(cluster=ClusterSettings(url=server.url)))) == []
@@ -315,7 +315,7 @@ def test_what_each_source_of_up_cannot_see_is_said_in_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("namespaces", "says"),
     [
-        ("", "this account may not list events, watch events, list limitranges, watch limitranges and "),
+        ("", "this account may not list cronjobs.batch, watch cronjobs.batch, "),
         ("shop", "does not let this account see what a scan needs: "),
     ],
 )
