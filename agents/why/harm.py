@@ -6,11 +6,12 @@ that was in force with the one that the pod's owner had asked for; docs/incident
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agents.why import event_descriptions
 from schemas.decisions.node_updates import NodeRemovalPlanned
@@ -48,24 +49,49 @@ class Harm:
     since: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class WorkloadPast:
-    """What the log has of one workload, in any order. `complete_since`: from when on it has all of that; None is always."""
+    """What the log has of one workload, in any order. `complete_since`: from when on it has all of that; None is always.
 
-    events: list[object] = field(default_factory=list)
+    Each kill and each lost pod asks for all of it, so it is sorted once.
+    """
+
+    events: Sequence[object]
     complete_since: datetime | None = None
 
-    def of(self, kind: type[E]) -> list[E]:
+    @cached_property
+    def _by_kind(self) -> Mapping[type, list[Any]]:
+        by_kind: dict[type, list[Any]] = {}
+        for event in sorted(self.events, key=lambda event: event.at):  # type: ignore[attr-defined]  # all have a time
+            by_kind.setdefault(type(event), []).append(event)
+        return by_kind
+
+    def of(self, kind: type[E]) -> Sequence[E]:
         """The events of a kind, in order of time."""
-        return sorted((event for event in self.events if isinstance(event, kind)), key=lambda event: event.at)  # type: ignore[attr-defined]  # all have a time
+        return self._by_kind.get(kind, ())
 
-    def facts(self, uid: str) -> list[PodChanged]:
+    @cached_property
+    def _by_pod(self) -> Mapping[str, list[PodChanged]]:
+        by_pod: dict[str, list[PodChanged]] = {}
+        for fact in self.of(PodChanged):
+            by_pod.setdefault(fact.pod.uid, []).append(fact)
+        return by_pod
+
+    def facts(self, uid: str) -> Sequence[PodChanged]:
         """What was seen of a pod."""
-        return [fact for fact in self.of(PodChanged) if fact.pod.uid == uid]
+        return self._by_pod.get(uid, ())
 
-    def acts(self) -> list[ActionFinished]:
+    @cached_property
+    def acts(self) -> Sequence[ActionFinished]:
         """What we did."""
-        return [each for each in self.of(ActionFinished) if each.result is Result.DONE]
+        return [finished for finished in self.of(ActionFinished) if finished.result is Result.DONE]
+
+    @cached_property
+    def planned(self) -> Mapping[str, datetime]:
+        """When each removal of a node, resize and scaling was planned, by the plan's id."""
+        removals, resizes, scalings = self.of(NodeRemovalPlanned), self.of(ResizePlanned), self.of(ReplicasPlanned)
+        plans: tuple[NodeRemovalPlanned | ResizePlanned | ReplicasPlanned, ...] = (*removals, *resizes, *scalings)
+        return {plan.id: plan.at for plan in plans}
 
 
 def of_workload(past: WorkloadPast) -> list[Harm]:
@@ -218,7 +244,7 @@ def _restarted(seen: ContainerSeen, facts: Sequence[PodChanged], acts: Sequence[
 
 def _gone(past: WorkloadPast) -> Iterator[Harm]:
     """Pods that are gone though we did not evict them."""
-    evicted = {act.subject.uid for act in past.acts() if act.action is Action.EVICT}
+    evicted = {act.subject.uid for act in past.acts if act.action is Action.EVICT}
     for gone in past.of(PodDeleted):
         if gone.pod.uid not in evicted:
             verdict, because, before = _went(past, gone)
@@ -228,7 +254,7 @@ def _gone(past: WorkloadPast) -> Iterator[Harm]:
 def _went(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, str]:
     """Why a pod went, and our change before that."""
     plans = {plan.id: plan for plan in past.of(ReplicasPlanned)}
-    acts = [act for act in past.acts() if _began(past, act) <= gone.at <= act.at + _SOON]
+    acts = [act for act in past.acts if _began(past, act) <= gone.at <= act.at + _SOON]
     drained = [act for act in acts if act.action is Action.REMOVE_NODE and _was_on(past, gone, act)]
     fewer = [act for act in acts if act.action is Action.SCALE and (p := plans.get(act.decision)) and p.replicas < p.current]
     if drained:
@@ -274,15 +300,12 @@ def _began(past: WorkloadPast, act: ActionFinished) -> datetime:
 
     A node's pods go before the node is gone, and a resize that restarts a container does that before it is in force.
     """
-    removals = (plan.at for plan in past.of(NodeRemovalPlanned) if plan.id == act.decision)
-    resizes = (plan.at for plan in past.of(ResizePlanned) if plan.id == act.decision)
-    scalings = (plan.at for plan in past.of(ReplicasPlanned) if plan.id == act.decision)
-    return min((*removals, *resizes, *scalings), default=act.at)
+    return past.planned.get(act.decision, act.at)
 
 
 def _on_pod(past: WorkloadPast, uid: str) -> list[ActionFinished]:
     """What changed the amounts of a pod."""
-    return [act for act in past.acts() if act.subject.uid == uid and act.action in {Action.RESIZE, Action.PATCH}]
+    return [act for act in past.acts if act.subject.uid == uid and act.action in {Action.RESIZE, Action.PATCH}]
 
 
 def _last(past: WorkloadPast, acts: Sequence[ActionFinished]) -> str:
@@ -291,7 +314,7 @@ def _last(past: WorkloadPast, acts: Sequence[ActionFinished]) -> str:
 
 def _since(past: WorkloadPast, at: datetime) -> tuple[str, ...]:
     """What we did to the workload after a moment; where nothing was done, what held it back."""
-    acts = [act for act in past.acts() if act.at > at and act.action is not Action.REMOVE_NODE]
+    acts = [act for act in past.acts if act.at > at and act.action is not Action.REMOVE_NODE]
     if acts:
         more = [f"and {len(acts) - _MOST_SINCE} more changes"] if len(acts) > _MOST_SINCE else []
         return (*(_words(past, act) for act in acts[:_MOST_SINCE]), *more)

@@ -21,7 +21,7 @@ _TOPICS = ("pod-changes", "oom-events", "pod-updates", "replica-plans", "node-up
 
 def read(context: LogContext, workload: str, mentioning: Mentioning) -> WorkloadPast:
     """The past of a workload, by its key. Raises LogUnavailable."""
-    past, seen = WorkloadPast(), set[str]()
+    events, seen = list[object](), set[str]()
     name = Workload.parse(workload).name
     texts = {"outcomes": (workload, '"remove-node"'), "node-updates": ('"provider_id"',)}
     for topic in _TOPICS:
@@ -29,11 +29,10 @@ def read(context: LogContext, workload: str, mentioning: Mentioning) -> Workload
             for record in mentioning(text, topic):
                 event = context.codec.decode_or_none(record)
                 if _is_of(event, workload) and (ident := getattr(event, "id", "")) not in seen:
-                    past.events.append(event)
+                    events.append(event)
                     seen |= {ident} - {""}
     starts = truncated_topics.late_starts(context.log, context.topics, _TOPICS)
-    past.complete_since = max((start.at for start in starts if start.at is not None), default=None)
-    return past
+    return WorkloadPast(events, max((start.at for start in starts if start.at is not None), default=None))
 
 
 def harms(context: LogContext, asked: str, event: object, mentioning: Mentioning) -> Iterator[Harm]:
