@@ -52,10 +52,15 @@ def ask(log: Log, places: Collection[TopicAndPartition]) -> Mapping[TopicAndPart
 def ask_all(log: Log, places: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
     """Where each of these partitions ends. Raises LogUnavailable if nobody answers for one of them."""
     ends = {place: end.offset for place, end in ask(log, places).items()}
-    for topic, partition in places:
-        if (topic, partition) not in ends:
-            raise LogUnavailable(f"nobody says where '{topic}:{partition}' ends: is there a leader of it?")
+    for place in places:
+        if place not in ends:
+            raise LogUnavailable(unanswered(place))
     return ends
+
+
+def unanswered(place: tuple[str, int]) -> str:
+    """That nobody answers for a partition, as a sentence."""
+    return f"nobody says where '{place[0]}:{place[1]}' ends: is there a leader of it?"
 
 
 class LeaderQuestions:

@@ -15,11 +15,13 @@ from uuid import uuid4
 from schemas.names import Place
 from streams import clock_log
 from streams.clock_log import ClockReader
-from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, ClockRecord, Tick
+from streams.clock_rules import LAST_NUMBER, MOST_AHEAD, PARTITION, ClockRecord, Counted, Tick
 from streams.errors import BadInput, LogUnavailable, TryAgain
+from streams.log import log_ends
 from streams.log.log_ends import LogEnd
 from streams.log.log_port import Log
 from streams.log_range import has_topic
+from streams.sources import lost_ends
 from streams.sources.clock_skew import readable, refuse_skew
 from streams.sources.lost_ends import LostEnd, LostEndFiller
 from streams.topics import CLOCK, RULES, TOPICS, Topics
@@ -119,29 +121,32 @@ class TickWriter:
         What moved is told by what counts, not by what this writer wrote last: its last tick may not have counted.
         """
         self.lost = {}
-        self._reader.catch_up()
-        counted = self._reader.counted
-        if number <= counted.number:
+        counted = self._counted_before(number)
+        if counted is None:
             return None
         ends = self._ends()
         epoch, self._epoch = self._epoch, ends.pop((CLOCK, PARTITION)).epoch
         if epoch != self._epoch:
             # A new leader may not have what was read of the old one, and nothing that comes after that would count.
             self._reader = ClockReader(self._log, self._topics)
-            self._reader.catch_up()
-            counted = self._reader.counted
-            if number <= counted.number:
+            counted = self._counted_before(number)
+            if counted is None:
                 return None
         full = counted.last is None or not 0 <= number - self._full < FULL_MS
         # An end never goes back, even if a log has lost its own: readers would not count the tick.
         said = {at: max(end.offset, counted.end(*at)) for at, end in ends.items() if full or end.offset > counted.end(*at)}
         if full:
             said = counted.ends | said
-        self.lost = {at: LostEnd(*at, end, counted.end(*at)) for at, end in ends.items() if end.offset < counted.end(*at)}
+        self.lost = lost_ends.among(ends, counted)
         record = ClockRecord(number, self._draw(number), counted.place, said, full)
         places = self._log.append([record.encode(self._topics.wire(CLOCK))])
         self._full = number if full else self._full
         return places[0]
+
+    def _counted_before(self, number: int) -> Counted | None:
+        """What counts, read to the end of the topic; None if a tick that is not below this number counts already."""
+        self._reader.catch_up()
+        return None if number <= self._reader.counted.number else self._reader.counted
 
     def _ends(self) -> dict[tuple[str, int], LogEnd]:
         """Where all partitions end, the clock's own among them; those of facts may be lacking.
@@ -156,7 +161,7 @@ class TickWriter:
         for name in (CLOCK, *(name for asked in ASKED_LAST for name in asked)):
             for at in ((name, partition) for partition in range(self._topics.count(name)) if name in self._names):
                 if at not in ends:
-                    raise LogUnavailable(f"nobody says where '{at[0]}:{at[1]}' ends: is there a leader of it? No tick is written")
+                    raise LogUnavailable(f"{log_ends.unanswered(at)} No tick is written")
         return ends
 
 

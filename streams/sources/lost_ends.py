@@ -8,7 +8,7 @@ been elected may only not know better yet, and a person should see what happened
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from streams.clock_rules import FILL
+from streams.clock_rules import FILL, Counted
 from streams.errors import UllageError
 from streams.log.log_ends import LogEnd
 from streams.log.log_port import Log, NewRecord
@@ -41,6 +41,11 @@ class LostEnd:
     def __str__(self) -> str:
         """What is missing where."""
         return f"'{self.topic}:{self.partition}' ends at {self.end.offset}, and a tick has said that it ends at {self.wanted}"
+
+
+def among(ends: Mapping[tuple[str, int], LogEnd], counted: Counted) -> dict[tuple[str, int], LostEnd]:
+    """Those of these ends, by short name and partition, that lie before the ends in force."""
+    return {at: LostEnd(*at, end, counted.end(*at)) for at, end in ends.items() if end.offset < counted.end(*at)}
 
 
 class LostEndFiller:

@@ -3,8 +3,7 @@
 A log loses its end when a broker without all records becomes its leader, when a disk is lost, or when a topic is made anew.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from agents.commands.status.status_rows import StatusRow
 from agents.run import stage_topics
@@ -12,45 +11,31 @@ from streams import clock_log
 from streams.clock_log import ClockReader
 from streams.log.log_port import Log
 from streams.log_range import has_topic
+from streams.sources import lost_ends
+from streams.sources.lost_ends import LostEnd
 from streams.topics import CLOCK, Topics
 
 MOST_ROWS = 10
 """Inputs that are named at most; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingInput:
-    """An input of a partition that ends before the end in force, and the stages that wait."""
+def rows(log: Log, topics: Topics) -> Iterator[StatusRow]:
+    """A row for each of the first ones, and one with the number of others."""
+    waiting = list(_lost(log, topics).values())
+    for lost in waiting[:MOST_ROWS]:
+        stages = ", ".join(stage.name for stage in stage_topics.ALL if lost.topic in stage.reads)
+        says = f"{stages} wait: it ends at offset {lost.end.offset}, and the clock has seen it end at {lost.wanted}"
+        yield StatusRow("input", f"{lost.topic}:{lost.partition}", "lost its end", says, warns=True)
+    if len(waiting) > MOST_ROWS:
+        yield StatusRow(
+            "input", "others", "lost its end", f"{len(waiting) - MOST_ROWS} more inputs have lost their ends", warns=True
+        )
 
-    topic: str
-    partition: int
-    end: int
-    wanted: int
-    stages: tuple[str, ...]
 
-
-def found_in(log: Log, topics: Topics) -> list[WaitingInput]:
-    """The inputs that end before the ends that the clock says."""
+def _lost(log: Log, topics: Topics) -> Mapping[tuple[str, int], LostEnd]:
     if not has_topic(log, topics.wire(CLOCK)):
-        return []
+        return {}
     clock = ClockReader(log, topics)
     clock.catch_up()
     names = [name for name in stage_topics.input_topics() if has_topic(log, topics.wire(name))]
-    ends = clock_log.ends_of(log, topics, names)
-    return [
-        WaitingInput(name, p, end.offset, wanted, tuple(stage.name for stage in stage_topics.ALL if name in stage.reads))
-        for (name, p), end in ends.items()
-        if end.offset < (wanted := clock.counted.end(name, p))
-    ]
-
-
-def rows(log: Log, topics: Topics) -> Iterator[StatusRow]:
-    """A row for each of the first ones, and one with the number of others."""
-    found = found_in(log, topics)
-    for each in found[:MOST_ROWS]:
-        says = f"{', '.join(each.stages)} wait: it ends at offset {each.end}, and the clock has seen it end at {each.wanted}"
-        yield StatusRow("input", f"{each.topic}:{each.partition}", "lost its end", says, warns=True)
-    if len(found) > MOST_ROWS:
-        yield StatusRow(
-            "input", "others", "lost its end", f"{len(found) - MOST_ROWS} more inputs have lost their ends", warns=True
-        )
+    return lost_ends.among(clock_log.ends_of(log, topics, names), clock.counted)
