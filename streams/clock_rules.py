@@ -154,7 +154,7 @@ class Counted:
 
     @staticmethod
     def at_full(record: Record) -> "Counted | None":
-        """Begin at a record in the middle of the topic; None unless it is a full one. Only `confirmed` says that it counts."""
+        """Begin at a record in the middle of the topic; None unless it is full. Only a later record shows that it counts."""
         said = ClockRecord.decode(record)
         if said is None or not said.full or _is_ahead(record, said.number):
             return None

@@ -167,13 +167,11 @@ class ClockFeed:
 
     def _name_unnamed(self, counted: Counted) -> None:
         """Report inputs with records of which no tick says an end: a clock that is older than this worker knows no such topic."""
-        before, self._unnamed = (
-            self._unnamed,
-            {
-                (name, owned.task.partition)
-                for _, owned in self._open()
-                for name, source in owned.task.aligner.inputs.items()
-                if source.records and (name, owned.task.partition) not in counted.ends
-            },
-        )
-        self._hosts[0].observer.unnamed({name for name, _ in self._unnamed & before})
+        unnamed = {
+            (name, owned.task.partition)
+            for _, owned in self._open()
+            for name, source in owned.task.aligner.inputs.items()
+            if source.records and (name, owned.task.partition) not in counted.ends
+        }
+        self._hosts[0].observer.unnamed({name for name, _ in unnamed & self._unnamed})
+        self._unnamed = unnamed

@@ -187,9 +187,8 @@ class Task:
     def _note_epochs(self, cut: TurnRecords[Record]) -> None:
         """Note under which leaders the records of a turn, and its tick, were read."""
         for name, records in cut.records.items():
-            alike = (
-                len(records) > 0 and records[0].epoch == records[-1].epoch
-            )  # within one leader's time the last one says it all
+            # Within one leader's time the last record says it all.
+            alike = len(records) > 0 and records[0].epoch == records[-1].epoch
             for record in records[-1:] if alike else records:
                 self.epochs.take(name, record.epoch, record.last_offset + 1)
         if self.tick is not None:

@@ -48,7 +48,7 @@ def told(objection: Objection, candidate: Candidate) -> Objection:
 
     Whatever holds a pod back through many kills does so, a budget of others' pods as well as a closed schedule.
     """
-    holds = objection.guard in _HOLDING if candidate.looping else False
+    holds = objection.guard in _HOLDING and candidate.looping != ""
     if not candidate.rescue or not (holds or candidate.long_killed):
         return objection
     return Objection("oom-bound", f"{oom_loops.unhelped(candidate.looping)}: {objection.reason}")
