@@ -51,12 +51,14 @@ class ClusterControlPublisher:
         self._objects: dict[str, ControlObject] = {}
         self._due: set[str] = set()
         self._last: ControlChanged | None = None
+        self._place: Place | None = None
+        """Where in the log this process put what is in force: it is not put there again because its status cannot be written."""
         self._listed = False
         self._retry: datetime | None = None
 
     def restore(self, _published: PublishedState, _at: datetime) -> None:
         """As SubjectPublisher."""
-        self._last = self._operator.control(self._cluster)
+        self._last, self._place = self._operator.control(self._cluster), None
         self._due.update(self._objects)
 
     def seen(self, _controller: str, found: KubeObject, _at: datetime) -> None:
@@ -111,7 +113,7 @@ class ClusterControlPublisher:
         same = self._last is not None and replace(self._last, at=at, by=wanted.by) == wanted
         if same and (said.status, said.observed_generation) == ("True", found.metadata.generation):
             return
-        place = self._publish(wanted)
+        place = self._place if same and self._place is not None else self._publish(wanted)
         message = f"in force from {place.topic}:{place.partition}:{place.offset} on"
         self._door.write_status(found, commanding_objects.status(found, at, in_force=True, message=message))
 
@@ -148,5 +150,5 @@ class ClusterControlPublisher:
         place = next((each for each in places if each is not None and each.partition == self._partition), None)
         if place is None:
             raise LogUnavailable(f"the log did not take the control of cluster '{self._cluster}'")
-        self._last = control
+        self._last, self._place = control, place
         return place

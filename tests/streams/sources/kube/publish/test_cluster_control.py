@@ -170,3 +170,15 @@ def test_while_the_log_or_the_cluster_is_away_the_object_waits_and_is_tried_agai
     cluster.away = False
     scene.later(timedelta(seconds=10))
     assert cluster.said()[0] == "True"
+
+
+def test_while_its_status_cannot_be_written_what_it_says_is_published_once(scene: KubeScene, cluster: Cluster) -> None:
+    """A right that is missing stays so for days, and each try would be a record in every partition."""
+    cluster.away = True
+    scene.see(KIND, control({"mode": "plan"}))
+    for _ in range(6):
+        scene.later(timedelta(seconds=10))
+    assert (records(scene), cluster.written) == (1, [])
+    cluster.away = False
+    scene.later(timedelta(seconds=10))
+    assert cluster.said() == ("True", f"in force from ullage.control.v1:{scene.topics.partition_of('real')}:0 on")
