@@ -72,7 +72,7 @@ docs: setup ## writes what follows from settings and commands: docs/cli.md, docs
 	$(BIN)/python -m tests.support.migration_pages
 	$(BIN)/python -m tests.support.chart_settings
 
-demo: $(DEMO) ## a simulated day in about a minute, on real Kafka
+demo: $(DEMO) ## a simulated day in about two minutes, on real Kafka
 	$(BIN)/ullage demo
 
 sizing: setup ## writes the figures of docs/sizing.md from those of docs/lab/bench.md

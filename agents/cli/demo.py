@@ -29,7 +29,7 @@ def demo(  # noqa: PLR0913  # the flags of a command
     plain: Annotated[bool, Parameter(help="Lines instead of the live view, as where no terminal is.")] = False,
     common: SettingsOptions | None = None,
 ) -> int:
-    """Watch a day in a simulated cluster in about a minute: usage in, decisions out, on real Kafka, ending by itself.
+    """Watch a day in a simulated cluster in about two minutes: usage in, decisions out, on real Kafka, ending by itself.
 
     Starts a broker, a clock, a cluster of 46 pods, two workers and the consumers; ends with the same day without Ullage beside
     it, the reasons of one decision, and what to try next. Nothing is left running, and the log is kept in .run/demo.
