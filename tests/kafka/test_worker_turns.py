@@ -257,12 +257,12 @@ def test_transactions_that_end_either_way_or_never_hold_nothing_up(bench: Bench)
 
 def test_messages_lost_on_the_way_are_read_again_beside_faust(bench: Bench) -> None:
     bench.worker(skip=0.08)
-    for _ in range(10):
+    for _ in range(40):  # so that some of these messages are lost, whatever chance does
         bench.oom("a", "b", "c", "d")
         bench.tick()
     report = bench.settled(12)
     for _ in range(8):  # the last message of all may be the lost one: then only a later one shows the gap
-        if report.exact:
+        if report.exact and bench.workers[0].count('"gap"'):
             break
         bench.oom("a", "b", "c", "d")
         bench.tick()
