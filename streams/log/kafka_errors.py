@@ -41,7 +41,10 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError),
         "too few replicas are in sync; look at the brokers",
     ),
-    ((errors.RetriableError, OSError), "are the brokers at work? They may be starting, stopping or overloaded"),
+    (
+        (errors.RetriableError, errors.UnknownBrokerIdError, OSError),
+        "are the brokers at work? They may be starting, stopping or overloaded",
+    ),
 )
 
 

@@ -26,6 +26,7 @@ from kafka.errors import (
     NotCoordinatorError,
     NotLeaderForPartitionError,
     RecordListTooLargeError,
+    UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -61,8 +62,9 @@ NOT_YET = (
     NotCoordinatorError,
     LeaderNotAvailableError,
     NotLeaderForPartitionError,
+    UnknownBrokerIdError,
 )
-"""What Kafka or its client answers to a question while a broker starts."""
+"""What Kafka or its client answers to a question while a broker starts, or has gone and the new leader is not known yet."""
 NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
 """What Kafka answers to a record that it will never take: too large, or without a key where the topic is compacted."""
 
