@@ -12,8 +12,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Self, TypeVar
 
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
-from kafka.admin import OffsetSpec
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -37,8 +36,17 @@ from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
-from streams.log.log_ends import LeaderQuestions, LogEnd
-from streams.log.log_port import MAX_RECORD_BYTES, NewRecord, Positions, Record, RecordsRefused, require_key_or_value, size_of
+from streams.log.log_ends import EARLIEST, LATEST, LeaderQuestions, LogEnd
+from streams.log.log_port import (
+    MAX_RECORD_BYTES,
+    NewRecord,
+    Positions,
+    Record,
+    RecordsRefused,
+    TopicAndPartition,
+    require_key_or_value,
+    size_of,
+)
 from streams.log.range_reader import OffsetRanges, RangeReader
 
 Answer = TypeVar("Answer")
@@ -170,11 +178,9 @@ class KafkaLog:
         """The first kept offset of each partition, and the one after its last record; asked at once."""
         for topic, partition in places:
             self._check(topic, partition)
-        wanted = {place: TopicPartition(*place) for place in places}
         with translated_errors(self.where, "asking for offsets", topics={topic for topic, _ in places}):
-            begins = self._offsets(wanted.values(), OffsetSpec.EARLIEST) if wanted else {}
-            ends = self._offsets(wanted.values(), OffsetSpec.LATEST) if wanted else {}
-        return {place: (begins[tp], ends[tp]) for place, tp in wanted.items()}
+            begins, ends = self._offsets(places, EARLIEST), self._offsets(places, LATEST)
+        return {place: (begins[place], ends[place]) for place in places}
 
     def ends(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], LogEnd]:
         """Where these partitions end, without those for which nobody answers now. Raises LogUnavailable if nobody does."""
@@ -201,21 +207,19 @@ class KafkaLog:
 
     def begin(self, topic: str, partition: int) -> int:
         """The first kept offset."""
-        return self._offset(topic, partition, OffsetSpec.EARLIEST)
+        return self._offset(topic, partition, EARLIEST)
 
     def end(self, topic: str, partition: int) -> int:
         """The offset after the last record."""
-        return self._offset(topic, partition, OffsetSpec.LATEST)
+        return self._offset(topic, partition, LATEST)
 
-    def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
+    def _offset(self, topic: str, partition: int, which: int) -> int:
         self._check(topic, partition)
-        tp = TopicPartition(topic, partition)
         with translated_errors(self.where, f"asking for the offsets of {topic}:{partition}", topics=[topic]):
-            return self._offsets([tp], which)[tp]
+            return self._offsets([(topic, partition)], which)[topic, partition]
 
-    def _offsets(self, partitions: Collection[TopicPartition], which: OffsetSpec) -> Mapping[TopicPartition, int]:
-        answer = self._again(lambda: self._open_admin().list_partition_offsets(dict.fromkeys(partitions, which)))
-        return {tp: found.offset for tp, found in answer.items()}
+    def _offsets(self, places: Collection[TopicAndPartition], which: int) -> Mapping[TopicAndPartition, int]:
+        return self._again(lambda: self._ask_leaders().offsets(places, which))
 
     @staticmethod
     def _again(ask: Callable[[], Answer]) -> Answer:

@@ -10,17 +10,17 @@ from time import monotonic
 
 import kafka.consumer.fetcher
 from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import OffsetSpec
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 
 from streams.log import record_batches
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
-from streams.log.log_port import MAX_RECORD_BYTES, Positions, Record
+from streams.log.log_ends import EARLIEST, LATEST
+from streams.log.log_port import MAX_RECORD_BYTES, Positions, Record, TopicAndPartition
 
 record_batches.guard(kafka.consumer.fetcher)
 
-Offsets = Callable[[Collection[TopicPartition], OffsetSpec], Mapping[TopicPartition, int]]
+Offsets = Callable[[Collection[TopicAndPartition], int], Mapping[TopicAndPartition, int]]
 
 LOG_CHANGED = (OffsetOutOfRangeError, LogTruncationError)
 """What the client raises at a position that the log does not have any more: retention, another leader or a new topic took it."""
@@ -80,7 +80,7 @@ class KafkaReader:
         return self._seek(consumer, moved) if moved else set()
 
     def _seek(self, consumer: KafkaConsumer, moved: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        begins, ends = self._offsets(moved, OffsetSpec.EARLIEST), self._offsets(moved, OffsetSpec.LATEST)
+        begins, ends = self._offsets(moved, EARLIEST), self._offsets(moved, LATEST)
         ahead = {tp for tp, position in moved.items() if position > ends[tp]}
         for tp, position in moved.items():
             consumer.seek(tp, min(max(position, begins[tp]), ends[tp]))
@@ -106,9 +106,9 @@ class KafkaReader:
     def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
         """Whether Kafka holds a record that it has not delivered yet. A gap at the end of a partition does not count."""
         there = [tp for tp in consumer.assignment() if tp not in ahead]
-        ends = self._offsets(there, OffsetSpec.LATEST) if there else {}
+        ends = self._offsets(there, LATEST) if there else {}
         try:
-            return any(consumer.position(tp, timeout_ms=REQUEST_MS) < end for tp, end in ends.items())
+            return any(consumer.position(tp, timeout_ms=REQUEST_MS) < ends[tp] for tp in there)
         except LOG_CHANGED:
             self._at.clear()
             return True

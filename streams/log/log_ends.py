@@ -15,15 +15,16 @@ from kafka.future import Future
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from streams.errors import LogUnavailable
+from streams.log.kafka_connection import REQUEST_MS
 from streams.log.log_port import Log, TopicAndPartition
 
 UNKNOWN_EPOCH = -1
-_LATEST = -1
-"""The time that stands for the end of a partition."""
+EARLIEST, LATEST = -2, -1
+"""The times that stand for the first kept record of a partition and for its end."""
 _CONSUMER = -1
 """Who asks, in requests that a replica may make, too."""
 _ANSWER_MS = 2_000
-"""Milliseconds in which a broker has to answer, because a tick waits for it."""
+"""Milliseconds in which a broker has to answer where others may do without it, such as a tick."""
 _NEW_SECONDS, _AGAIN_SECONDS = 5.0, 0.05
 """For how long a partition is asked again that was never asked before, and how often."""
 _Topic, _EpochTopic = ListOffsetsRequest.ListOffsetsTopic, OffsetForLeaderEpochRequest.OffsetForLeaderTopic
@@ -77,18 +78,30 @@ class LeaderQuestions:
 
         Leaves out those for which nobody answers. Raises KafkaError if nobody answers for any of them.
         """
+        return self._list(places, LATEST, _ANSWER_MS)
 
+    def offsets(self, places: Collection[TopicAndPartition], which: int) -> dict[TopicAndPartition, int]:
+        """The first kept offset (`EARLIEST`) or the end (`LATEST`) of all these partitions.
+
+        Raises KafkaError if nobody answers for one of them.
+        """
+        answers = self._list(places, which, REQUEST_MS) if places else {}
+        for place in places:
+            if place not in answers:
+                raise LeaderNotAvailableError(unanswered(place))
+        return {place: answer.offset for place, answer in answers.items()}
+
+    def _list(self, places: Collection[TopicAndPartition], which: int, answer_ms: int) -> dict[TopicAndPartition, LogEnd]:
         def request(topics: Mapping[str, Iterable[int]]) -> Any:
             parts = {
-                name: [_Topic.ListOffsetsPartition(partition_index=p, timestamp=_LATEST) for p in ps]
-                for name, ps in topics.items()
+                name: [_Topic.ListOffsetsPartition(partition_index=p, timestamp=which) for p in ps] for name, ps in topics.items()
             }
             return ListOffsetsRequest(topics=[_Topic(name=name, partitions=found) for name, found in parts.items()])
 
         def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
             return (topic.name, partition.partition_index), LogEnd(partition.offset, partition.leader_epoch)
 
-        return self._ask(places, request, read)
+        return self._ask(places, request, read, answer_ms)
 
     def ends_of_epochs(self, epochs: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, LogEnd]:
         """Where the log of each partition left this epoch: the end of the newest epoch that is not above it, and which it is.
@@ -107,32 +120,35 @@ class LeaderQuestions:
         def read(topic: Any, partition: Any) -> tuple[TopicAndPartition, LogEnd]:
             return (topic.topic, partition.partition), LogEnd(partition.end_offset, partition.leader_epoch)
 
-        return self._ask(epochs, request, read)
+        return self._ask(epochs, request, read, _ANSWER_MS)
 
     def _ask(
         self,
         places: Collection[TopicAndPartition],
         request: Callable[[Mapping[str, Iterable[int]]], Any],
         read: Callable[[Any, Any], tuple[TopicAndPartition, LogEnd]],
+        answer_ms: int,
     ) -> dict[TopicAndPartition, LogEnd]:
         manager: Any = self._admin._manager  # noqa: SLF001  # the client has no public way to ask a broker something
-        answers: dict[TopicAndPartition, LogEnd] = manager.run(self._ask_leaders, manager, places, request, read)
+        answers: dict[TopicAndPartition, LogEnd] = manager.run(self._ask_leaders, manager, places, request, read, answer_ms)
         until = monotonic() + _NEW_SECONDS
         while (new := set(places) - answers.keys() - self._met) and monotonic() < until:
             sleep(_AGAIN_SECONDS)
             with suppress(KafkaError):
-                answers |= manager.run(self._ask_leaders, manager, new, request, read)
+                answers |= manager.run(self._ask_leaders, manager, new, request, read, answer_ms)
         self._met.update(places)
         return answers
 
-    async def _ask_leaders(self, manager: Any, places: Any, request: Any, read: Any) -> dict[TopicAndPartition, LogEnd]:
+    async def _ask_leaders(
+        self, manager: Any, places: Any, request: Any, read: Any, answer_ms: int
+    ) -> dict[TopicAndPartition, LogEnd]:
         await self._find_leaders(places)
         by_leader: dict[int, dict[str, list[int]]] = {}
         for topic, partition in places:
             if (topic, partition) in self._leaders:
                 leader = by_leader.setdefault(self._leaders[topic, partition], {})
                 leader.setdefault(topic, []).append(partition)
-        under_way = [(_sent(manager, request(topics), node_id), topics) for node_id, topics in by_leader.items()]
+        under_way = [(_sent(manager, request(topics), node_id, answer_ms), topics) for node_id, topics in by_leader.items()]
         answers: dict[TopicAndPartition, LogEnd] = {}
         trouble: KafkaError | None = None
         for future, topics in under_way:
@@ -174,9 +190,9 @@ class LeaderQuestions:
             self._leaders.pop(place, None)
 
 
-def _sent(manager: Any, request: Any, node_id: int) -> Any:
+def _sent(manager: Any, request: Any, node_id: int, answer_ms: int) -> Any:
     """The answer to come. A broker that the client has just forgotten fails like one that does not answer."""
     try:
-        return manager.send(request, node_id, _ANSWER_MS)
+        return manager.send(request, node_id, answer_ms)
     except KafkaError as error:
         return Future().failure(error)

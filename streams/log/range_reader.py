@@ -11,11 +11,11 @@ from time import monotonic
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.admin import OffsetSpec
 from kafka.errors import KafkaTimeoutError
 
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
 from streams.log.kafka_reader import LOG_CHANGED, PATIENCE, SLICE_MS, Offsets, open_consumer
+from streams.log.log_ends import EARLIEST, LATEST
 from streams.log.log_port import Record
 from streams.log.record_batches import FetchedRecords
 
@@ -66,7 +66,7 @@ class RangeReader:
         try:
             yield
         except LOG_CHANGED:
-            begins, lasts = self._offsets(ends, OffsetSpec.EARLIEST), self._offsets(ends, OffsetSpec.LATEST)
+            begins, lasts = self._offsets(ends, EARLIEST), self._offsets(ends, LATEST)
             for tp, end in ends.items():
                 ends[tp] = min(end, lasts[tp])
                 consumer.seek(tp, max(starts[tp], begins[tp]))

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaError, UnknownBrokerIdError
+from kafka.errors import KafkaConnectionError, KafkaError, LeaderNotAvailableError, UnknownBrokerIdError
 from kafka.future import Future
 
-from streams.log.log_ends import LeaderQuestions, LogEnd
+from streams.log.log_ends import EARLIEST, LATEST, LeaderQuestions, LogEnd
 
 TOPIC = "facts"
 
@@ -92,3 +92,17 @@ def test_nobody_s_answer_is_an_error() -> None:
     brokers.gone = {1: KafkaConnectionError("gone"), 2: KafkaConnectionError("gone")}
     with pytest.raises(KafkaConnectionError):
         ends(questions)
+
+
+def test_an_offset_that_must_be_known_waits_for_the_leader_to_answer() -> None:
+    """A log that says no offset of one partition says none at all, and its client learns of a broker that has come back."""
+    brokers: Any = Brokers()
+    questions = LeaderQuestions(brokers)
+    places = [(TOPIC, 1), (TOPIC, 2)]
+    assert questions.offsets(places, EARLIEST) == dict.fromkeys(places, 7)
+    brokers.gone[2] = UnknownBrokerIdError("2")
+    with pytest.raises(LeaderNotAvailableError, match="facts:2"):
+        questions.offsets(places, LATEST)
+    assert brokers.refreshed > 0
+    brokers.gone = {}
+    assert questions.offsets(places, LATEST) == dict.fromkeys(places, 7)
