@@ -267,7 +267,8 @@ def _(event: LimitRangeRemoved) -> Numbers:
 @_numbers.register
 def _(event: ControlChanged) -> Numbers:
     said = {"mode": str(event.mode), "paused": event.paused, "budget": event.budget, "reason": event.reason}
-    return {**said, **_through(event)}
+    schedules = {"schedules": [str(each) for each in event.schedules]} if event.schedules else {}
+    return {**said, **schedules, **_through(event)}
 
 
 def _through(event: ControlChanged | VerticalPolicyChanged | VerticalPolicyRemoved) -> Numbers:

@@ -1,12 +1,16 @@
-"""The control record of a cluster: how far the program may go, whether it is paused, and its budget.
+"""The control record of a cluster: how far the program may go, whether it is paused, and its budget, also by schedule.
 
-The sentences that explain why nothing may be done now are here, because stages and consumers obey the same record.
+The sentences that explain why nothing may be done now, and what its schedules make of a record at a moment, are here, because
+stages and consumers obey the same record.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 
+from schemas import bounds, cron_schedules, times
 from schemas.policies.authors import Author
 from schemas.units import Fraction
 
@@ -17,6 +21,46 @@ class Mode(StrEnum):
     SHADOW = "shadow"
     PLAN = "plan"
     APPLY = "apply"
+
+
+MOST_SCHEDULES = 20
+MOST_MINUTES = 31 * 24 * 60
+"""The longest time that a schedule may apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSchedule:
+    """What holds for some minutes from each moment of a cron schedule on. None, and an empty reason, say nothing."""
+
+    begins: str
+    """Five fields, in UTC unless `zone` says otherwise. `@every` has no moments of its own, and is refused."""
+    minutes: int
+    zone: str = ""
+    """The IANA name of a time zone."""
+    mode: Mode | None = None
+    budget: Fraction | None = None
+    paused: bool = False
+    """It can pause, and never ends a pause."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """`0 9 * * mon-fri Europe/Berlin for 480 min: mode shadow, paused (office hours)`."""
+        says = [] if self.mode is None else [f"mode {self.mode.value}"]
+        says += [] if self.budget is None else [f"budget {self.budget:g}"]
+        says += ["paused"] if self.paused else []
+        zone, why = f" {self.zone}" if self.zone else "", f" ({self.reason})" if self.reason else ""
+        return f"{self.begins}{zone} for {self.minutes} min: {', '.join(says)}{why}"
+
+    def applies(self, now: datetime) -> bool:
+        """Whether `now` is within it. A moment that a change of the clock skips is when the skipped time ends."""
+        seconds = int(times.to_ms(now) // 1000)
+        begun = _begun(self.begins, self.zone, seconds)
+        return begun is not None and seconds < begun + self.minutes * 60
+
+
+@lru_cache(maxsize=256)
+def _begun(begins: str, zone: str, seconds: int) -> int | None:
+    return cron_schedules.parse(begins).last(seconds, cron_schedules.load(zone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +78,30 @@ class ControlChanged:
     """Who set it; None for what no person wrote."""
     through: str = ""
     """The object of the cluster that says so, as `ClusterControl/ullage`; while it exists, it alone changes control."""
+    schedules: tuple[ControlSchedule, ...] = ()
+
+    def in_force_at(self, now: datetime) -> "ControlChanged":
+        """What its schedules make of it at a moment; they must have no `fault`.
+
+        Of those that apply together the most careful counts: the mode that goes least far, the smallest budget, and any pause.
+        """
+        applying = [schedule for schedule in self.schedules if schedule.applies(now)]
+        if not applying:
+            return self
+        modes = [schedule.mode for schedule in applying if schedule.mode is not None]
+        budgets = [schedule.budget for schedule in applying if schedule.budget is not None]
+        return replace(
+            self,
+            mode=min(modes, key=list(Mode).index, default=self.mode),
+            budget=min(budgets, default=self.budget),
+            paused=self.paused or any(schedule.paused for schedule in applying),
+            reason="; ".join(dict.fromkeys(why for why in (self.reason, *(each.reason for each in applying)) if why)),
+        )
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether its mode is apply, now or by a schedule."""
+        return Mode.APPLY in (self.mode, *(schedule.mode for schedule in self.schedules))
 
     @property
     def pause(self) -> str | None:
@@ -41,6 +109,29 @@ class ControlChanged:
         if not self.paused:
             return None
         return f"cluster '{self.cluster}' is paused" + (f": {self.reason}" if self.reason else "")
+
+
+def faults(control: ControlChanged) -> Iterator[str]:
+    """What is wrong with a record, beyond the bounds of its types; nobody obeys one with a fault."""
+    yield from bounds.number("budget", control.budget, 1.0)
+    if len(control.schedules) > MOST_SCHEDULES:
+        yield f"schedules has {len(control.schedules)} entries; {MOST_SCHEDULES} are allowed"
+    for i, schedule in enumerate(control.schedules[:MOST_SCHEDULES]):
+        where = f"schedules[{i}]"
+        if schedule.budget is not None:
+            yield from bounds.number(f"{where}.budget", schedule.budget, 1.0)
+        if not 0 < schedule.minutes <= MOST_MINUTES:
+            yield f"{where}.minutes is {schedule.minutes}; it is from 1 to {MOST_MINUTES}"
+        if schedule.mode is None and schedule.budget is None and not schedule.paused:
+            yield f"{where} says neither mode nor budget nor paused"
+        try:
+            cron_schedules.load(schedule.zone)
+            every = cron_schedules.parse(schedule.begins).every
+        except ValueError as error:
+            yield f"{where}: {error}"
+        else:
+            if every:
+                yield f"{where}.begins is '{schedule.begins}'; @every has no moment at which it begins"
 
 
 def objection(control: ControlChanged | None, cluster: str) -> str | None:

@@ -66,7 +66,7 @@ class OperatorLog:
     def publish(self, *policies: Policy) -> Sequence[Place | None]:
         """Append them to every partition, as one of several operators. Raises LogUnavailable, and BadInput without our topics."""
         records = policy_records([self._signed(policy) for policy in policies], self.context.codec)
-        permits = any(isinstance(each, ControlChanged) and control.objection(each, each.cluster) is None for each in policies)
+        permits = any(isinstance(each, ControlChanged) and each.may_apply and not each.paused for each in policies)
         return compacted_copy.append_settled(self.context.log, self.context.topics, records, permits=permits)
 
     def _signed(self, policy: Policy) -> Policy:
@@ -91,7 +91,7 @@ class OperatorLog:
         newest: ControlChanged | None = None
         for record in self._present("control", self.context.topics.partition_of(cluster)):
             event = self.context.codec.decode_or_none(record)
-            if isinstance(event, ControlChanged) and event.cluster == cluster:
+            if isinstance(event, ControlChanged) and event.cluster == cluster and not any(control.faults(event)):
                 newest = event
         return newest
 

@@ -15,6 +15,8 @@ from tests.controlplane.plane import Plane
 from tests.controlplane.watched import WatchedScene, now
 from tests.controlplane.world import World
 
+NIGHT = {"begins": "0 1 * * *", "minutes": 120, "timeZone": "Europe/Berlin", "budget": 0.3, "reason": "night"}
+
 
 @pytest.fixture
 def scene(plane: Plane, world: World) -> Iterator[WatchedScene]:
@@ -45,7 +47,15 @@ def answered(world: World) -> bool:
 
 @pytest.mark.parametrize(
     "spec",
-    [{"mode": "destroy"}, {"mode": "apply", "budget": 2}, {"mode": "apply", "budget": "all"}, {}, {"mode": "plan", "more": 1}],
+    [
+        {"mode": "destroy"},
+        {"mode": "apply", "budget": 2},
+        {"mode": "apply", "budget": "all"},
+        {},
+        {"mode": "plan", "more": 1},
+        {"mode": "plan", "schedules": [{"begins": "0 9 * * *", "minutes": 60}]},
+        {"mode": "plan", "schedules": [{"begins": "0 9 * * *", "minutes": 0, "paused": True}]},
+    ],
 )
 def test_the_api_server_refuses_what_cannot_be_obeyed(scene: WatchedScene, world: World, spec: dict[str, Any]) -> None:
     del scene
@@ -63,10 +73,11 @@ def test_made_changed_and_deleted_the_object_wins_while_it_exists(scene: Watched
     operator = OperatorLog(LogContext.of(scene.log, scene.topics))
     operator.publish(ControlChanged(now(), "real", Mode.APPLY, reason="by the command"))
     with scene.watching(control=True):
-        make(world, {"mode": "plan", "budget": 0.25})
+        make(world, {"mode": "plan", "budget": 0.25, "schedules": [NIGHT]})
         wait_for(lambda: answered(world), what="the status says from where on it is in force")
         said, there = condition(world), in_force(scene)
         assert (there.mode, there.budget, there.through) == (Mode.PLAN, 0.25, "ClusterControl/ullage")
+        assert [str(each) for each in there.schedules] == ["0 1 * * * Europe/Berlin for 120 min: budget 0.3 (night)"]
         assert "(field manager)" in str(there.by)
         assert said["status"] == "True"
         assert said["message"].startswith("in force from ullage.control.v1:")

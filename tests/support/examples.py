@@ -61,7 +61,7 @@ from schemas.outcomes import (
     StatusWritten,
 )
 from schemas.policies.authors import Author, KnownBy
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.guard_overrides import GuardOverrides
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitRangeRemoved, LimitType
@@ -101,6 +101,7 @@ from schemas.policies.vertical import (
     VerticalPolicyRemoved,
 )
 from schemas.policies.vpa import ChangeRequirement, EvictionRequirement, TargetRef, VpaChanged, VpaRemoved
+from schemas.units import Fraction
 from tests.support import node_events
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -337,7 +338,16 @@ EVENTS: tuple[Event, ...] = (
     TimeSeriesPredictionRemoved(AT, "prod", "shop", "ehpa-cart"),
     RevertRequested(AT, CART, AT, {"app": Amounts(0.5, 1 << 29)}, {"app": Amounts(1.0, None)}, "INC-4711", ALICE),
     RevertEnded(AT, CART, ALICE),
-    ControlChanged(AT, "prod", Mode.PLAN, paused=True, reason="INC-4711", by=ALICE, through="ClusterControl/ullage"),
+    ControlChanged(
+        AT,
+        "prod",
+        Mode.PLAN,
+        paused=True,
+        reason="INC-4711",
+        by=ALICE,
+        through="ClusterControl/ullage",
+        schedules=(ControlSchedule("0 9 * * mon-fri", 480, "Europe/Berlin", Mode.SHADOW, Fraction(0.05), reason="office hours"),),
+    ),
     RequestsRecommended(
         RECOMMENDATION,
         AT,

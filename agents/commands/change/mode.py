@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 from agents.commands.change.operator_session import operator_session
 from agents.settings import log_factory, setting_texts
@@ -60,9 +61,12 @@ def change_control(
             reason=reason if paused is not None or not last.paused else last.reason,
             by=operator.author,
             through="",
+            schedules=() if mode is not None else last.schedules,
         )
         operator.publish(changed)
     sentence(f"{cluster}: {describe(changed)}")
+    if last.schedules and not changed.schedules:
+        note(f"its schedules ({len(last.schedules)}) are in force no more")
     if last.through:
         note(f"a source that is at work undoes this within a minute: {_elsewhere(last, mode=None, budget=None, paused=True)}")
     if mode is Mode.APPLY:
@@ -100,10 +104,17 @@ def _share(text: str) -> float:
     return share
 
 
-def describe(control: ControlChanged) -> str:
-    """`apply, 10% of the pods at one time; PAUSED: database migration; set by alice (Kafka principal)`."""
+def describe(said: ControlChanged, now: datetime | None = None) -> str:
+    """`apply, 10% of the pods at one time; PAUSED: database migration; set by alice (Kafka principal)`.
+
+    With `now`, as its schedules have it at that time.
+    """
+    control = said if now is None else said.in_force_at(now)
+    applying = 0 if now is None else sum(schedule.applies(now) for schedule in said.schedules)
+    schedules = f"; schedules: {len(said.schedules)}" if said.schedules else ""
+    schedules += "" if not schedules or now is None else f", {applying} of them now"
     why = f": {control.reason}" if control.reason else ""
     state = f"; PAUSED{why}" if control.paused else f" ({control.reason})" if control.reason else ""
     through = f" through {control.through}" if control.through else ""
     by = f"; set{through}" if control.by is None and through else "" if control.by is None else f"; set by {control.by}{through}"
-    return f"{control.mode.value}, {control.budget:.0%} of the pods at one time{state}{by}"
+    return f"{control.mode.value}, {control.budget:.0%} of the pods at one time{state}{schedules}{by}"

@@ -44,7 +44,7 @@ def run(settings: Settings, *, since: str, workloads: str, reason: str, form: Te
         if changed and not found:
             raise BadInput(f"nothing was applied to '{workloads}' since {begin:%Y-%m-%d %H:%M:%S} UTC, but to {_names(changed)}")
         control = operator.control(settings.cluster.name)
-        acts = control is not None and control.mode is Mode.APPLY
+        acts = control is not None and control.in_force_at(at).mode is Mode.APPLY
         if acts:
             operator.publish(*found)
     lines = [_line(each) for each in found]

@@ -11,11 +11,12 @@ from agents.commands.recommend import request_totals
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.engine.turn import Recorded
 from agents.logic.governing_policies import Policies
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, Mode, faults
 from schemas.policies.vertical import UpdateMode
 from streams import compacted_copy
 from streams.log_context import LogContext
 from streams.log_range import has_topic
+from streams.publishing.operator_log import OperatorLog
 
 _TOPICS = ("rules", "policies", "control")
 
@@ -43,13 +44,15 @@ class PoliciesInForce:
 def read(context: LogContext) -> PoliciesInForce:
     """What is in force in the context's cluster. Raises LogUnavailable."""
     found = PoliciesInForce()
+    tick = OperatorLog(context).newest_tick()
     for topic in _TOPICS:
         if not has_topic(context.log, context.topics.wire(topic)):
             continue
         for record in compacted_copy.read_present(context.log, context.topics, topic, 0):
             event = context.codec.decode_or_none(record)
             if isinstance(event, ControlChanged):
-                found.control = event if event.cluster == context.cluster else found.control
+                if event.cluster == context.cluster and not any(faults(event)):
+                    found.control = event if tick is None else event.in_force_at(tick.at)
             elif event is not None:
                 found.policies.take(Recorded(event, record.place))
     return found

@@ -53,8 +53,9 @@ def lines(rows: Sequence[StatusRow], form: OutputForm) -> Iterator[str]:
 def read(context: LogContext, settings: Settings) -> list[StatusRow]:
     """A row for every part."""
     operator = OperatorLog(context)
-    tick, control = operator.newest_tick(), operator.control(settings.cluster.name)
-    rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(control))]
+    tick, said = operator.newest_tick(), operator.control(settings.cluster.name)
+    control = said if said is None or tick is None else said.in_force_at(tick.at)
+    rows = [_clock(tick), *status_rows.clusters(context, control, _allowed(said, tick))]
     if tick is None:
         return rows
     allowed = Mode.SHADOW if control is None else control.mode
@@ -87,10 +88,10 @@ def _open_log(settings: Settings) -> Iterator[StatusRow]:
         yield StatusRow("log", settings.log.brokers, "open", f"{why}; docs/security.md has the rights", warns=True)
 
 
-def _allowed(control: ControlChanged | None) -> str:
+def _allowed(control: ControlChanged | None, tick: NewestTick | None) -> str:
     if control is None:
         return "shadow: nobody has set a mode, and nothing is changed"
-    return mode.describe(control)
+    return mode.describe(control, None if tick is None else tick.at)
 
 
 def _clock(tick: NewestTick | None) -> StatusRow:

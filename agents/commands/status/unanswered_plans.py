@@ -50,19 +50,20 @@ def rows(
 ) -> Iterator[StatusRow]:
     """A row for each cluster and kind of act with such plans; with all outcomes of the last hour. Raises LogUnavailable."""
     since = times.from_ms(outcomes.complete_ms)  # an outcome that was not read is not missing
-    said: dict[tuple[str, Action], datetime] = {}
+    answered: dict[tuple[str, Action], datetime] = {}
     for record in outcomes.records:
         event = context.codec.decode_or_none(record)
         if isinstance(event, ActionFinished):
             key = event.subject.cluster, event.action
-            said[key] = max(event.at, said.get(key, event.at))
+            answered[key] = max(event.at, answered.get(key, event.at))
     controls: dict[str, ControlChanged | None] = {}
     late: dict[_Group, list[_Plan]] = {}
     for group, plan in _expired(context, since, now):
         cluster, action = group
-        control = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
+        said = controls[cluster] if cluster in controls else controls.setdefault(cluster, control_of(cluster))
+        control = said if said is None else said.in_force_at(plan.at)
         applied = control is not None and control.mode is Mode.APPLY and not control.paused and control.at <= plan.at
-        if applied and said.get((cluster, action), since) < plan.at:
+        if applied and answered.get((cluster, action), since) < plan.at:
             late.setdefault(group, []).append(plan)
     for (cluster, action), plans in sorted(late.items()):
         consumer, age = CONSUMERS[action], length((now - max(plan.at for plan in plans)).total_seconds())

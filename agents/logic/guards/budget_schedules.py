@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from functools import lru_cache
 
-from agents.logic import cron_schedules
+from schemas import cron_schedules
 from schemas.units import Fraction
 
 _ENTRY = re.compile(r"(?P<share>\d{1,3}(\.\d{1,6})?)%\s+@\s+(?P<cron>.{1,200}?)\s+for\s+(?P<count>\d{1,5})(?P<unit>[mhd])")

@@ -5,9 +5,12 @@ moments are turn numbers (milliseconds since the epoch).
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from agents.engine.tables.object_table import ObjectTable
+from agents.engine.turn import Turn
+from schemas import times
 from schemas.names import Place
 from schemas.policies.control import ControlChanged, Mode
 from schemas.units import Fraction, Seconds
@@ -32,7 +35,22 @@ class ControlRecord:
     """The control record in force for a cluster, and its place in the log."""
 
     event: ControlChanged
+    """As it is in force in the newest turn, with what its schedules make of it."""
     place: Place
+    said: ControlChanged | None = None
+    """What the record says, where it has schedules."""
+
+
+def obey(table: ObjectTable[ControlRecord], turn: Turn, owns: Callable[[str], bool] = lambda _cluster: True) -> None:
+    """Take in the control records of a turn, of the clusters that the partition `owns`; schedules begin and end by its time."""
+    for recorded in turn.of("control"):
+        if isinstance(recorded.event, ControlChanged) and owns(recorded.event.cluster):
+            event = recorded.event
+            table.upsert(event.cluster, ControlRecord(event, recorded.place, event if event.schedules else None))
+    now = times.from_ms(turn.number)
+    for cluster, record in list(table.items()):
+        if record.said is not None and (event := record.said.in_force_at(now)) != record.event:
+            table.upsert(cluster, replace(record, event=event))
 
 
 def first_objection(guards: Iterable[tuple[str, Callable[[C, S], str | None]]], candidate: C, situation: S) -> Objection | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.logic import cron_schedules
+from schemas import cron_schedules
 
 
 @dataclass(frozen=True, slots=True)

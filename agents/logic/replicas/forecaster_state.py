@@ -8,6 +8,7 @@ import numpy as np
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
+from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.replicas import metric_series
 from agents.logic.replicas.load_models import LoadModel
@@ -23,7 +24,6 @@ from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
-from schemas.policies.control import ControlChanged
 from schemas.policies.ehpa import EhpaChanged, EhpaRemoved
 from schemas.policies.time_series_prediction import TimeSeriesPredictionChanged, TimeSeriesPredictionRemoved
 
@@ -130,9 +130,7 @@ class ForecasterState:
             self._policy(recorded)
         for key in self.shares.settle():
             self._want(key, *self._wishes(key), turn.number)
-        for recorded in turn.of("control"):
-            if isinstance(recorded.event, ControlChanged):
-                self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        shared_guards.obey(self.control, turn)
         for recorded in turn.of("pod-changes"):
             self._fact(recorded)
         for recorded in turn.of("pod-metrics"):

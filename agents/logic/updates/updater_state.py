@@ -10,6 +10,7 @@ from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import DeferredRecords, Recorded, Turn
 from agents.logic.governing_policies import Policies
+from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.resources.bound_order import ordered_container
 from agents.logic.updates import workload_evictions
@@ -34,7 +35,7 @@ from schemas.facts.pods import PodChanged, PodDeleted, ResizeState
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.names import Amounts, Place, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import Mode
 from schemas.policies.reverts import RevertEnded, RevertRequested
 
 
@@ -96,9 +97,7 @@ class UpdaterState:
             self._policy_changed(self.policies.take(recorded))
             self.changed.all |= self.constraints.ingest_policy(recorded.event)
             self._ingest_revert(recorded)
-        for recorded in turn.of("control"):
-            if isinstance(recorded.event, ControlChanged):
-                self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        shared_guards.obey(self.control, turn)
         self.constraints.rooms.ingest(turn)
         for recorded in turn.of("pod-changes-by-cluster"):
             self._ingest_fact(recorded, turn.number)

@@ -15,6 +15,18 @@ class ControlObject(CommandingObject, frozen=True, gc=False):
     """An object of this kind."""
 
 
+class ScheduleSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What holds for `minutes` from each moment of the cron schedule `begins` on, in UTC unless `time_zone` says otherwise."""
+
+    begins: str
+    minutes: int
+    time_zone: str = ""
+    mode: str | None = None
+    budget: float | None = None
+    paused: bool = False
+    reason: str = ""
+
+
 class ControlSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The spec. `budget` is a share of the pods; `on_an_open_log` permits mode apply on a log that anybody may write."""
 
@@ -23,6 +35,7 @@ class ControlSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     paused: bool = False
     reason: str = ""
     on_an_open_log: bool = False
+    schedules: tuple[ScheduleSpec, ...] = ()
 
 
 def decode_spec(spec: msgspec.Raw) -> ControlSpec:

@@ -55,9 +55,10 @@ class ControlState:
         if self.silence.take(record):
             return
         event = self._codec.decode_or_none(record)
-        if isinstance(event, ControlChanged) and event.cluster == self._cluster:
+        if isinstance(event, ControlChanged) and event.cluster == self._cluster and not any(control.faults(event)):
             self._control = event
 
     def objection(self) -> str | None:
         """Why nothing may be done now, as a sentence; None when acting is allowed."""
-        return control.objection(self._control, self._cluster)
+        said, now = self._control, self.now
+        return control.objection(said if said is None or now is None else said.in_force_at(now), self._cluster)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from agents.engine.tables.chunked_state import StatePart
 from agents.engine.tables.object_table import ObjectTable
 from agents.engine.turn import Recorded, Turn
+from agents.logic.guards import shared_guards
 from agents.logic.guards.shared_guards import ControlRecord
 from agents.logic.nodes.autoscaler.autoscaler_memory import CarriedState
 from agents.logic.nodes.cluster import fact_conversion, successor_requests
@@ -54,7 +55,6 @@ from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemove
 from schemas.facts.sources import SourceReported
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import ControlChanged
 from schemas.policies.vpa import DEFAULT_RECOMMENDER
 
 NEEDED = ("scheduling-changes", "node-group-changes")
@@ -164,9 +164,7 @@ class ScalerState:
         """Take in the records of a turn, input by input."""
         self.failures, self.finished = [], []
         self.ready_index()
-        for recorded in turn.of("control"):
-            if isinstance(recorded.event, ControlChanged) and self._owns(recorded.event.cluster):
-                self.control.upsert(recorded.event.cluster, ControlRecord(recorded.event, recorded.place))
+        shared_guards.obey(self.control, turn, self._owns)
         for recorded in turn.of("cluster-changes"):
             self._report(recorded.event)
         now = turn.number / 1000

@@ -13,10 +13,10 @@ import structlog
 
 from schemas import event_bounds
 from schemas.names import Place
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode, faults
 from schemas.units import Fraction
 from streams.clients.kube import cluster_control_client, commanding_objects
-from streams.clients.kube.cluster_control_client import KIND, ControlObject
+from streams.clients.kube.cluster_control_client import KIND, ControlObject, ScheduleSpec
 from streams.clients.kube.json_objects import Json
 from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import BadInput, EdgeError, LogUnavailable
@@ -122,24 +122,25 @@ class ClusterControlPublisher:
         meta, spec = found.metadata, cluster_control_client.decode_spec(found.spec)
         if meta.name != NAME:
             raise ValueError(f"only the {KIND} with the name '{NAME}' is obeyed, and this is '{meta.name}'")
-        if spec.mode not in set(Mode):
-            raise ValueError(f"spec.mode is '{spec.mode[:80]}'; there are {', '.join(Mode)}")
         if not 0 <= spec.budget <= 1:
             raise ValueError(f"spec.budget is {spec.budget}; it is a share of the pods, from 0 to 1")
         control = ControlChanged(
             at=at,
             cluster=self._cluster,
-            mode=Mode(spec.mode),
+            mode=_mode(spec.mode, "spec.mode"),
             paused=spec.paused,
             reason=spec.reason,
             budget=Fraction(spec.budget),
             by=object_authors.author(meta),
             through=f"{KIND}/{NAME}",
+            schedules=tuple(_schedule(each, f"spec.schedules[{i}]") for i, each in enumerate(spec.schedules)),
         )
         fault = event_bounds.fault(control)
         if fault is not None:
             raise ValueError(f"the object is too large: {' '.join(fault).lstrip('.')}")
-        why = self._door.why_open() if control.mode is Mode.APPLY and not spec.on_an_open_log else None
+        if (odd := next(faults(control), None)) is not None:
+            raise ValueError(f"spec.{odd}")
+        why = self._door.why_open() if control.may_apply and not spec.on_an_open_log else None
         if why is not None:
             raise ValueError(f"mode apply obeys whoever can write into the log. {why}. Give it logins, or say spec.onAnOpenLog")
         return control
@@ -152,3 +153,23 @@ class ClusterControlPublisher:
             raise LogUnavailable(f"the log did not take the control of cluster '{self._cluster}'")
         self._last, self._place = control, place
         return place
+
+
+def _mode(said: str, where: str) -> Mode:
+    """Raises ValueError."""
+    if said not in set(Mode):
+        raise ValueError(f"{where} is '{said[:80]}'; there are {', '.join(Mode)}")
+    return Mode(said)
+
+
+def _schedule(spec: ScheduleSpec, where: str) -> ControlSchedule:
+    """One entry. Raises ValueError for a mode that there is not; the rest is looked at with the whole record."""
+    return ControlSchedule(
+        spec.begins,
+        spec.minutes,
+        spec.time_zone,
+        None if spec.mode is None else _mode(spec.mode, f"{where}.mode"),
+        None if spec.budget is None else Fraction(spec.budget),
+        spec.paused,
+        spec.reason,
+    )

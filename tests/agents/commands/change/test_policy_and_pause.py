@@ -14,7 +14,7 @@ from agents import cli
 from agents.commands.past import tap
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.clock_rules import PROBE
@@ -381,6 +381,26 @@ def test_a_pause_holds_also_where_an_object_commands_that_nobody_may_hear(desk: 
     said = capsys.readouterr().err
     assert "undoes this within a minute" in said
     assert 'kubectl patch clustercontrol ullage --type merge -p \'{"spec": {"paused": true}}\'' in said
+
+
+def test_after_a_pause_that_no_source_undoes_the_commands_work_again_and_the_objects_schedules_end_with_a_mode(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What an object said stays in force when `cluster.control` is switched off, and nobody hears that the object goes."""
+    desk.tick()
+    noon = ControlSchedule("0 12 * * *", 60, mode=Mode.SHADOW, reason="noon")
+    with FileLog(desk.path) as log:
+        control = ControlChanged(AT, "demo", Mode.PLAN, through="ClusterControl/ullage", schedules=(noon,))
+        OperatorLog(LogContext.of(log, SHOP)).publish(control)
+    assert desk.run("status", "--set", "cluster.name=demo") == 0
+    assert "shadow, 10% of the pods at one time (noon); schedules: 1, 1 of them now" in " ".join(capsys.readouterr().out.split())
+    assert desk.run("pause", "--reason", "INC-1", "--set", "cluster.name=demo") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, paused=True, reason="INC-1", schedules=(noon,))
+    capsys.readouterr()
+    assert desk.run("mode", "plan", "--set", "cluster.name=demo") == 0
+    assert "its schedules (1) are in force no more" in capsys.readouterr().err
+    assert desk.run("resume", "--set", "cluster.name=demo") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN)
 
 
 def test_where_an_object_says_a_policy_the_command_names_it_and_changes_nothing(

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agents.logic import cron_schedules
-from agents.logic.cron_schedules import CronSchedule
 from agents.logic.replicas import ehpa_crons
 from agents.logic.replicas.cron_clock import CronClock
 from agents.logic.replicas.ehpa_crons import CronEntry
+from schemas import cron_schedules
+from schemas.cron_schedules import CronSchedule
 
 MIDNIGHT = 1_767_225_600
 """2026-01-01T00:00:00Z."""

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agents.logic import cron_schedules
 from agents.logic.replicas import ehpa_crons
 from agents.logic.replicas.ehpa_crons import CronEntry
+from schemas import cron_schedules
 
 
 def at(text: str) -> float:

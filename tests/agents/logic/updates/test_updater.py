@@ -17,7 +17,7 @@ from schemas.facts.pods import BoostedContainer, ContainerSeen, PodDeleted, PodP
 from schemas.facts.sources import SourceReported
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from schemas.policies.limit_ranges import Limit, LimitRangeChanged, LimitType
 from schemas.policies.rules import StageRulesChanged, rules_version
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode, VerticalPolicyChanged
@@ -424,6 +424,16 @@ def test_guard_paused() -> None:
     refused = at_once(open_stage(control=apply(paused=True, reason="night shift")))
     assert only_guard(refused) == "paused"
     assert refused[0].reason == "cluster 'demo' is paused: night shift"
+
+
+def test_a_schedule_pauses_from_its_first_turn_to_its_last_also_after_a_resumption_within_it() -> None:
+    """Seen at 00:10 (UTC), when the stage looks first; the schedule is a fact in the log, and the turn's time decides."""
+    night = ControlSchedule("10 0 * * *", 2, paused=True, reason="night shift")
+    stage = open_stage(control=apply(schedules=(night,)))
+    assert only_guard(at_once(stage)) == "paused"
+    stage = resumed(stage)
+    assert at_once(stage, LATER + MINUTE) == []  # said already
+    assert ResizePlanned in {type(d) for d in at_once(stage, LATER + 2 * MINUTE)}
 
 
 def test_guard_warm_up() -> None:

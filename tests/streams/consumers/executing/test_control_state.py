@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from schemas.names import Place
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from streams import compacted_copy
 from streams.consumers.executing.control_state import ControlState
 from streams.errors import LogUnavailable
@@ -117,3 +117,21 @@ def test_wherever_an_operator_died_a_consumer_that_starts_acts_only_if_those_at_
     starting = ControlState(context)
     starting.catch_up()
     assert starting.objection() is not None or at_work.objection() is None
+
+
+def test_a_schedule_holds_by_the_time_of_the_newest_tick_and_a_record_with_a_fault_is_not_obeyed(context: LogContext) -> None:
+    compacted_copy.complete(context.log, TOPICS, "control")
+    freeze = ControlSchedule("1 0 1 1 *", 1, paused=True, reason="freeze")
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.APPLY, schedules=(freeze,)))
+    odd = ControlSchedule("never", 1, mode=Mode.SHADOW)
+    OperatorLog(context).publish(ControlChanged(AT, "prod", Mode.SHADOW, schedules=(odd,)))
+    state, said = ControlState(context), list[str | None]()
+    clock = TickWriter(context.log, TOPICS)
+    for seconds in (59, 60, 119, 120):
+        clock.write(1000 * seconds)
+        state.catch_up()
+        said.append(state.objection())
+    assert said == [None, "cluster 'prod' is paused: freeze", "cluster 'prod' is paused: freeze", None]
+    control = OperatorLog(context).control("prod")
+    assert control is not None
+    assert control.schedules == (freeze,)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from schemas.outcomes import OutcomeDetail
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode
+from schemas.units import Fraction
 from streams.clients.kube.cluster_control_client import ControlObject
 from streams.clients.kube.json_objects import Json
 from streams.errors import GiveUp
@@ -121,6 +122,12 @@ def test_what_somebody_wrote_past_the_object_is_undone_within_a_minute(scene: Ku
         ({"mode": "apply", "budget": 7}, "spec.budget is 7.0; it is a share of the pods, from 0 to 1"),
         ({"mode": "apply", "budget": "all"}, "Expected `float`, got `str`"),
         ({"mode": ["apply"]}, "Expected `str`, got `array`"),
+        ({"mode": "plan", "schedules": [{"begins": "at nine", "minutes": 5, "mode": "shadow"}]}, "spec.schedules[0]: 'at nine'"),
+        (
+            {"mode": "plan", "schedules": [{"begins": "0 9 * * *", "minutes": 5, "mode": "all"}]},
+            "spec.schedules[0].mode is 'all'",
+        ),
+        ({"mode": "plan", "schedules": [{"begins": "0 9 * * *", "mode": "shadow"}]}, "missing required field `minutes`"),
         ({"mode": "x" * 100_000}, "spec.mode is 'xxx"),
         ({"mode": "plan", "reason": "x" * 2_000_000}, "the object is too large: reason"),
         ({}, "missing required field `mode`"),
@@ -159,6 +166,26 @@ def test_mode_apply_on_an_open_log_is_refused_unless_the_object_says_so(scene: K
     scene.see(KIND, control({"mode": "apply", "onAnOpenLog": True}, generation=2))
     assert cluster.said()[0] == "True"
     assert in_force(scene).mode is Mode.APPLY
+
+
+def test_schedules_are_facts_in_the_log_and_one_that_applies_needs_a_closed_log_too(scene: KubeScene, cluster: Cluster) -> None:
+    night = {
+        "begins": "0 1 * * *",
+        "minutes": 120,
+        "timeZone": "Europe/Berlin",
+        "mode": "apply",
+        "budget": 0.3,
+        "reason": "night",
+    }
+    scene.see(KIND, control({"mode": "plan", "schedules": [night]}))
+    assert cluster.said()[0] == "True"
+    assert in_force(scene).schedules == (
+        ControlSchedule("0 1 * * *", 120, "Europe/Berlin", Mode.APPLY, Fraction(0.3), reason="night"),
+    )
+    cluster.open = "Kafka 'kafka:9092' lets us in without a login"
+    scene.see(KIND, control({"mode": "plan", "schedules": [night, night]}, generation=2))
+    assert cluster.said()[0] == "False"
+    assert len(in_force(scene).schedules) == 1
 
 
 def test_while_the_log_or_the_cluster_is_away_the_object_waits_and_is_tried_again(scene: KubeScene, cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.logic import cron_schedules
+from schemas import cron_schedules
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin")
 
