@@ -68,6 +68,18 @@ def usage(*, common: CommonOptions | None = None) -> None:
     source_usage.usage(given(common).settings())
 
 
+@app.command(name="remote-write")
+def remote_write(*, common: CommonOptions | None = None) -> None:
+    """Take in what Prometheus (remote-write 1.0 and 2.0) and OpenTelemetry Collectors (OTLP/HTTP) send of containers' usage.
+
+    Short for `source usage` with `usage.reads: remote-write`: the same figures as by asking that Prometheus, each minute. Needs
+    `pip install 'ullage[receive]'`, a source of pods, and no rights in the cluster.
+    """
+    from agents.processes import source_usage
+
+    source_usage.usage(given(common).settings(usage__reads="remote-write"))
+
+
 @app.command
 def history(
     *,

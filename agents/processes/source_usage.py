@@ -32,13 +32,17 @@ from streams.sources.usage.readings import Readings
 from streams.sources.usage.usage_source import NAME, UsageOptions, UsageSource
 
 _NAMES = {"prometheus": "Prometheus", "metrics-api": "the metrics API"}
-_STANDBY = 1.0
+STANDBY = 1.0
 """Seconds between two looks at whether another instance is still at work."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def usage(settings: Settings) -> None:
     """Publish what containers use, until stopped."""
+    if settings.usage.reads == "remote-write":
+        from agents.processes.source_remote_write import remote_write
+
+        return remote_write(settings)
     topics, ours = log_factory.topics(settings), settings.usage
     read, where = _reader(settings)
     options = UsageOptions(Seconds(ours.interval_seconds), ours.missing_is_zero, when_empty(settings))
@@ -62,9 +66,9 @@ def usage(settings: Settings) -> None:
         if ours.reads == "prometheus":
             warn_of_clusters(metrics_store(settings), event_time(settings))
         while True:
-            begun, wait = time.monotonic(), _STANDBY
+            begun, wait = time.monotonic(), STANDBY
             if turns.at_work():
-                _scrape(source, event_time(settings), metrics, server)
+                scrape(source, event_time(settings), metrics, server)
                 log_metrics.dropped(source.dropped)
                 metrics.rows(source.counts, source.pending)
                 wait = ours.interval_seconds
@@ -112,11 +116,12 @@ def metric_names(settings: Settings) -> MetricNames:
 
 def when_empty(settings: Settings) -> str:
     """What to look at when the server's answer names no container."""
-    if settings.usage.reads != "prometheus":
+    if settings.usage.reads == "metrics-api":
         return "is metrics-server at work, and are there pods in cluster.namespaces?"
     job = settings.prometheus.job
     what = f"are prometheus.job '{job}'" if job else "are"
-    return f"{what}, prometheus.labels and the names of metrics what this server has? An empty prometheus.job asks for any"
+    where = "this server has" if settings.usage.reads == "prometheus" else "senders bring"
+    return f"{what}, prometheus.labels and the names of metrics what {where}? An empty prometheus.job asks for any"
 
 
 def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
@@ -131,7 +136,7 @@ def _reader(settings: Settings) -> tuple[Callable[[datetime], Readings], str]:
     ).read, cluster_factory.address(settings.cluster)
 
 
-def _scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: DependencyStatus) -> None:
+def scrape(source: UsageSource, at: datetime, metrics: UsageMetrics, server: DependencyStatus) -> None:
     """Scrape once. A failure is counted, and the next scrape tries again."""
     begun = time.monotonic()
     try:

@@ -18,7 +18,13 @@ from agents.settings.autoscaler_settings import AutoscalerSettings
 from agents.settings.aws_settings import AwsSettings, NodeDrainSettings
 from agents.settings.metrics_api_settings import MetricsApiSettings
 from agents.settings.settings_group import SettingsGroup
-from agents.settings.usage_source_settings import HistorySettings, LoadSourceSettings, PrometheusSettings, UsageSourceSettings
+from agents.settings.usage_source_settings import (
+    HistorySettings,
+    LoadSourceSettings,
+    PrometheusSettings,
+    ReceiverSettings,
+    UsageSourceSettings,
+)
 from agents.settings.webhook_settings import WebhookSettings
 from schemas.bounds import LAST_SECOND
 from schemas.units import Seconds
@@ -222,6 +228,8 @@ class Settings(SettingsGroup):
     """Where usage is read."""
     prometheus: PrometheusSettings = PrometheusSettings()
     """The Prometheus server that usage or history is read from."""
+    receiver: ReceiverSettings = ReceiverSettings()
+    """What takes in the usage that others send."""
     load: LoadSourceSettings = LoadSourceSettings()
     """The loads by which workloads are scaled."""
     history: HistorySettings = HistorySettings()

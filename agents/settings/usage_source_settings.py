@@ -1,9 +1,9 @@
 """The settings of what is measured: where usage and loads are read, how a Prometheus server is reached, and how far back."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from agents.settings.settings_group import SettingsGroup
 
@@ -14,8 +14,9 @@ Metric = Annotated[str, Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_length=
 class UsageSourceSettings(SettingsGroup):
     """`ullage source usage`: what containers use."""
 
-    reads: Literal["metrics-api", "prometheus"] = "metrics-api"
-    """Who is asked: the cluster's metrics API (`metrics.k8s.io`), or the server of `prometheus`."""
+    reads: Literal["metrics-api", "prometheus", "remote-write"] = "metrics-api"
+    """Who is asked: the cluster's metrics API (`metrics.k8s.io`), or the server of `prometheus`; or, with `remote-write`, nobody:
+    senders bring it (`receiver`)."""
     interval_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60.0
     """Seconds between two questions; upstream's recommender-interval. Confidence counts samples, so it changes the bounds."""
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
@@ -24,6 +25,34 @@ class UsageSourceSettings(SettingsGroup):
     """Whether a resource that an answer leaves out counts as none used, as upstream has it; otherwise it was not seen."""
     rate_seconds: Annotated[float, Field(ge=1, le=86_400)] = 300.0
     """What Prometheus averages CPU over, in seconds; four times its own scrape interval is good."""
+
+
+class ReceiverSettings(SettingsGroup):
+    """`ullage source remote-write`: what Prometheus and OpenTelemetry Collectors bring. Names are those of `prometheus`."""
+
+    host: str = "0.0.0.0"  # noqa: S104  # senders come from elsewhere
+    """The address that it listens on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 9365
+    """The port that it listens on; 0 takes a free one."""
+    certificate: Path | None = None
+    """The certificate, with its chain, in PEM, as somebody renews it. Unset means plain HTTP."""
+    key: Path | None = None
+    """The key of the certificate."""
+    token_file: Path | None = None
+    """A file that holds the bearer token that senders must show; read for each request. Unset means that anybody may send."""
+    most_series: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
+    """Series that are kept, at most: about three a container. Samples of others are refused and counted."""
+    most_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 8 << 20
+    """Bytes of one request, packed and unpacked: 2,000 samples, which Prometheus sends at once, are less than 1 MB."""
+    silence_seconds: Annotated[float, Field(ge=5, le=86_400)] = 120.0
+    """Seconds without a sample of a container after which it is not ready."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            msg = "receiver.certificate and receiver.key belong together: set both or none"
+            raise ValueError(msg)
+        return self
 
 
 class PrometheusSettings(SettingsGroup):

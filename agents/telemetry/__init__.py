@@ -13,7 +13,7 @@ from agents.telemetry.metrics_api_metrics import MetricsApiMetrics
 from agents.telemetry.node_metrics import NodeGroupMetrics
 from agents.telemetry.observed_log import ObservedLog
 from agents.telemetry.readiness import Readiness
-from agents.telemetry.source_metrics import SourceMetrics, UsageMetrics
+from agents.telemetry.source_metrics import ReceiverMetrics, SourceMetrics, UsageMetrics
 from agents.telemetry.webhook_metrics import WebhookMetrics
 from agents.telemetry.worker_metrics import WorkerMetrics
 
@@ -28,6 +28,7 @@ __all__ = [
     "NodeGroupMetrics",
     "ObservedLog",
     "Readiness",
+    "ReceiverMetrics",
     "SourceMetrics",
     "UsageMetrics",
     "WebhookMetrics",

@@ -2,11 +2,13 @@
 
 from collections import Counter as Count
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agents.telemetry.age_gauge import AgeGauge
 from schemas.facts.sources import SourceReported
+from schemas.times import to_seconds
 from streams.codec.event_codec import Codec, header
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Record
@@ -52,6 +54,39 @@ class SourceMetrics:
         for topic, count in counts.items():
             self._dropped.labels(self._source, self._topics.short(topic)).inc(count - self._shown[topic])
             self._shown[topic] = count
+
+
+class ReceiverMetrics:
+    """The metrics of what senders bring. They follow the counts that the samples keep themselves."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """One for each process."""
+        self._requests = Counter("ullage_received_requests", "Requests of senders", ("protocol", "code"), registry=registry)
+        self._samples = Counter("ullage_received_samples", "Samples that senders brought", ("what",), registry=registry)
+        self._series = Gauge("ullage_received_series", "Series that are kept", registry=registry)
+        self._ends = Gauge("ullage_receiver_certificate_end_seconds", "When the certificate ends", registry=registry)
+        self._shown = Counter("ullage_receiver_certificates", "Certificates", ("what",), registry=registry)
+        self._seen: Count[str] = Count()
+
+    def answered(self, protocol: str, code: int) -> None:
+        """A request was answered with this status."""
+        self._requests.labels(protocol, str(code)).inc()
+
+    def shown(self, ends: datetime) -> None:
+        """From now on a certificate is shown that is valid until `ends`."""
+        self._ends.set(to_seconds(ends))
+        self._shown.labels("shown").inc()
+
+    def refused(self) -> None:
+        """A new certificate was unusable, or there was none."""
+        self._shown.labels("refused").inc()
+
+    def samples(self, counts: Mapping[str, int], series: int) -> None:
+        """Update the counters to the counts of samples since the start."""
+        for what, count in counts.items():
+            self._samples.labels(what).inc(count - self._seen[what])
+            self._seen[what] = count
+        self._series.set(series)
 
 
 class UsageMetrics:

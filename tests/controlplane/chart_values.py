@@ -66,6 +66,8 @@ VALUES: Mapping[str, Mapping[str, object]] = {
         "settings.vertical.margin": 0.2,
         "podDisruptionBudget.enabled": False,
     },
+    "usage that is sent": {"kafka.brokers": "kafka:9092", "usage.reads": "remote-write"},
+    "usage that is sent, large": {"kafka.brokers": "kafka:9092", "usage.reads": "remote-write", "layout": "large"},
     "openshift": {"mode": "apply", "kafka.brokers": "kafka:9092"},
     "openshift, tried out": {"mode": "apply", "kafka.kind": "single"},
     "irsa": {

@@ -133,8 +133,10 @@ def _served(api: "Api", settings: Settings) -> Iterator[DoctorCheck]:
             yield DoctorCheck("fail", "crds", f"the cluster has no {plural} ({group}/v1alpha1)", "kubectl apply -f deploy/crds")
     asked = settings.usage.reads == "metrics-api"
     yield metrics_api(_ask(api, "/apis/metrics.k8s.io/v1beta1/pods?limit=1").code, asked=asked)
-    if not asked or settings.cluster.replicas:
+    if settings.usage.reads == "prometheus" or settings.cluster.replicas:
         yield prometheus(settings)
+    if settings.usage.reads == "remote-write":
+        yield from received(settings)
 
 
 def _resources(api: "Api", path: str) -> set[str]:
@@ -167,7 +169,7 @@ def metrics_api(code: int, *, asked: bool) -> DoctorCheck:
     if asked:
         return DoctorCheck("fail", "metrics", finding, "install metrics-server, or set usage.reads=prometheus and prometheus.url")
     only = "the resizer asks it what a pod uses before it lowers a memory limit, and does without"
-    return DoctorCheck("ok", "metrics", f"{finding}; usage comes from Prometheus, and {only}")
+    return DoctorCheck("ok", "metrics", f"{finding}; usage comes from elsewhere, and {only}")
 
 
 def prometheus(settings: Settings) -> DoctorCheck:
@@ -188,6 +190,29 @@ def prometheus(settings: Settings) -> DoctorCheck:
         return DoctorCheck("ok", "usage", f"Prometheus at '{server.url}' answers, and has usage of {count} containers")
     finding = f"Prometheus at '{server.url}' has no usage of any container"
     return DoctorCheck("fail", "usage", finding, source_usage.when_empty(settings))
+
+
+def received(settings: Settings) -> Iterator[DoctorCheck]:
+    """Whether senders bring usage, by what the source last reported to the log."""
+    from agents.processes import source_usage
+
+    try:
+        with log_factory.log_to_read(settings) as (log, fitted):
+            reports = source_reports.newest_reports(LogContext.of(log, log_factory.topics(fitted)))
+    except UllageError:
+        return  # the lines about the log report that
+    report = reports.get((settings.cluster.name, "usage"))
+    if report is None:
+        yield DoctorCheck("warn", "usage", "no source takes in what senders bring", "start `ullage source remote-write`")
+    elif not report.sees:
+        fix = f"let them send to port {settings.receiver.port} of it: docs/usage.md"
+        yield DoctorCheck(
+            "fail", "usage", f"no sender brought a sample of a container, as of {report.at:%Y-%m-%d %H:%M:%S} UTC", fix
+        )
+    elif report.lacks:
+        yield DoctorCheck("warn", "usage", "; ".join(report.lacks), source_usage.when_empty(settings))
+    else:
+        yield DoctorCheck("ok", "usage", f"senders bring usage, as of {report.at:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _webhook(api: "Api", settings: Settings) -> DoctorCheck:

@@ -19,12 +19,11 @@ from streams.clients.kube import api_paths, pod_objects, quantities
 from streams.clients.kube.api import MOST_IN_ONE_LIST, Api, ApiRequest
 from streams.clients.kube.watched_objects import QuantityInJson
 from streams.clients.page_tokens import PageTokens
-from streams.sources.usage.readings import Floats, Readings, RejectedRow
+from streams.sources.usage.readings import Floats, Readings, RejectedRow, whole_amounts
 
 ROOT = "/apis/metrics.k8s.io/v1beta1"
 PAGE = 5_000
 """Pods in one page. Only some servers have pages; metrics-server answers with everything at once."""
-_DUST = 1e-6
 _NAN = float("nan")
 
 
@@ -102,12 +101,13 @@ def readings(pods: Sequence[_Pod]) -> Readings:
             RejectedRow("unreadable", namespaces[row], names[row], containers[row].name, str(value), f"{name} is no quantity")
         )
     ends = np.array([_moment(pod.timestamp or "") for pod in pods], np.float64)
+    whole = whole_amounts(cores, memory)
     return Readings(
         namespaces=namespaces,
         pods=names,
         containers=[container.name for container in containers],
-        cores=np.ceil(cores * 1000 - _DUST) / 1000,
-        memory=np.ceil(memory),
+        cores=whole[0],
+        memory=whole[1],
         ends=np.repeat(ends, [len(pod.containers or ()) for pod in pods]),
         window=Seconds(max((_seconds(window) for window in {pod.window for pod in pods}), default=0.0)),
         rejected=tuple(rejected),

@@ -13,10 +13,9 @@ import numpy as np
 from schemas.units import Seconds
 from streams.clients.prometheus import Prometheus
 from streams.sources.usage.promql import MetricNames
-from streams.sources.usage.readings import ContainerId, Floats, Readings, no_readings
+from streams.sources.usage.readings import ContainerId, Floats, Readings, no_readings, whole_amounts
 
 _NAN = float("nan")
-_DUST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,7 @@ class PrometheusUsage:
             namespaces,
             pods,
             containers,
-            np.ceil(_column(keys, cores) * 1000 - _DUST) / 1000,
-            np.ceil(_column(keys, memory)),
+            *whole_amounts(_column(keys, cores), _column(keys, memory)),
             _column(keys, ends),
             self.window,
         )

@@ -7,7 +7,7 @@ and totals of whole pods are left out, as in the VPA recommender's queries.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.units import Seconds
@@ -64,6 +64,14 @@ class MetricNames:
     def clusters(self) -> str:
         """The query for the number of containers of each cluster, as far as labels tell clusters apart."""
         return f"count by ({', '.join(CLUSTER_LABELS)}) ({self.memory_metric}{self._selector})"
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether the queries select a series with these labels, among those of their metrics."""
+        namespace, pod, container = (labels.get(name, "") for name in self._names)
+        if not pod or container in ("", "POD") or (self.namespaces and namespace not in self.namespaces):
+            return False
+        wanted = [label.partition("=") for label in self.labels] + ([("job", "=", self.job)] if self.job else [])
+        return all(labels.get(name, "") == value for name, _, value in wanted)
 
     def container(self, series: Series) -> ContainerId:
         """The container that a series is about."""

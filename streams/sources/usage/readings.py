@@ -25,6 +25,9 @@ AHEAD = Seconds(120.0)
 BEHIND = Seconds(3600.0)
 """A window that ended this long ago says nothing about what is used now."""
 
+_DUST = 1e-6
+"""Millicores by which a float may be above the whole number that it stands for."""
+
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
@@ -69,6 +72,11 @@ class Readings:
             memory=self.memory[wanted],
             ends=self.ends[wanted],
         )
+
+
+def whole_amounts(cores: Floats, memory: Floats) -> tuple[Floats, Floats]:
+    """Cores in whole millicores and memory in whole bytes, rounded up as the VPA recommender rounds them."""
+    return np.ceil(cores * 1000 - _DUST) / 1000, np.ceil(memory)
 
 
 def no_readings() -> Readings:

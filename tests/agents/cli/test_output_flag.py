@@ -54,7 +54,7 @@ def test_json_and_yaml_say_the_same(command: list[str], flags: list[str], capsys
 
 WITHOUT_AN_ANSWER = {
     *("demo", "up", "broker", "run", "worker", "consumer", "source clock", "source simulated", "source traces", "source usage"),
-    *("source history", "source load", "source kube", "source asg"),
+    *("source history", "source remote-write", "source load", "source kube", "source asg"),
     *("topics apply", "settings apply", "policy set", "policy apply", "policy remove", "policy new", "mode", "pause", "resume"),
     *("export", "record", "import"),
     *("policy lint", "policy test"),

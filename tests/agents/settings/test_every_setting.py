@@ -19,6 +19,8 @@ TOGETHER: Mapping[str, Mapping[str, object]] = {
     "webhook.key": {"webhook.certificate": "our.pem"},
     "metrics_api.certificate": {"metrics_api.key": "our.key"},
     "metrics_api.key": {"metrics_api.certificate": "our.pem"},
+    "receiver.certificate": {"receiver.key": "our.key"},
+    "receiver.key": {"receiver.certificate": "our.pem"},
 }
 """Settings that make sense only with others."""
 PAIRS = ("cluster.adapter_labels", "prometheus.labels")

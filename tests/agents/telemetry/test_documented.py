@@ -12,6 +12,7 @@ from agents.telemetry import (
     HealthServer,
     MetricsApiMetrics,
     NodeGroupMetrics,
+    ReceiverMetrics,
     UsageMetrics,
     WebhookMetrics,
     WorkerMetrics,
@@ -40,6 +41,7 @@ def metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
     NodeGroupMetrics(registry, topics, "asg")
     ConsumerMetrics(registry, topics)
     UsageMetrics(registry)
+    ReceiverMetrics(registry)
     WebhookMetrics(registry)
     MetricsApiMetrics(registry)
     HealthServer(registry)

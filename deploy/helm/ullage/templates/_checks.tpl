@@ -18,6 +18,9 @@
 {{- if and .Values.replicaScaling.enabled (not .Values.usage.prometheusUrl) (not (dig "prometheus" "url" "" .Values.settings)) -}}
 {{- fail "replicaScaling needs usage.prometheusUrl: the loads of EHPAs come from there" -}}
 {{- end -}}
+{{- if and (eq .Values.usage.reads "remote-write") (gt (ternary (.Values.sourceUsage.replicas | default 1) (include "ullage.workers" .) (eq .Values.layout "large") | int) 1) -}}
+{{- fail "usage.reads remote-write needs one process that all senders reach: leave sourceUsage.replicas at 1 (worker.replicas in the small layout)" -}}
+{{- end -}}
 {{- if and .Values.nodeScaling.enabled (not .Values.nodeScaling.groups) (not .Values.nodeScaling.discovery) -}}
 {{- fail "nodeScaling needs nodeScaling.groups (min:max:name) or nodeScaling.discovery (asg:tag=KEY,KEY=VALUE)" -}}
 {{- end -}}
@@ -101,7 +104,7 @@
 {{- fail (printf "settings.%s: say it in %s" $name $value) -}}
 {{- end -}}
 {{- end -}}
-{{- range $name := list "log.kind" "metrics.host" "metrics.port" "webhook.namespace" "webhook.port" "webhook.service" "webhook.service_port" "metrics_api.namespace" "metrics_api.port" "metrics_api.service" "metrics_api.service_port" -}}
+{{- range $name := list "log.kind" "metrics.host" "metrics.port" "webhook.namespace" "webhook.port" "webhook.service" "webhook.service_port" "metrics_api.namespace" "metrics_api.port" "metrics_api.service" "metrics_api.service_port" "receiver.host" "receiver.port" -}}
 {{- if include "ullage.settingThere" (list $settings $name) -}}
 {{- fail (printf "settings.%s: the chart's Services and probes depend on it, so it cannot be changed" $name) -}}
 {{- end -}}

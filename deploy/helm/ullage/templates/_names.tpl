@@ -57,7 +57,7 @@ and acts, and one for what answers the API server, which must be there while the
 {{- $work := dict "name" "worker" "account" "ullage-worker" "values" .Values.worker "args" (list "run") "api" true "shared" true -}}
 {{- $serve := dict "name" "webhook" "account" "ullage-webhook" "values" .Values.webhookServer "args" (list "run") "api" true "many" true -}}
 {{- range $part := $parts -}}
-{{- $one := ternary $serve $work (hasKey $part "port") -}}
+{{- $one := ternary $serve $work (hasKey $part "many" | and (hasKey $part "port")) -}}
 {{- $_ := set $one "args" (append $one.args (join "-" $part.args)) -}}
 {{- $_ := set $one "values" (include "ullage.together" (list $one.values ($part.values | default dict)) | fromJson) -}}
 {{- if hasKey $part "port" -}}{{- $_ := set $one "ports" (append ($one.ports | default list) (dict "name" $part.portName "port" $part.port)) -}}{{- end -}}
@@ -96,7 +96,8 @@ and acts, and one for what answers the API server, which must be there while the
   (dict "name" "clock" "account" "ullage-agents" "args" (list "source" "clock") "values" $v.clock)
   (dict "name" "worker" "account" "ullage-agents" "args" (list "worker") "values" $v.worker "many" true)
   (dict "name" "source-kube" "account" "ullage-source-kube" "args" (list "source" "kube") "values" $v.sourceKube "api" true)
-  (dict "name" "source-usage" "account" "ullage-source-usage" "args" (list "source" "usage") "values" $v.sourceUsage "api" true) -}}
+  (merge (dict "name" "source-usage" "account" "ullage-source-usage" "args" (list "source" "usage") "values" $v.sourceUsage "api" true)
+    (ternary (dict "port" 9365 "portName" "usage") dict (eq $v.usage.reads "remote-write"))) -}}
 {{- if $writes -}}
 {{- $list = append $list (dict "name" "consumer-status" "account" "ullage-consumer-status" "args" (list "consumer" "status") "values" $v.statusConsumer "api" true) -}}
 {{- end -}}

@@ -10,8 +10,13 @@ import yaml
 from agents import cli
 from agents.commands.health import doctor_cluster_checks
 from agents.processes.component_rights import KEPT, RIGHTS
-from agents.settings.all_settings import ClusterSettings, Settings
+from agents.settings.all_settings import ClusterSettings, LogSettings, Settings
 from agents.settings.usage_source_settings import PrometheusSettings, UsageSourceSettings
+from schemas.facts.sources import SourceReported
+from schemas.units import Seconds
+from streams.codec.event_codec import Codec
+from streams.log.file_log import FileLog
+from streams.topics import TOPICS, Topics
 from tests.support.answering import answering
 
 RBAC = Path(__file__).parents[4] / "deploy/helm/ullage/rbac"
@@ -139,3 +144,27 @@ def test_a_kubeconfig_that_does_not_exist_is_not_ok(capsys: pytest.CaptureFixtur
 def test_a_cluster_that_does_not_answer_is_a_failure_with_its_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--set", "log.kind=memory", "--set", "cluster.url=http://127.0.0.1:1"]) == 1
     assert "fail  cluster   http://127.0.0.1:1 does not answer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("sees", "lacks", "level", "said"),
+    [
+        (None, (), "warn", "no source takes in what senders bring"),
+        ((), (), "fail", "no sender brought a sample"),
+        (("pod-metrics",), ("the answer names no container",), "warn", "names no container"),
+        (("pod-metrics",), (), "ok", "senders bring usage"),
+    ],
+)
+def test_what_senders_bring_is_judged_by_what_the_source_last_reported(
+    tmp_path: Path, sees: tuple[str, ...] | None, lacks: tuple[str, ...], level: str, said: str
+) -> None:
+    topics, path = Topics(), tmp_path / "log.jsonl"
+    with FileLog.open_or_create(path) as log:
+        for topic in TOPICS:
+            log.create(topics.wire(topic.name), topics.partitions)
+        if sees is not None:
+            report = SourceReported(datetime(2026, 11, 28, tzinfo=UTC), "demo", "usage", sees, Seconds(60.0), lacks)
+            log.append(Codec(topics).encode_for_all(report, topic="cluster-changes", key="demo", source="test"))
+    log_settings = LogSettings(kind="file", path=path)
+    (check,) = doctor_cluster_checks.received(Settings(log=log_settings, usage=UsageSourceSettings(reads="remote-write")))
+    assert (check.level, said in check.finding) == (level, True)

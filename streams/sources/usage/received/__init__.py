@@ -1,0 +1,1 @@
+"""Usage that senders bring, by remote-write or OTLP, as an answer for the usage source."""

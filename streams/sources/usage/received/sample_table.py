@@ -1,0 +1,135 @@
+"""The newest samples of many series as columns, and PromQL's rate over them.
+
+A table keeps a fixed number of samples of each series, so its memory follows from the number of series alone. Samples that come
+closer together than that number allows are thinned: the newest replaces the one before it, but never one at which a counter began
+anew. A stale marker, written as NaN, ends a series until its next sample. There is no clock here.
+"""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streams.sources.usage.readings import Floats
+
+_NEVER = float("-inf")
+_FIRST_ROWS = 1024
+_CLOSE = 1.1
+"""PromQL: a sample this many times the average distance from the edge of the range still belongs to it."""
+_AT_ONCE = 8192
+"""Rows whose rates are computed together: some MB, however large the table is."""
+
+
+class SampleTable:
+    """`depth` samples of each series, for a window of so many seconds. Times are seconds since the epoch."""
+
+    def __init__(self, depth: int, window: float = 0.0) -> None:
+        self._spacing = window / (depth - 2) if depth > 1 else 0.0
+        self._times, self._values = np.full((0, depth), _NEVER), np.zeros((0, depth))
+        self._next = np.empty(0, np.int64)
+        """Where in its row the next sample of a series goes."""
+        self.newest: Floats = np.empty(0)
+        """When the newest sample or stale marker of each series was taken (rows,)."""
+        self.stale: NDArray[np.bool_] = np.empty(0, np.bool_)
+        """Whether that was a stale marker (rows,)."""
+
+    def grow(self, rows: int) -> None:
+        """Have room for so many rows. New ones are empty."""
+        have = len(self.newest)
+        if rows <= have:
+            return
+        more = max(rows, 2 * have, _FIRST_ROWS) - have
+        depth = self._times.shape[1]
+        self._times = np.concatenate([self._times, np.full((more, depth), _NEVER)])
+        self._values = np.concatenate([self._values, np.zeros((more, depth))])
+        self._next = np.concatenate([self._next, np.zeros(more, np.int64)])
+        self.newest = np.concatenate([self.newest, np.full(more, _NEVER)])
+        self.stale = np.concatenate([self.stale, np.zeros(more, np.bool_)])
+
+    def clear(self, rows: NDArray[np.int64]) -> None:
+        """Forget these rows, which may then be another series'."""
+        self._times[rows], self._values[rows], self._next[rows] = _NEVER, 0.0, 0
+        self.newest[rows], self.stale[rows] = _NEVER, False
+
+    def append(self, rows: NDArray[np.int64], at: Floats, values: Floats) -> Counter[str]:
+        """Take in samples (n,), those of a series in the order of time. Returns how many became what."""
+        counts: Counter[str] = Counter()
+        order = np.argsort(rows, kind="stable")
+        rows, at, values = rows[order], at[order], values[order]
+        begins = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])) if len(rows) else np.empty(0, np.int64)
+        rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
+        for turn in range(int(rank.max()) + 1 if len(rank) else 0):
+            mine = rank == turn
+            counts += self._append_different(rows[mine], at[mine], values[mine])
+        return counts
+
+    def values(self) -> Floats:
+        """The newest value of each series (rows,), whether it is stale or not."""
+        last = (self._next - 1) % self._times.shape[1]
+        return self._values[np.arange(len(last)), last]
+
+    def rates(self, after: float, until: float) -> Floats:
+        """PromQL's `rate` of counters over the range (after, until], in units a second (rows,); NaN below two samples."""
+        rows = len(self.newest)
+        rates = np.full(rows, np.nan)
+        for first in range(0, rows, _AT_ONCE):
+            chunk = slice(first, first + _AT_ONCE)
+            depth = self._times.shape[1]
+            order = (self._next[chunk, None] + np.arange(depth)) % depth
+            times, values = (np.take_along_axis(each[chunk], order, axis=1) for each in (self._times, self._values))
+            rates[chunk] = extrapolated_rate(times, values, after, until)
+        return rates
+
+    def _append_different(self, rows: NDArray[np.int64], at: Floats, values: Floats) -> Counter[str]:
+        """As `append`, with one sample of each series at most."""
+        newest, depth = self.newest[rows], self._times.shape[1]
+        later, stale = at > newest, np.isnan(values)
+        last = (self._next[rows] - 1) % depth
+        same = (at == newest) & np.where(stale, self.stale[rows], self._values[rows, last] == values)
+        counts = Counter({"repeated": int(same.sum()), "out_of_order": int((~later & ~same).sum())})
+        self.newest[rows[later]], self.stale[rows[later]] = at[later], stale[later]
+        kept = later & ~stale
+        counts["stale"], counts["stored"] = int((later & stale).sum()), int(kept.sum())
+        rows, at, values = rows[kept], at[kept], values[kept]
+        place = np.where(self._is_crowded(rows, values), self._next[rows] - 1, self._next[rows]) % depth
+        self._times[rows, place], self._values[rows, place] = at, values
+        self._next[rows] = (place + 1) % depth
+        return counts
+
+    def _is_crowded(self, rows: NDArray[np.int64], values: Floats) -> Any:
+        """Whether the newest sample of each series is too near the one before it, and no counter began anew at either."""
+        depth = self._times.shape[1]
+        if depth == 1:
+            return np.zeros(len(rows), np.bool_)
+        last, before = (self._next[rows] - 1) % depth, (self._next[rows] - 2) % depth
+        with np.errstate(invalid="ignore"):
+            near = self._times[rows, last] - self._times[rows, before] < self._spacing
+        return near & (values >= self._values[rows, last]) & (self._values[rows, last] >= self._values[rows, before])
+
+
+def extrapolated_rate(times: Floats, values: Floats, after: float, until: float) -> Floats:
+    """The rate of each row of samples (rows, depth), in the order of time; -inf as a time means that there is no sample.
+
+    As PromQL computes it (promql/functions.go, extrapolatedRate): what the samples rose by, with what a counter had when it began
+    anew, is extrapolated to the edges of the range. To an edge that is farther from its sample than 1.1 average distances it is
+    extrapolated by half a distance only, and never to before the counter's zero.
+    """
+    inside = (times > after) & (times <= until)
+    count = inside.sum(axis=1)
+    enough = count > 1
+    rows, depth = np.arange(len(times)), times.shape[1]
+    first, last = inside.argmax(axis=1), depth - 1 - inside[:, ::-1].argmax(axis=1)
+    fell = inside[:, :-1] & inside[:, 1:] & (values[:, 1:] < values[:, :-1])
+    rise = values[rows, last] - values[rows, first] + np.where(fell, values[:, :-1], 0.0).sum(axis=1)
+    begin, end = np.where(enough, times[rows, first], 0.0), np.where(enough, times[rows, last], 1.0)
+    sampled = end - begin
+    distance = sampled / np.maximum(count - 1, 1)
+    to_start, to_end = begin - after, until - end
+    to_start = np.where(to_start >= _CLOSE * distance, distance / 2, to_start)
+    to_end = np.where(to_end >= _CLOSE * distance, distance / 2, to_end)
+    starts_at = values[rows, first]
+    risen = (rise > 0.0) & (starts_at >= 0.0)
+    to_zero = np.where(risen, sampled * starts_at / np.where(risen, rise, 1.0), to_start)
+    reach = sampled + np.minimum(to_start, to_zero) + to_end
+    return np.where(enough, rise * (reach / np.where(enough, sampled, 1.0)) / (until - after), np.nan)

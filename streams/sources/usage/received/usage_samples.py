@@ -1,0 +1,272 @@
+"""What senders brought of containers' usage: the newest samples of each series, as one answer for the usage source.
+
+The figures are those of the queries that a Prometheus server would be asked (`promql.MetricNames`): CPU is the rate over a
+window, series of one container that cAdvisor keeps apart are added up, and where several senders bring the same container the
+largest counts. After a restart the window begins with the first sample that came, so a rate is of the time that was seen. Series,
+and what is remembered of how senders write them, are bounded; a series beyond that is refused and counted.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.units import Seconds
+from streams.sources.usage.readings import AHEAD, ContainerId, Floats, Readings, no_readings, whole_amounts
+from streams.sources.usage.received.received_errors import UnreadableSeries
+from streams.sources.usage.received.sample_table import SampleTable
+
+LOOKBACK = Seconds(300.0)
+"""Seconds for which a sample is current, where no stale marker ends its series: PromQL's lookback."""
+DEPTH = 32
+"""Samples of CPU that are kept of a series, which is one each ten seconds of the usual window."""
+_ALIASES = 4
+"""How many ways of writing are remembered, for each series that may be kept; what is no usage counts, too."""
+NO_USAGE, REFUSED, MALFORMED = -1, -2, -3
+"""Instead of a series' number: it is none of containers' usage; there are too many already; its labels are none."""
+Key = TypeVar("Key")
+
+
+class UsageKind(IntEnum):
+    """What the samples of a series are."""
+
+    CPU_SECONDS = 0
+    MEMORY = 1
+    CORES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSeries:
+    """One series. `group` names it without what cAdvisor tells a container's runs and CPUs apart by; `identity` with it."""
+
+    kind: UsageKind
+    container: ContainerId
+    group: bytes
+    identity: bytes
+
+
+@dataclass(slots=True)
+class SampleBatch:
+    """The samples of one request: numbers of series, seconds since the epoch, and values, NaN for a stale marker."""
+
+    series: list[int]
+    at: list[float]
+    values: list[float]
+
+
+class UsageSamples:
+    """Of one cluster. Threads may use it at once. `most_series` bounds the series of each of the three kinds together."""
+
+    def __init__(self, window: Seconds, most_series: int) -> None:
+        self._window, self._most = window, most_series
+        self._lock = threading.Lock()
+        self._kinds = [_KindOfSeries(SampleTable(DEPTH, window)), _KindOfSeries(SampleTable(1)), _KindOfSeries(SampleTable(1))]
+        self._containers: _Numbers[ContainerId] = _Numbers()
+        self._written: dict[bytes, int] = {}
+        """The number of each series by how a sender writes it, so that its labels are read once."""
+        self._begun = float("inf")
+        self._names: tuple[tuple[int, ...], list[ContainerId]] = ((), [])
+        self.fault = ""
+        """What was wrong with the labels of the last series that were none."""
+        self.counts: Counter[str] = Counter()
+        """Samples since the start by what became of them, in the words of the metric `ullage_received_samples`."""
+
+    def __len__(self) -> int:
+        """How many series are kept."""
+        return sum(len(kind.series) for kind in self._kinds)
+
+    def number(self, written: bytes, read: Callable[[], UsageSeries | None]) -> int:
+        """The number of a series that a sender writes like this; `read` reads it if that is new. Only for what `take` calls.
+
+        NO_USAGE, REFUSED and MALFORMED, where `read` raises UnreadableSeries, say that there is none.
+        """
+        digest = blake2b(written, digest_size=16).digest()
+        number = self._written.get(digest)
+        if number is None:
+            try:
+                series = read()
+                number = NO_USAGE if series is None else self._add(series)
+            except UnreadableSeries as error:
+                number, self.fault = MALFORMED, str(error)
+            if len(self._written) >= _ALIASES * self._most:
+                self._written.clear()
+            if number != REFUSED:
+                self._written[digest] = number
+        return number
+
+    def take(self, decode: Callable[["UsageSamples"], SampleBatch], now: datetime) -> Counter[str]:
+        """Take in the samples of a request, which `decode` reads. Returns how many became what. Raises what `decode` raises."""
+        with self._lock:
+            counts = self._store(decode(self), now)
+            self.counts += counts
+        return counts
+
+    def _store(self, batch: SampleBatch, now: datetime) -> Counter[str]:
+        numbers, at, values = np.array(batch.series, np.int64), np.array(batch.at), np.array(batch.values)
+        words = {"other": NO_USAGE, "refused": REFUSED, "malformed": MALFORMED}
+        counts = Counter({word: int((numbers == number).sum()) for word, number in words.items()})
+        ahead = (numbers >= 0) & ~(at <= now.timestamp() + AHEAD)
+        counts["future"] = int(ahead.sum())
+        for kind, series in enumerate(self._kinds):
+            mine = (numbers >= 0) & ~ahead & (numbers % len(self._kinds) == kind)
+            if mine.any():
+                counts += series.samples.append(numbers[mine] // len(self._kinds), at[mine], values[mine])
+                self._begun = min(self._begun, float(at[mine].min()))
+        return counts
+
+    def read(self, at: datetime) -> Readings:
+        """What is used now, as the usage source asks for it."""
+        with self._lock:
+            self._forget(at.timestamp())
+            return self._readings(at.timestamp())
+
+    def _add(self, series: UsageSeries) -> int:
+        kind = self._kinds[series.kind]
+        if series.identity not in kind.series and len(self) >= self._most:
+            return REFUSED
+        row = kind.add(series, self._containers.number(series.container))
+        return row * len(self._kinds) + series.kind
+
+    def _readings(self, now: float) -> Readings:
+        size = self._containers.size
+        ends, cores, memory, gauge = (np.full(size, fill) for fill in (-np.inf, np.nan, np.nan, np.nan))
+        cpu, bytes_used, cores_used = self._kinds
+        after = max(now - self._window, min(self._begun, now) - 1e-3)
+        for kind in self._kinds:
+            current = kind.current(now)
+            np.maximum.at(ends, kind.containers[current], kind.samples.newest[current])
+        for kind, column in ((bytes_used, memory), (cores_used, gauge)):
+            current = kind.current(now)
+            np.fmax.at(column, kind.containers[current], kind.samples.values()[current])
+        cpu.add_rates(cores, cpu.samples.rates(after, now))
+        cores = np.where(np.isnan(cores), gauge, cores)
+        here = np.flatnonzero(ends > -np.inf)
+        if not len(here):
+            return no_readings()
+        rows, keys = self._sorted(here)
+        namespaces, pods, containers = zip(*keys, strict=True)
+        window = Seconds(min(self._window, max(0.0, now - self._begun)))
+        return Readings(namespaces, pods, containers, *whole_amounts(cores[rows], memory[rows]), ends[rows], window)
+
+    def _sorted(self, here: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[ContainerId]]:
+        """The containers by name. The same objects while they stay the same, so that readers know them without a look."""
+        rows = tuple(sorted(here.tolist(), key=self._containers.key))
+        if rows != self._names[0]:
+            self._names = rows, [self._containers.key(row) for row in rows]
+        return np.array(rows, np.int64), self._names[1]
+
+    def _forget(self, now: float) -> None:
+        """Drop series whose samples say nothing any more, and the containers that have none left."""
+        dropped = set[int]()
+        for number, kind in enumerate(self._kinds):
+            rows = kind.forget(before=now - max(self._window, LOOKBACK))
+            dropped.update(row * len(self._kinds) + number for row in rows)
+        if not dropped:
+            return
+        self._written = {digest: number for digest, number in self._written.items() if number not in dropped}
+        used = np.unique(np.concatenate([kind.containers[kind.series.numbers()] for kind in self._kinds]))
+        self._containers.keep(used)
+
+
+class _Numbers(Generic[Key]):
+    """Keys numbered from 0; a number that is given back is used again."""
+
+    def __init__(self) -> None:
+        self._number: dict[Key, int] = {}
+        self._keys: list[Key | None] = []
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._number
+
+    @property
+    def size(self) -> int:
+        """The largest number and one."""
+        return len(self._keys)
+
+    def number(self, key: Key) -> int:
+        number = self._number.get(key)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._keys)
+            if number == len(self._keys):
+                self._keys.append(key)
+            self._keys[number] = key
+            self._number[key] = number
+        return number
+
+    def key(self, number: int) -> Key:
+        key = self._keys[number]
+        if key is None:
+            raise KeyError(number)
+        return key
+
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers in use."""
+        return np.fromiter(self._number.values(), np.int64, len(self._number))
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self._number[self.key(number)]
+            self._keys[number] = None
+            self._free.append(number)
+
+    def keep(self, numbers: NDArray[np.int64]) -> None:
+        """Give back all others."""
+        self.give_back(np.setdiff1d(self.numbers(), numbers).tolist())
+
+
+class _KindOfSeries:
+    """The series of one kind: their samples, and the group and the container of each (rows,)."""
+
+    def __init__(self, samples: SampleTable) -> None:
+        self.samples = samples
+        self.series: _Numbers[bytes] = _Numbers()
+        self._groups: _Numbers[bytes] = _Numbers()
+        self.containers = np.empty(0, np.int64)
+        self._group_of = np.empty(0, np.int64)
+
+    def add(self, series: UsageSeries, container: int) -> int:
+        """The row of a series, which may be there already."""
+        row = self.series.number(series.identity)
+        self.samples.grow(row + 1)
+        missing = len(self.samples.newest) - len(self.containers)
+        if missing:
+            self.containers, self._group_of = (
+                np.concatenate([each, np.zeros(missing, np.int64)]) for each in (self.containers, self._group_of)
+            )
+        self.containers[row], self._group_of[row] = container, self._groups.number(series.group)
+        return row
+
+    def current(self, now: float) -> NDArray[np.int64]:
+        """The rows that have a value now."""
+        return np.flatnonzero((self.samples.newest > now - LOOKBACK) & ~self.samples.stale)
+
+    def add_rates(self, cores: Floats, rates: Floats) -> None:
+        """Into the cores of each container goes the largest sum of its groups."""
+        rows = np.flatnonzero(~np.isnan(rates))
+        sums, container_of = np.zeros(self._groups.size), np.zeros(self._groups.size, np.int64)
+        np.add.at(sums, self._group_of[rows], rates[rows])
+        container_of[self._group_of[rows]] = self.containers[rows]
+        groups = np.unique(self._group_of[rows])
+        np.fmax.at(cores, container_of[groups], sums[groups])
+
+    def forget(self, *, before: float) -> list[int]:
+        """Drop the series without a sample since then; returns their rows."""
+        rows = self.series.numbers()
+        rows = rows[self.samples.newest[rows] < before]
+        if not len(rows):
+            return []
+        self.samples.clear(rows)
+        self.series.give_back(rows.tolist())
+        self._groups.keep(self._group_of[self.series.numbers()])
+        return [int(row) for row in rows]
