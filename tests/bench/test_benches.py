@@ -11,6 +11,7 @@ from tests.bench import (
     machine,
     node_arrivals,
     node_scaling,
+    received_usage,
     updater_pass,
     vertical,
 )
@@ -87,6 +88,14 @@ def test_hostile_batches() -> None:
     found = Figures()
     hostile_batches.measure(found.put, 10_000)
     assert len(found.values) == len(hostile_batches.CASES)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_receiver_of_usage(version: int) -> None:
+    found = Figures()
+    received_usage.measure(found.put, 100, version, rounds=3)
+    assert len(found.values) == 6
+    assert found.values[f"remote-write {version}.0, 100 containers: containers in it"] == 100
 
 
 def test_arrivals_are_played_until_every_pod_has_run() -> None:

@@ -1,5 +1,6 @@
 """Builds the programs of a real Kubernetes control plane from Go modules: `python tests/controlplane/build.py`.
-With the word `helm` after it, it builds Helm instead, for the tests of the chart.
+With the word `helm` after it, it builds Helm instead, for the tests of the chart; with `senders`, an OpenTelemetry Collector and
+a sender of remote-write 2.0.
 
 They lie in the user's cache, in a folder named after everything that decides what is built, so a second checkout builds nothing.
 Two builds at once: the second waits. A folder that is there is complete. Upstream's YAML for tests lies beside the programs.
@@ -21,6 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "build"
 HELM_HERE = Path(__file__).parent / "helm_build"
+SENDERS_HERE = Path(__file__).parent / "senders_build"
 HELM = "helm.sh/helm/v3/cmd/helm"
 VERSION = "1.36.3"
 GO = (1, 26)
@@ -95,6 +97,26 @@ def ensure_helm() -> Path:
             _say("building helm (minutes when Go's cache is cold)")
             making = made.with_suffix(".new")
             _go(["build", *PLAIN, "-ldflags", "-s -w", "-o", str(making), HELM], here=HELM_HERE)
+            making.rename(made)
+    return made
+
+
+def senders() -> Path:
+    """The folder with `collector` and `writer`, or where it would lie."""
+    programs = [(SENDERS_HERE / name / "main.go").read_bytes() for name in ("collector", "writer")]
+    return _folder("senders", SENDERS_HERE, (programs, PLAIN))
+
+
+def ensure_senders() -> Path:
+    """The folder with `collector` and `writer`, built if need be. Raises BuildError."""
+    made = senders()
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(made.with_suffix(".lock")):
+        if not made.is_dir():
+            _check_go()
+            _say("building an OpenTelemetry Collector and a sender of remote-write (minutes when Go's cache is cold)")
+            making = made.with_suffix(".new")
+            _go(["build", *PLAIN, "-ldflags", "-s -w", "-o", f"{making}/", "./collector", "./writer"], here=SENDERS_HERE)
             making.rename(made)
     return made
 
@@ -186,9 +208,10 @@ def _say(sentence: str) -> None:
 
 
 def main() -> int:
-    """Build, and print the folder; of the program `helm` when that is asked for."""
+    """Build, and print the folder; of the program `helm` or of senders when these are asked for."""
+    makers = {"helm": ensure_helm, "senders": ensure_senders}
     try:
-        sys.stdout.write(f"{ensure_helm() if sys.argv[1:] == ['helm'] else ensure()}\n")
+        sys.stdout.write(f"{makers.get(' '.join(sys.argv[1:]), ensure)()}\n")
     except BuildError as error:
         _say(str(error))
         return 1

@@ -19,7 +19,9 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ullag
 
 
 def programs() -> Path:
-    """The folder with prometheus and promtool."""
+    """The folder with prometheus and promtool; the environment may name another."""
+    if "PROMETHEUS_FOLDER" in os.environ:
+        return Path(os.environ["PROMETHEUS_FOLDER"])
     binaries = CACHE / "usr" / "bin"
     if not (binaries / "prometheus").is_file():
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
