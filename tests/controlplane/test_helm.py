@@ -326,7 +326,7 @@ def test_our_program_takes_the_settings_of_the_chart(name: str, helm: Path, tmp_
         ({"kafka.brokers": "a:1\nevil: true"}, "/kafka/brokers"),
         ({"kafka.kind": "single"}, "leave kafka.brokers empty"),
         ({"kafka.kind": "single", "kafka.brokers": "", "kafka.replication": 3}, "one node, which keeps one copy"),
-        ({"kafka.kind": "single", "kafka.brokers": "", "kafka.security.protocol": "SSL"}, "asks nobody who they are"),
+        ({"kafka.kind": "single", "kafka.brokers": "", "kafka.security.protocol": "SSL"}, "has a login that is made with it"),
         ({"kafka.security.mechanism": "PLAIN"}, "mechanism PLAIN needs kafka.security.protocol"),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.security.secret": "x"}, "SASL_SSL needs kafka.security.mechanism"),
         ({"kafka.security": None}, "security"),

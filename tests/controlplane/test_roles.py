@@ -26,12 +26,13 @@ from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import Amounts, PodName, Workload
 from schemas.outcomes import ActionFinished, StatusWritten
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.vertical import VerticalPolicyChanged
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec, is_of_a_clock
 from streams.errors import GiveUp
 from streams.log.file_log import FileLog
 from streams.topics import TOPICS, Topics
-from tests.controlplane.asking import wait_for
+from tests.controlplane.asking import Asking, Refused, wait_for
 from tests.controlplane.plane import Plane
 from tests.controlplane.roles import ROLES, Account
 from tests.controlplane.world import World
@@ -286,6 +287,77 @@ def test_the_kube_source_sees_pods_under_its_role(component: Component) -> None:
     component.home.ask.delete(f"{leases}/ullage-webhook")
     component.says_of_the_webhook([False, True, False])
     component.stop(KUBE, process)
+
+
+def test_the_kube_source_mirrors_what_commands_under_its_role_and_says_so_in_each_status(component: Component) -> None:
+    ours, world = "/apis/ullage.internal/v1alpha1", component.world
+    switch, policy = f"{ours}/clustercontrols", f"{ours}/namespaces/{world.namespace}/verticalpolicies"
+
+    def applied(path: str) -> bool:
+        conditions = world.ask.get(path).get("status", {}).get("conditions", [])
+        return any(each["type"] == "Applied" and each["status"] == "True" for each in conditions)
+
+    world.ask.post(switch, {**_ours("ClusterControl"), "metadata": {"name": "ullage"}, "spec": {"mode": "plan"}})
+    try:
+        spec = {"target": {"kind": "Deployment", "name": "web"}, "mode": "InPlace"}
+        world.ask.post(policy, {**_ours("VerticalPolicy"), "metadata": {"name": "web"}, "spec": spec})
+        process = component.start(
+            KUBE, "source", "kube", cluster__control="true", cluster__policies="true", webhook__namespace=component.home.namespace
+        )
+        wait_for(lambda: applied(f"{switch}/ullage"), timeout=40.0, what="the switch is in force")
+        wait_for(lambda: applied(f"{policy}/web"), timeout=40.0, what="the policy is in force")
+        component.stop(KUBE, process)
+    finally:
+        world.ask.delete(f"{switch}/ullage")
+    assert [(e.mode, e.through) for e in component.logged("control") if isinstance(e, ControlChanged)] == [
+        (Mode.PLAN, "ClusterControl/ullage")
+    ]
+    through = {e.through for e in component.logged("rules") if isinstance(e, VerticalPolicyChanged)}
+    assert through == {f"VerticalPolicy/{world.namespace}/web"}
+
+
+def _ours(kind: str) -> dict[str, str]:
+    return {"apiVersion": "ullage.internal/v1alpha1", "kind": kind}
+
+
+def test_whoever_may_edit_a_namespace_may_neither_command_nor_read_logins_nor_enter_our_pods(component: Component) -> None:
+    """The role `edit` of Kubernetes, in a namespace that is not ours: it has its own pods, and their annotations."""
+    ask, namespace, home = component.world.ask, component.world.namespace, component.home.namespace
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
+    ask.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "mallory"}})
+    subject = {"kind": "ServiceAccount", "name": "mallory", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    ask.post(rbac, {"metadata": {"name": "mallory"}, "subjects": [subject], "roleRef": role})
+    token = ask.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/mallory/token", {"spec": {}})["status"]["token"]
+    theirs = Asking(component.plane.url, token, str(component.plane.ca))
+
+    def may(verb: str, group: str, resource: str, where: str) -> bool:
+        plural, _, sub = resource.partition("/")
+        asked = {"verb": verb, "group": group, "resource": plural, "subresource": sub, "namespace": where}
+        answer = theirs.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {"resourceAttributes": asked}})
+        return bool(answer["status"]["allowed"])
+
+    wait_for(lambda: may("create", APPS, "deployments", namespace), what="the role is in force")
+    assert may("patch", CORE, "pods", namespace)
+    refused = [
+        ("create", OURS, "clustercontrols", ""),
+        ("patch", OURS, "clustercontrols", ""),
+        ("create", OURS, "verticalpolicies", namespace),
+        ("patch", OURS, "verticalpolicies", namespace),
+        ("create", VPA, "verticalpodautoscalers", namespace),
+        ("get", CORE, "secrets", home),
+        ("create", CORE, "pods/exec", home),
+        ("create", CORE, "pods/portforward", home),
+        ("impersonate", CORE, "serviceaccounts", home),
+        ("create", CORE, "serviceaccounts/token", home),
+        ("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
+    ]
+    assert [each for each in refused if may(*each)] == []
+    with pytest.raises(Refused, match="403"):
+        theirs.post(
+            "/apis/ullage.internal/v1alpha1/clustercontrols",
+            {**_ours("ClusterControl"), "metadata": {"name": "ullage"}, "spec": {"mode": "apply"}},
+        )
 
 
 def test_the_usage_source_reads_the_metrics_api_under_its_role(component: Component) -> None:

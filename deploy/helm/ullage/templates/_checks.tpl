@@ -57,7 +57,7 @@
 {{- if eq $kafka.kind "single" -}}
 {{- if $kafka.brokers -}}{{- fail "kafka.kind single starts a Kafka of its own: leave kafka.brokers empty, or say kafka.kind=existing" -}}{{- end -}}
 {{- if gt (int $kafka.replication) 1 -}}{{- fail "kafka.kind single is one node, which keeps one copy: leave kafka.replication at -1" -}}{{- end -}}
-{{- if or (ne $security.protocol "PLAINTEXT") $security.secret -}}{{- fail "kafka.kind single asks nobody who they are: leave kafka.security out" -}}{{- end -}}
+{{- if or (ne $security.protocol "PLAINTEXT") $security.secret -}}{{- fail "kafka.kind single has a login that is made with it: leave kafka.security out" -}}{{- end -}}
 {{- end -}}
 {{- if and (eq $security.mechanism "AWS_MSK_IAM") (or (not $security.region) (ne $security.protocol "SASL_SSL")) -}}
 {{- fail "kafka.security.mechanism AWS_MSK_IAM needs kafka.security.protocol SASL_SSL and the cluster's region in kafka.security.region" -}}

@@ -47,6 +47,15 @@ ullage-kafka.{{ .Release.Namespace }}.svc:9092
 {{- end -}}
 {{- end }}
 
+{{/* How processes sign in at Kafka. The Kafka of the chart asks for a login, and its Secret is made with it. */}}
+{{- define "ullage.security" -}}
+{{- if eq .Values.kafka.kind "single" -}}
+{{- dict "protocol" "SASL_SSL" "mechanism" "SCRAM-SHA-512" "region" "" "secret" "ullage-kafka" | toJson -}}
+{{- else -}}
+{{- .Values.kafka.security | toJson -}}
+{{- end -}}
+{{- end }}
+
 {{/* The components that run in this mode, by layout. large: a Deployment for each part. small: one for the worker and all that watches
 and acts, and one for what answers the API server, which must be there while the first restarts. */}}
 {{- define "ullage.components" -}}
@@ -140,9 +149,10 @@ ca: /etc/ullage/webhook/ca.crt
 {{/* The settings of all components, as ullage.yaml. */}}
 {{- define "ullage.settings" -}}
 {{- $_ := required "clusterName is needed, the name of this cluster in the log (--set clusterName=prod), and kafka.brokers, HOST:PORT of your Kafka, or kafka.kind=single to try without one" .Values.clusterName -}}
-{{- $security := dict "protocol" .Values.kafka.security.protocol -}}
-{{- with .Values.kafka.security.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
-{{- with .Values.kafka.security.region }}{{ $_ := set $security "region" . }}{{ end -}}
+{{- $asked := include "ullage.security" . | fromJson -}}
+{{- $security := dict "protocol" $asked.protocol -}}
+{{- with $asked.mechanism }}{{ $_ := set $security "mechanism" . }}{{ end -}}
+{{- with $asked.region }}{{ $_ := set $security "region" . }}{{ end -}}
 {{- $cluster := dict "name" .Values.clusterName "nodes" .Values.nodeScaling.enabled "replicas" .Values.replicaScaling.enabled -}}
 {{- $aws := dict -}}
 {{- with .Values.nodeScaling.region }}{{ $_ := set $aws "region" . }}{{ end -}}
@@ -233,17 +243,18 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 
 {{/* Environment by which secrets of Kafka reach the settings. */}}
 {{- define "ullage.environment" -}}
-{{- $tls := has .Values.kafka.security.protocol (list "SSL" "SASL_SSL") }}
+{{- $security := include "ullage.security" . | fromJson }}
+{{- $tls := has $security.protocol (list "SSL" "SASL_SSL") }}
 {{- $strimzi := include "ullage.strimziSecrets" . }}
-{{- if and $strimzi (ne .Values.kafka.security.protocol "SSL") }}
+{{- if and $strimzi (ne $security.protocol "SSL") }}
 - {name: ULLAGE_LOG__SECURITY__USERNAME, value: ullage}
 - {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: ullage, key: password}}}
 {{- end }}
-{{- with .Values.kafka.security.secret }}
+{{- with $security.secret }}
 - {name: ULLAGE_LOG__SECURITY__USERNAME, valueFrom: {secretKeyRef: {name: {{ . }}, key: username, optional: true}}}
 - {name: ULLAGE_LOG__SECURITY__PASSWORD, valueFrom: {secretKeyRef: {name: {{ . }}, key: password, optional: true}}}
 {{- end }}
-{{- if and $tls (or $strimzi .Values.kafka.security.secret) }}
+{{- if and $tls (or $strimzi $security.secret) }}
 - {name: ULLAGE_LOG__SECURITY__FOLDER, value: /etc/ullage/kafka}
 {{- end }}
 {{- with .Values.extraEnv }}
@@ -257,7 +268,7 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 {{- with index . 0 -}}
 - {name: settings, mountPath: /etc/ullage/settings, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- if or .Values.kafka.security.secret (include "ullage.strimziSecrets" .) }}
+{{- if or (include "ullage.security" . | fromJson).secret (include "ullage.strimziSecrets" .) }}
 - {name: kafka, mountPath: /etc/ullage/kafka, readOnly: true}
 {{- end }}
 {{- with concat .Values.extraVolumeMounts ($own.extraVolumeMounts | default list) }}
@@ -271,7 +282,7 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 {{- with index . 0 -}}
 - {name: settings, configMap: {name: ullage-settings}}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
-{{- with .Values.kafka.security.secret }}
+{{- with (include "ullage.security" . | fromJson).secret }}
 - {name: kafka, secret: {secretName: {{ . }}}}
 {{- end }}
 {{- if include "ullage.strimziSecrets" . }}
