@@ -49,6 +49,7 @@ class KubeScene:
         bound: int = 32 << 20,
         *,
         nodes: bool = False,
+        replicas: bool = False,
         webhook: WebhookLease | None = None,
         priorities: PrioritiesMap | None = None,
         control: ControlDoor | None = None,
@@ -58,7 +59,7 @@ class KubeScene:
         for topic in TOPICS:
             self.log.create(self.topics.wire(topic.name), PARTITIONS)
         self.lookups: list[LookupChange] = []
-        self.bound, self.nodes, self.webhook, self.priorities = bound, nodes, webhook, priorities
+        self.bound, self.nodes, self.replicas, self.webhook, self.priorities = bound, nodes, replicas, webhook, priorities
         self.control, self.policies = control, policies
         self.restart()
 
@@ -66,6 +67,7 @@ class KubeScene:
         """Another process, which knows only what the log tells."""
         wanted = watches(
             nodes=self.nodes,
+            replicas=self.replicas,
             webhook=self.webhook,
             priorities=self.priorities,
             control=self.control is not None,
@@ -77,6 +79,7 @@ class KubeScene:
         options = SourceOptions(
             lambda: self.at,
             nodes=self.nodes,
+            replicas=self.replicas,
             webhook=self.webhook,
             priorities=self.priorities,
             control=self.control,

@@ -228,21 +228,14 @@ class OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     scale_target_ref: CrossReference
 
 
-_EHPA = typed_json.decoder(EhpaSpec)
-_TARGET = typed_json.decoder(OnlyTarget)
-
-
 def decode_ehpa(spec: msgspec.Raw) -> EhpaSpec:
     """The spec. Raises ValueError with the place of what is not as the API has it."""
-    try:
-        return _EHPA.decode(spec)
-    except msgspec.MsgspecError as error:
-        raise ValueError(str(error).replace("`$", "`spec")) from error
+    return typed_json.decode_object(spec, EhpaSpec, "spec")
 
 
 def decode_target(spec: msgspec.Raw) -> CrossReference | None:
     """The target alone; None if not even that can be read."""
     try:
-        return _TARGET.decode(spec).scale_target_ref
-    except msgspec.MsgspecError:
+        return typed_json.decode_object(spec, OnlyTarget).scale_target_ref
+    except ValueError:
         return None

@@ -36,22 +36,16 @@ class _Status(msgspec.Struct, frozen=True, gc=False):
     conditions: list[AppliedCondition] = []
 
 
-_STATUS = typed_json.decoder(_Status)
-
-
 def decode_spec(spec: msgspec.Raw, kind: type[S]) -> S:
     """The spec. Raises ValueError with the place of what is not as the type has it."""
-    try:
-        return typed_json.decode(spec, kind)
-    except msgspec.MsgspecError as error:
-        raise ValueError(str(error).replace("`$", "`spec")) from error
+    return typed_json.decode_object(spec, kind, "spec")
 
 
 def applied(found: CommandingObject) -> AppliedCondition:
     """What the object's status says of it; an empty condition if it says nothing that can be read."""
     try:
-        conditions = _STATUS.decode(found.status).conditions
-    except msgspec.MsgspecError:
+        conditions = typed_json.decode_object(found.status, _Status).conditions
+    except ValueError:
         return AppliedCondition()
     return next((each for each in conditions if each.type == "Applied"), AppliedCondition())
 

@@ -112,6 +112,15 @@ class _Line(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class _Name(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str = "default"
+
+
+class _NamedObject(msgspec.Struct, frozen=True):
+    metadata: _Name
+
+
 class NotServed(GiveUp):
     """The server does not know the resource: its type is not installed, so no such objects exist. Built-in types always are."""
 
@@ -191,12 +200,24 @@ def _decode_line(line: bytes, resource: ApiResource[T], request: ApiRequest) -> 
 
 
 def _item(raw: msgspec.Raw, resource: ApiResource[T]) -> ListedObject[T]:
-    """The object. If it cannot be read, its metadata; if it has no name either, the fault quotes its beginning."""
+    """The object. If it cannot be read, its metadata, or its name alone; if it has none, the fault quotes its beginning."""
     try:
-        found = typed_json.decode(raw, resource.type)
+        found = typed_json.decode_object(raw, resource.type)
         return ListedObject(found.metadata, found)
     except ValueError as fault:
-        try:
-            return ListedObject(typed_json.decode(raw, PartialObject).metadata, None, str(fault))
-        except ValueError:
-            return ListedObject(ObjectMeta(name=""), None, f"{fault}: {bytes(raw)[:100]!r}")
+        about = _metadata(raw)
+        quote = "" if about.name else f": {bytes(raw)[:100]!r}"
+        return ListedObject(about, None, f"{fault}{quote}")
+
+
+def _metadata(raw: msgspec.Raw) -> ObjectMeta:
+    """The metadata of an object that cannot be read as a whole, as far as it can be; without a name if it has none."""
+    try:
+        return typed_json.decode_object(raw, PartialObject).metadata
+    except ValueError:
+        pass
+    try:
+        about = typed_json.decode_object(raw, _NamedObject).metadata
+    except ValueError:
+        return ObjectMeta(name="")
+    return ObjectMeta(about.name, about.namespace)

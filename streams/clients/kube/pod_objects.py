@@ -230,7 +230,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
     """A pod as the cluster port has it. Raises ValueError when it has no creation time or a bad quantity."""
     meta = pod.metadata
     if meta.creation_timestamp is None:
-        msg = f"pod '{meta.namespace}/{meta.name}' has no creation timestamp"
+        msg = f"pod '{meta.namespace}/{meta.name}' has no metadata.creationTimestamp"
         raise ValueError(msg)
     statuses = {status.name: status for status in pod.status.container_statuses}
     first = {status.name: status for status in pod.status.init_container_statuses}

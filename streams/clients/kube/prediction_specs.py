@@ -58,21 +58,14 @@ class _OnlyTarget(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     target_ref: PredictedReference
 
 
-_WHOLE = typed_json.decoder(TspSpec)
-_TARGET = typed_json.decoder(_OnlyTarget)
-
-
 def decode_prediction(spec: msgspec.Raw) -> TspSpec:
     """The spec. Raises ValueError with the place of what is not as the API has it."""
-    try:
-        return _WHOLE.decode(spec)
-    except msgspec.MsgspecError as error:
-        raise ValueError(str(error).replace("`$", "`spec")) from error
+    return typed_json.decode_object(spec, TspSpec, "spec")
 
 
 def decode_predicted(spec: msgspec.Raw) -> PredictedReference | None:
     """Only its target; None if not even that can be read."""
     try:
-        return _TARGET.decode(spec).target_ref
-    except msgspec.MsgspecError:
+        return typed_json.decode_object(spec, _OnlyTarget).target_ref
+    except ValueError:
         return None

@@ -47,12 +47,20 @@ def exact(quantity: str) -> Fraction:
 
 
 def read_amounts(quantities: Mapping[str, str]) -> Amounts:
-    """CPU and memory of a `requests`, `limits` or `usage` object. Raises ValueError as `parse`."""
-    cpu, memory = quantities.get("cpu"), quantities.get("memory")
+    """CPU and memory of a `requests`, `limits` or `usage` object. Raises ValueError that names the resource, too."""
+    cpu, memory = (_exact_or_none(quantities, name) for name in ("cpu", "memory"))
     return Amounts(
-        cpu=None if cpu is None else Cores(parse(cpu)),
-        memory=None if memory is None else Bytes(math.ceil(exact(memory))),
+        cpu=None if cpu is None else Cores(float(cpu)),
+        memory=None if memory is None else Bytes(math.ceil(memory)),
     )
+
+
+def _exact_or_none(quantities: Mapping[str, str], name: str) -> Fraction | None:
+    text = quantities.get(name)
+    try:
+        return None if text is None else exact(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def spell_amounts(amounts: Amounts) -> dict[str, str]:

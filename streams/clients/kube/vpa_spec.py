@@ -97,18 +97,18 @@ class _TargetAndRecommenders(msgspec.Struct, frozen=True, rename="camel"):
 
 def decode(spec: msgspec.Raw) -> VpaSpec:
     """The whole spec. Raises ValueError with the path of what breaks the schema."""
-    return typed_json.decode(spec, VpaSpec)
+    return typed_json.decode_object(spec, VpaSpec, "spec")
 
 
 def decode_leniently(spec: msgspec.Raw) -> VpaSpec:
     """Only target and recommenders, each as far as it can be read: for a spec that `decode` refuses."""
-    parts = typed_json.decode(spec, _TargetAndRecommenders)
+    parts = _decode_or_none(spec, _TargetAndRecommenders) or _TargetAndRecommenders()
     recommenders: list[RecommenderSelector] | None = _decode_or_none(parts.recommenders, list[RecommenderSelector])
     return VpaSpec(target_ref=_decode_or_none(parts.target_ref, TargetReference), recommenders=recommenders)
 
 
 def _decode_or_none(raw: msgspec.Raw, kind: type[T]) -> T | None:
     try:
-        return typed_json.decode(raw, kind)
+        return typed_json.decode_object(raw, kind)
     except ValueError:
         return None

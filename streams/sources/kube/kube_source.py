@@ -7,6 +7,7 @@ only what changed meanwhile and what is gone. It does the same after it had to d
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -227,17 +228,21 @@ class KubeSource:
             self._publisher.publish(SourceReported(at, self._cluster, NAME, sees, period))
 
     def _object_seen(self, seen: ObjectSeen) -> None:
-        try:
-            self._upsert(seen.kind, seen.object)
-        except ValueError as error:
-            name = f"{seen.object.metadata.namespace}/{seen.object.metadata.name}"
+        """Whoever reads an object does so apart from the others, who may need nothing of what one of them cannot read."""
+        at, controller = self._now(), CONTROLLERS.get(seen.kind, "")
+        faults: dict[str, ValueError] = {}
+        readers = [partial(publisher.seen, controller, seen.object, at) for publisher in self._publishers]
+        for read in (*readers, partial(self._upsert, seen.kind, seen.object, at)):
+            try:
+                read()
+            except ValueError as error:
+                faults.setdefault(str(error), error)
+        name = f"{seen.object.metadata.namespace}/{seen.object.metadata.name}"
+        for reason, fault in faults.items():
             # It may be the object's or ours, which only the traceback tells; whoever writes objects must not end the source.
-            _log.error("an object cannot be read", resource=seen.kind, object=name, reason=str(error), exc_info=error)
+            _log.error("an object cannot be read", resource=seen.kind, object=name, reason=reason, exc_info=fault)
 
-    def _upsert(self, kind: str, found: KubeObject) -> None:
-        at = self._now()
-        for publisher in self._publishers:
-            publisher.seen(CONTROLLERS.get(kind, ""), found, at)
+    def _upsert(self, kind: str, found: KubeObject, at: datetime) -> None:
         match found:
             case PodObject():
                 pod = pod_objects.read_pod(self._cluster, found)

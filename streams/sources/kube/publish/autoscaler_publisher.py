@@ -131,13 +131,14 @@ class AutoscalerPublisher:
                 self._ehpas.upsert(policy.key, replace(policy, at=at, queries=queries))
 
     def _hpa_seen(self, name: str, found: HpaObject) -> None:
-        """An HPA that scales another workload now is gone for the former one."""
+        """An HPA that scales another workload now is gone for the former one. Raises ValueError for one that names none."""
         fact, before = hpa_facts.seen(found, self._cluster, self._now()), self._scaled.pop(name, None)
         if before is not None and (fact is None or fact.workload != before.workload):
             self._hpas.remove(name)
-        if fact is not None:
-            self._scaled[name] = fact
-            self._hpas.upsert(name, fact)
+        if fact is None:
+            raise ValueError("spec.scaleTargetRef names no kind or no name, or one with a slash")
+        self._scaled[name] = fact
+        self._hpas.upsert(name, fact)
 
     def _controller_seen(self, kind: str, found: ControllerObject) -> None:
         """A controller exists, with this scale."""

@@ -80,7 +80,7 @@ def _whole(bare: EhpaChanged, spec: specs.EhpaSpec) -> EhpaChanged:
         raise ValueError(f"spec.scaleStrategy is '{spec.scale_strategy}'; there are 'Auto' and 'Preview'") from None
     if spec.max_replicas < max(1, spec.min_replicas or 0):
         raise ValueError(f"spec.maxReplicas is {spec.max_replicas}, and spec.minReplicas {spec.min_replicas}")
-    metrics, scaling = tuple(metric(entry) for entry in spec.metrics or ()), behavior(spec.behavior)
+    metrics, scaling = read_metrics(spec.metrics), behavior(spec.behavior)
     for reason in scaling_amounts.reasons(metrics, scaling):
         raise ValueError(f"spec.{reason}")
     return replace(
@@ -106,8 +106,13 @@ def _reference(ref: specs.CrossReference | None) -> TargetRef | None:
     return TargetRef(ref.kind, ref.name, ref.api_version)
 
 
-def metric(entry: specs.MetricEntry) -> MetricSpec:
-    """One metric of autoscaling/v2."""
+def read_metrics(entries: Sequence[specs.MetricEntry] | None) -> tuple[MetricSpec, ...]:
+    """The metrics of a spec. Raises ValueError with the place of what cannot be."""
+    return tuple(metric(entry, f"spec.metrics[{place}]") for place, entry in enumerate(entries or ()))
+
+
+def metric(entry: specs.MetricEntry, where: str) -> MetricSpec:
+    """One metric of autoscaling/v2, which stands at `where`. Raises ValueError with the place of what cannot be."""
     block, selector = entry.block, entry.block.metric.selector
     labels: Mapping[str, str] = (selector.match_labels if selector else None) or {}
     expressions: Sequence[LabelExpression] = (selector.match_expressions if selector else None) or ()
@@ -118,9 +123,19 @@ def metric(entry: specs.MetricEntry) -> MetricSpec:
         MetricTarget(target.type, target.average_utilization, _text(target.average_value), _text(target.value)),
         block.container,
         dict(labels),
-        tuple(Requirement(each.key, Operator(each.operator), tuple(each.values or ())) for each in expressions),
+        tuple(
+            _requirement(expression, f"{where}.metric.selector.matchExpressions[{place}]")
+            for place, expression in enumerate(expressions)
+        ),
         _reference(block.described_object),
     )
+
+
+def _requirement(expression: LabelExpression, where: str) -> Requirement:
+    try:
+        return Requirement(expression.key, Operator(expression.operator), tuple(expression.values or ()))
+    except ValueError:
+        raise ValueError(f"{where}.operator is '{expression.operator[:80]}'; there are {', '.join(Operator)}") from None
 
 
 def _text(value: str | float | None) -> str:

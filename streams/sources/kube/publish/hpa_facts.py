@@ -11,7 +11,7 @@ from streams.sources.kube.publish import ehpa_policies
 
 
 def seen(found: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
-    """The fact; None for one that names nothing to scale."""
+    """The fact; None for one that names nothing to scale. Raises ValueError with the place of what cannot be."""
     meta, spec, status = found.metadata, found.spec, found.status
     ref = spec.scale_target_ref
     if not ref.kind or not ref.name or "/" in ref.kind + ref.name:
@@ -26,7 +26,7 @@ def seen(found: HpaObject, cluster: str, at: datetime) -> HpaSeen | None:
         target_ref=TargetRef(ref.kind, ref.name, ref.api_version),
         max_replicas=spec.max_replicas,
         min_replicas=spec.min_replicas,
-        metrics=tuple(ehpa_policies.metric(entry) for entry in spec.metrics or ()),
+        metrics=ehpa_policies.read_metrics(spec.metrics),
         behavior=ehpa_policies.behavior(spec.behavior),
         current=status.current_replicas,
         desired=status.desired_replicas,

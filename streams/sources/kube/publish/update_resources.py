@@ -37,9 +37,12 @@ class UpdateResource:
 
 
 def hpa(found: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged:
-    """What an HPA scales, and by which resources."""
+    """What an HPA scales, and by which resources. Raises ValueError for one that names nothing."""
     target, about = found.spec.scale_target_ref, found.metadata
-    metrics = [ehpa_policies.metric(each) for each in found.spec.metrics or (_DEFAULT,) if each.type in _BY_RESOURCE]
+    if not target.kind or not target.name:
+        raise ValueError("spec.scaleTargetRef names no kind or no name")
+    by_resource = [entry for entry in found.spec.metrics or (_DEFAULT,) if entry.type in _BY_RESOURCE]
+    metrics = ehpa_policies.read_metrics(by_resource)
     resources = tuple(sorted({metric.name for metric in metrics}))
     shares = tuple(dict.fromkeys(each for metric in metrics if (each := metric.utilization) is not None))
     return HpaTargetChanged(at, cluster, about.namespace, about.name, target.kind, target.name, resources, shares)
@@ -70,8 +73,11 @@ _HUGE_PAGES, _REQUESTS, _LIMITS = "hugepages-", "requests.", "limits."
 def _of_pods(quantities: Mapping[str, str] | None) -> dict[str, str]:
     """The amounts that pods count for. Source: MatchingResources in Kubernetes' pkg/quota/v1/evaluator/core/pods.go."""
     kept = {name: text for name, text in sorted((quantities or {}).items()) if _is_of_pods(name)}
-    for text in kept.values():
-        exact_quantity.parse(text)
+    for name, text in kept.items():
+        try:
+            exact_quantity.parse(text)
+        except exact_quantity.NotAQuantityError as error:
+            raise ValueError(f"'{text[:80]}' is no quantity of {name[:80]}: {error}") from None
     return kept
 
 

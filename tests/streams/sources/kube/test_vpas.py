@@ -127,7 +127,7 @@ POLICY = "spec.resourcePolicy.containerPolicies[0]"
             {"startupBoost": {"cpu": {"type": "Factor"}}},
             "spec.startupBoost.cpu.factor is missing, and the type is 'Factor'",
         ),
-        ({"updatePolicy": {"minReplicas": "two"}}, "Expected `int | null`, got `str` - at `$.updatePolicy.minReplicas`"),
+        ({"updatePolicy": {"minReplicas": "two"}}, "Expected `int | null`, got `str` - at `spec.updatePolicy.minReplicas`"),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_published_with_value_and_place(spec: dict[str, object], sentence: str) -> None:

@@ -132,7 +132,7 @@ def test_an_object_that_cannot_be_read_is_passed_over_and_named(scene: Making) -
         assert here.steps(2) == [0.0, 0.0]
     assert here.words() == ["+a1", "in sync", "+b9"]
     assert "default/odd" in str(lines)
-    assert "$.spec.unschedulable" in str(lines)
+    assert "spec.unschedulable" in str(lines)
 
 
 def test_the_predecessor_of_an_object_that_cannot_be_read_is_gone(scene: Making) -> None:
