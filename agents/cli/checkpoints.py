@@ -1,4 +1,4 @@
-"""`ullage checkpoints show` and `export`: what recommenders have learnt about VPAs, in the form of upstream's recommender."""
+"""`ullage checkpoints`: what the tables of workers hold, and what recommenders have learnt about VPAs, in upstream's form."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,10 @@ from cyclopts import App, Parameter
 
 from agents.cli.options import CommonOptions, OutputOption, given
 
-app = App(name="checkpoints", help="Look at the usage history of VPAs, or hand it to a stock VPA recommender.")
+app = App(
+    name="checkpoints",
+    help="Look at what workers remember: their tables, the usage history of VPAs; hand it to a stock VPA recommender.",
+)
 VpaOption = Annotated[str, Parameter(help="Only of VPAs whose NAMESPACE/NAME matches this pattern, as `'shop/*'`.")]
 
 
@@ -20,6 +23,25 @@ def show(*, vpa: VpaOption = "*", output: OutputOption = "table", common: Common
     from agents.commands.past import checkpoints
 
     checkpoints.show(given(common).settings(), vpa, output)
+
+
+@app.command
+def tables(
+    *,
+    partition: Annotated[int | None, Parameter(help="Only of this partition.")] = None,
+    table: Annotated[str, Parameter(help="The entries of this table instead of a line for each table.")] = "",
+    key: Annotated[str, Parameter(help="Only entries whose key contains this, as a workload's name.")] = "",
+    output: OutputOption = "table",
+    common: CommonOptions | None = None,
+) -> None:
+    """Print what the tables of the workers hold: a line for each stage, partition and table, or the entries of one table.
+
+    Read from the newest checkpoints, from which a worker would go on. What a table keeps as numbers is shown by its size alone.
+    """
+    from agents.commands.past import checkpoint_tables
+    from agents.commands.past.checkpoint_tables import TableChoice
+
+    checkpoint_tables.show(given(common).settings(), TableChoice(partition, table, key), output)
 
 
 @app.command

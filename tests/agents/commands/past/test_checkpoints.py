@@ -107,6 +107,39 @@ def test_show_has_a_line_for_each_container_of_a_vpa_that_is_ours(desk: Desk, ca
     assert "no worker remembers a VPA of cluster 'demo' that matches --vpa 'shop/*'; there are, among 1: web/api" in said.err
 
 
+def test_tables_have_a_line_each_with_what_they_hold(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run("checkpoints", "tables", "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    state = learned()
+    assert {row["table"] for row in rows} == {name.partition("/")[0] for name in state.chunks()}
+    assert {(row["stage"], row["partition"], row["as_of"]) for row in rows} == {("recommender", 0, "2026-01-01 00:10:00")}
+    assert sum(row["bytes"] for row in rows) == sum(len(state.dump(name)) for name in state.chunks())
+
+
+def test_a_table_shows_its_entries_by_key(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert desk.run("checkpoints", "tables", "-o", "json") == 0
+    held = json.loads(capsys.readouterr().out)
+    table = next(row for row in held if row["table"] == "vpas")
+    assert desk.run("checkpoints", "tables", "--table", "vpas", "--key", "foreign", "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert (len(rows), table["entries"]) == (1, 2)
+    assert "foreign" in rows[0]["name"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--table", "nothing"), "no checkpoint has a table 'nothing'; there are "),
+        (("--partition", "1"), "there is no such checkpoint in this log: has a worker named 'ullage' run?"),
+    ],
+)
+def test_a_choice_that_leaves_nothing_is_said(
+    desk: Desk, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    assert desk.run("checkpoints", "tables", *words) == 2
+    assert why in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["kept.yaml", "kept.json"])
 def test_a_file_has_a_list_of_objects(desk: Desk, tmp_path: Path, name: str) -> None:
     assert desk.run("checkpoints", "export", "--to", str(tmp_path / name)) == 0
