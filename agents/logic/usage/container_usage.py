@@ -38,6 +38,8 @@ class UsageSettings:
     """Each histogram bucket is wider than the one before by this share. Part of the state: never change it under a changelog."""
     zero_is_absent: bool = False
     """A memory sample of 0 is no sample. Upstream takes it, and then no other of the same window."""
+    window_peaks: bool = False
+    """Memory is the highest use within a scrape's window, where its source knows that. Upstream's sources do not."""
     leak_hours: int = 0
     """Hours in a row in which the lowest memory use of a leaking container rose; 0 looks for no leaks."""
 
@@ -91,6 +93,8 @@ class ContainerUsage:
     def scrape(self, scrape: MetricsScraped, at: float, *, offset: int) -> None:
         """Fold one scrape, whose time is `at`; `offset` is its place, for the cause of what follows from it."""
         cores, memory = np.asarray(scrape.cores, np.float64), np.asarray(scrape.memory, np.float64)
+        if self.settings.window_peaks and len(scrape.memory_max):
+            memory = np.fmax(memory, np.asarray(scrape.memory_max, np.float64))
         ends = at - np.asarray(scrape.ages, np.float64) if len(scrape.ages) else None
         for layer in self.lookup.find(scrape.workloads, scrape.pods, scrape.containers):
             order = layer.order

@@ -36,6 +36,7 @@ def usage_settings(settings: VerticalSettings) -> UsageSettings:
         oom_minimum=settings.oom_minimum,
         expires=type(settings.memory_window)(settings.memory_window * settings.memory_windows),
         zero_is_absent=settings.zero_is_absent,
+        window_peaks=settings.window_peaks,
         leak_hours=settings.leak_hours,
     )
 

@@ -95,6 +95,15 @@ def test_a_window_that_a_zero_opened_takes_nothing_more_unless_zeros_are_absent(
         assert one.mark("peak") == peak
 
 
+def test_the_highest_use_within_a_window_counts_where_it_is_known_and_wanted() -> None:
+    for wanted, peak in ((False, 5.0), (True, 9.0)):
+        one = One(window_peaks=wanted)
+        names = tuple((part,) for part in KEY)
+        scrape = MetricsScraped(None, "c", *names, [np.nan], [5.0], memory_max=[9.0])  # type: ignore[arg-type]
+        one.usage.scrape(scrape, T0, offset=0)
+        assert one.mark("peak") == peak
+
+
 def test_repeated_oom_kills_do_not_run_away_and_a_larger_one_replaces_the_peak() -> None:
     one = One()
     peaks = []
