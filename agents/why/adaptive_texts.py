@@ -34,9 +34,11 @@ def _cpu(about: Mapping[str, object]) -> Iterator[str]:
 
 def _memory(about: Mapping[str, object]) -> Iterator[str]:
     sizes = {key.removeprefix("memory_"): _size(about.get(key)) for key in about if key.startswith("memory_")}
+    bound = "; at most {}, as the built-in estimator, as long as it is calm or hardly known"
+    most = "" if about.get("memory_at_most") is None else bound.format(sizes["at_most"])
     yield (
         f"expert '{about['memory_expert']}' says {sizes['base']}, times {_number(about, 'memory_margin'):g}; at least "
-        f"{_number(about, 'memory_guard'):g} times the last hour's {sizes['last_hour']}, and {sizes['least']}"
+        f"{_number(about, 'memory_guard'):g} times the last hour's {sizes['last_hour']}, and {sizes['least']}{most}"
     )
     before = (
         ""

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.engine.tables.row_table import Floats, Indices
-from agents.logic.adaptive import memory_rings
+from agents.logic.adaptive import builtin_shadow, memory_rings
+from agents.logic.adaptive.builtin_shadow import GAIN, LEAST_RAISE, MOST_FACTOR
 from agents.logic.adaptive.memory_prior import KILLS_PRIOR, REQUESTS_PRIOR
 from agents.logic.adaptive.rings import F4, Singles, Wholes
-from agents.logic.vertical.policy_code import PolicyState, RecommendedColumns, SampleColumns, StateColumn
+from agents.logic.vertical.policy_code import PolicyState, SampleColumns, StateColumn
 
 BASES = (
     "highest of 3 d",
@@ -45,13 +46,10 @@ PRIOR_HOURS = 240.0
 CLASSES = np.array([0.005, 0.02, 0.06, 0.15, 0.4], np.float32)
 """Where classes of volatility begin, as the mean |ln(highest use of an hour / of the hour before)|."""
 UNKNOWN_CLASS = 2
-GAIN = 0.3
-"""How much the logarithm of the price factor rises with a kill of ours."""
-LEAST_FACTOR, MOST_FACTOR = 0.3, 16.0
 CENSORED = 1.25
 """A killed container is thought to have wanted this many times its limit."""
-BUMP, REPEATED_BUMP, LEAST_BUMP = 1.5, 2.0, 100 * 2.0**20
-"""After a kill the request is so many times the limit, more if the last one was less than an hour ago, or by LEAST_BUMP."""
+BUMP, REPEATED_BUMP = 1.5, 2.0
+"""After a kill the request is so many times the limit, more if the last one was less than an hour ago, or by LEAST_RAISE."""
 HOLD = 2 * 3600.0
 """Seconds that this holds."""
 WARM_UP = 6 * 3600.0
@@ -63,9 +61,12 @@ MOST_GROWTH = 0.5
 UP, DOWN = 1.03, 0.95
 """A request rises to at least so many times itself, so that slow growth does not change it with every sample; it falls on the
 hour, if the new one is below this part of it."""
+CALM = 2
+"""Classes below it are calm: what kills there are jumps that no past foretells, and a margin above the built-in's buys little."""
+COLD, SWINGING = 576.0, 3
+"""Weight of samples (two days) in which a container that does not swing yet is too little known for more than the built-in gives,
+and the class from which on it swings: what is known of like containers is worth its price there."""
 LEAST_SCALE = 16 * 2.0**20
-OLD, FAR = 43_200.0, 0.1
-"""Seconds after which upstream's updater changes a request within its bounds, and the share that it must be off."""
 _HOUR_SECONDS, _DAY_SECONDS = 3600.0, 86_400.0
 _GIB = float(1 << 30)
 _SHAPE = (len(GUARDS), len(BASES), len(MARGINS))
@@ -154,7 +155,7 @@ def _observe(samples: SampleColumns, places: Indices, state: PolicyState) -> Non
     state["memory_unsettled"] = state["memory_unsettled"] + weight
     would = np.flatnonzero(use > state["memory_builtin"])
     if len(would):
-        _builtin_killed(state.part(would), samples.risk_oom[places[would]])
+        builtin_shadow.killed(state.part(would), samples.risk_oom[places[would]])
     high = np.flatnonzero(use > state["memory_lowest"])
     if len(high):
         part = state.part(high)
@@ -207,7 +208,7 @@ def _renew(samples: SampleColumns, places: Indices, state: PolicyState, use: Sin
     """A new hour: what each base says for it, and the expert that costs least."""
     known = samples.evidence(places)
     state["memory_least"] = known.least_memory.astype(F4)
-    _follow_builtin(state, samples.at[places], known.builtin)
+    builtin_shadow.follow(state, samples.at[places], known.builtin)
     hour, hours = state.whole("memory_hour"), state["memory_hours"]
     rows = np.arange(len(state))
     back = [hours[rows, (hour - ago) % memory_rings.HOURS] for ago in range(1, memory_rings.HOURS)]
@@ -252,25 +253,6 @@ def costs_and_kills(state: PolicyState) -> tuple[Singles, Singles]:
     return requests, state["memory_expert_kills"] + F4(PRIOR_HOURS) * KILLS_PRIOR[of]
 
 
-def _follow_builtin(state: PolicyState, at: Floats, builtin: RecommendedColumns) -> None:
-    """The built-in estimator's request in force, by the updater's thresholds: outside its bounds, or old and 10 % off."""
-    before, since = state["memory_builtin"], state["memory_builtin_since"]
-    target = builtin.target_memory
-    outside = (before < builtin.lower_memory) | (before > builtin.upper_memory)
-    old = (at - since >= OLD) & (np.abs(target - before) >= FAR * before)
-    moves = np.isnan(before) | outside | old
-    state["memory_builtin"] = np.where(moves, target, before)
-    state["memory_builtin_since"] = np.where(moves, at, since)
-
-
-def _builtin_killed(state: PolicyState, risk: Floats) -> None:
-    """The built-in estimator's request would have been the end: the price of a kill of ours falls."""
-    before = state["memory_builtin"]
-    state["memory_builtin"] = np.maximum(before * F4(1.2), before + F4(LEAST_BUMP))
-    state["memory_builtin_kills"] = state["memory_builtin_kills"] + 1
-    state["memory_factor"] = np.maximum(state["memory_factor"] * np.exp(-F4(GAIN) * risk.astype(F4)), F4(LEAST_FACTOR))
-
-
 def _killed(samples: SampleColumns, places: Indices, state: PolicyState) -> None:
     """OOM kills: experts below are scored, the price rises, and the request is well above the limit for a while."""
     limit, at = samples.killed_at[places].astype(F4), samples.at[places]
@@ -280,9 +262,9 @@ def _killed(samples: SampleColumns, places: Indices, state: PolicyState) -> None
         _needed(part, wanted)
         theirs = np.flatnonzero(wanted > part["memory_builtin"])
         if len(theirs):
-            _builtin_killed(part.part(theirs), samples.risk_oom[places[known[theirs]]])
+            builtin_shadow.killed(part.part(theirs), samples.risk_oom[places[known[theirs]]])
     again = at - state["memory_killed"] < _HOUR_SECONDS
-    bump = np.maximum(limit * np.where(again, F4(REPEATED_BUMP), F4(BUMP)), limit + F4(LEAST_BUMP))
+    bump = np.maximum(limit * np.where(again, F4(REPEATED_BUMP), F4(BUMP)), limit + F4(LEAST_RAISE))
     state["memory_killed"], state["memory_bump"], state["memory_bump_ends"] = at, bump, at + HOLD
     state["memory_kills"] = state["memory_kills"] + samples.pods[places].astype(F4)
     state["memory_factor"] = np.minimum(state["memory_factor"] * np.exp(F4(GAIN)), F4(MOST_FACTOR))
@@ -324,7 +306,7 @@ def _grow(state: PolicyState, warm: Indices, use: Singles, at: Floats) -> None:
     state["memory_last"] = use
 
 
-CAUSES = ("expert", "last hour", "least amount", "growth since its start", "OOM kill")
+CAUSES = ("expert", "last hour", "least amount", "growth since its start", "OOM kill", "built-in estimator")
 """What a request may come from, in this order."""
 
 
@@ -355,9 +337,22 @@ def wants(state: PolicyState, at: Floats) -> tuple[Singles, Singles]:
     warm = np.where(age < WARM_UP, np.maximum(floor * highest, last_hour + growth), 0)
     bump = np.where(at < state["memory_bump_ends"], state["memory_bump"], 0)
     bases = state["memory_bases"][np.arange(count), base]
-    one = np.ones(count, F4)
-    amounts = np.stack([bases, last_hour, state["memory_least"], warm, bump], axis=1)
-    return amounts, np.stack([MARGINS[margin], GUARDS[guard], one, one, one], axis=1)
+    one, builtin = np.ones(count, F4), state["memory_builtin"]
+    cap = caps(state)
+    above = np.maximum(bases * MARGINS[margin], last_hour * GUARDS[guard]) > builtin * cap
+    expert, guards, limit = np.where(above, 0, bases), np.where(above, GUARDS[0], GUARDS[guard]), np.where(above, builtin, 0)
+    amounts = np.stack([expert, last_hour, state["memory_least"], warm, bump, limit], axis=1)
+    return amounts, np.stack([MARGINS[margin], guards, one, one, one, np.where(above, cap, 1)], axis=1)
+
+
+def caps(state: PolicyState) -> Singles:
+    """(n,) How many times the built-in estimator's request an expert may ask for: of what is calm or hardly known, once.
+
+    Kills of ours that the built-in estimator would not have had raise that with the price of a kill.
+    """
+    of = classes(state)
+    bound = (of < CALM) | ((state["memory_age"] < COLD) & (of < SWINGING))
+    return np.where(bound, np.maximum(state["memory_factor"], 1), F4(np.inf))
 
 
 def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.generic]]:
@@ -378,6 +373,7 @@ def explain(state: PolicyState) -> Mapping[str, Sequence[object] | NDArray[np.ge
         "memory_margin": MARGINS.astype(np.float64)[margin],
         "memory_guard": GUARDS.astype(np.float64)[guard],
         "memory_kill_price_hours": price(state).astype(np.float64),
+        "memory_at_most": state["memory_builtin"].astype(np.float64) * caps(state),
         "memory_up": np.full(len(state), UP),
         **{f"memory_{name}": state[f"memory_{column}"].astype(np.float64) for column, name in numbers.items()},
     }

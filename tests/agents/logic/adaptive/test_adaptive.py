@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.logic.adaptive import adaptive_policy, cpu_experts
+from agents.logic.adaptive import adaptive_policy, cpu_experts, memory_experts
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.why import because_texts
@@ -161,3 +161,10 @@ def test_the_risks_have_bounds_in_annotations() -> None:
     assert vpa_annotations.fault({"ullage/*.risk_cpu": "0.05", "ullage/app.policy": "adaptive"}) is None
     assert "lies from 0.001 to 0.2" in str(vpa_annotations.fault({"ullage/*.risk_cpu": "0.5"}))
     assert "none of adaptive, built-in" in str(vpa_annotations.fault({"ullage/*.policy": "mine"}))
+
+
+def test_what_is_hardly_known_is_not_given_more_memory_than_the_built_in_estimator_gives() -> None:
+    use = [(0.2, (600 + 30 * (place // 12 % 2)) * MIB) for place in range(200)]
+    ours = decided(opened(policy="adaptive"), use)[-1].containers[0].target.memory
+    built_in = decided(opened(), use)[-1].containers[0].target.memory
+    assert 630 * MIB < ours <= built_in / memory_experts.DOWN
