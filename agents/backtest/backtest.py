@@ -16,6 +16,7 @@ from agents.backtest.event_runner import EventRunner, RoutedEvent
 from agents.backtest.recommender_runner import ConcludedTurn, RecommenderRunner, covers
 from agents.backtest.recorded_containers import AdvisedAmounts
 from agents.backtest.recording import KILLS, SCORED_FACTS, Frame, Recording
+from agents.backtest.sample_rows import SampleRows
 from agents.backtest.score_card import RequestsScore, ResourceScore, ScoreCard, lines
 from agents.backtest.scoring import Score
 from agents.backtest.simulated_updates import SimulatedUpdates
@@ -200,16 +201,18 @@ def over_trace(  # noqa: PLR0913  # all by keyword but the three that every back
     cluster: str = "trace",
     updates: UpdateSettings = _UPDATES,
     by_workload: bool = False,
+    samples: SampleRows | None = None,
     in_columns: bool = True,
 ) -> Iterator[Backtest]:
     """Yields the backtest from time to time while it goes through `trace`, and at the end; its card has the score.
 
     All workloads are in one partition, whatever `topics` says: partitions share work among processes, and workloads do not see
     one another, so the score is the same and a turn is taken for all of them at once. `by_workload`: also keep sums by workload.
+    `samples`: also keep each sample.
     `in_columns`: where the recommender alone decides (`recommender_runner.covers`), no decision is built; the score is the same.
     """
     alone = Topics(topics.prefix, 1)
-    score = Score(sums=ContainerSums() if by_workload else None)
+    score = Score(sums=ContainerSums() if by_workload else None, samples=samples)
     backtest = Backtest(stages, alone, updates, score, in_columns=in_columns and covers(stages, alone))
     for number, frame in enumerate(frames_of(trace, alone, cluster), start=1):
         backtest.apply(frame)

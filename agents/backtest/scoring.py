@@ -17,6 +17,7 @@ import numpy as np
 from agents.backtest.kill_counts import KillCounts
 from agents.backtest.partial_scores import PartialScore
 from agents.backtest.recorded_containers import Flags, Floats, RecordedContainers, Rows
+from agents.backtest.sample_rows import SampleRows
 from agents.backtest.score_card import ScoreCard
 from agents.backtest.time_weighted_sums import ResourceSums, SideSums, microseconds
 from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
@@ -74,6 +75,8 @@ class Score:
     kills: KillCounts = field(default_factory=KillCounts)
     sums: ContainerSums | None = None
     """By container as well; None unless workloads are compared."""
+    samples: SampleRows | None = None
+    """Where each sample is kept; None unless somebody asks for them."""
     _own: SideSums = field(default_factory=SideSums)
     _recommended: SideSums = field(default_factory=SideSums)
     _alone: SideSums = field(default_factory=SideSums)
@@ -136,6 +139,8 @@ class Score:
         over = np.fmax(highest, reached) > wall
         fresh = over & (self.containers["over"][rows] == 0.0)
         self.containers["over"][rows] = over
+        if self.samples is not None:
+            self._keep(event, rows, np.fmax(highest, reached), wall, fresh)
         if not np.count_nonzero(over) and np.isnan(reached).all():
             return [], event
         self.kills.would_be += int(fresh.sum())
@@ -144,6 +149,16 @@ class Score:
         capped: Any = np.where(over, np.fmin(seen, wall), seen)  # an array is a Sequence in all but name
         highest_seen: Any = () if peaks[1] is None else np.where(over, np.fmin(highest, wall), peaks[1])
         return kills, replace(event, memory=capped, memory_max=highest_seen)
+
+    def _keep(self, event: MetricsScraped, rows: Rows, highest: Floats, wall: Floats, fresh: Flags) -> None:
+        ages = np.asarray(event.ages, np.float64) if len(event.ages) else 0.0
+        own, ours = ([self.containers[f"{side}{name}"][rows] for name in RESOURCES] for side in ("own_", ""))
+        cpu, memory = (np.where(np.isnan(advised), before, advised) for before, advised in zip(own, ours, strict=True))
+        at = np.asarray(times.to_seconds(event.at) - ages)
+        cores = np.asarray(event.cores, np.float64)
+        columns = (at, np.asarray(float(event.window)), cores, cpu, highest, memory, wall, fresh)
+        if self.samples is not None:
+            self.samples.take(self.containers, rows, columns)
 
     def _kills(self, event: MetricsScraped, rows: Rows, wall: Floats, fresh: Rows) -> Iterator[ContainerOOMKilled]:
         """The kills that the recommendation would have caused, at the ends of their windows."""

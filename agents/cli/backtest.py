@@ -10,8 +10,11 @@ from agents.cli.options import CommonOptions, PrometheusOptions, given
 _RECORDING = "A usage trace (Parquet, CSV, or a folder with usage.parquet), a log file (.jsonl) or an incident file (.parquet)."
 RecordingArgument = Annotated[Path, Parameter(help=_RECORDING)]
 ScoreOutputOption = Annotated[
-    Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html"],
-    Parameter(name=("--output", "-o", "--format", "-f"), help="For people (`table`, `md`, `html`) or for programs."),
+    Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html", "svg"],
+    Parameter(
+        name=("--output", "-o", "--format", "-f"),
+        help="For people (`table`, `md`, `html`) or for programs; `svg` is the picture of --frontier.",
+    ),
 ]
 PricesOption = Annotated[
     Path | None, Parameter(help="A CSV file with `cpu,PRICE` a core-hour, `memory,PRICE` a GiB-hour and `currency,EUR`.")
@@ -21,6 +24,17 @@ FrontierOption = Annotated[
     Parameter(
         help="Draw what is requested against what is risked, for several values of a setting of `--policy` (`adaptive`, if "
         "none is named), beside upstream with several margins: `vertical.risk_cpu=0.005,0.02,0.08`."
+    ),
+]
+KeepOption = Annotated[
+    Path | None, Parameter(help="Keep what --prometheus-url gave as this trace (.parquet), to be read again as FILE.")
+]
+RowsOption = Annotated[
+    Literal["workload", "sample"],
+    Parameter(
+        name="--rows",
+        help="What a row of `-o parquet` is: a policy and workload, or every sample of every policy with the requests in force, "
+        "from which all figures can be computed again.",
     ),
 ]
 Jobs = Annotated[
@@ -60,11 +74,10 @@ def backtest(  # noqa: PLR0913  # the flags of a command
     prices: PricesOption = None,
     jobs: Jobs = None,
     output: ScoreOutputOption = "table",
+    rows: RowsOption = "workload",
     fileoutput: FileOutputOption = None,
     stored: PrometheusOptions | None = None,
-    keep: Annotated[
-        Path | None, Parameter(help="Keep what --prometheus-url gave as this trace (.parquet), to be read again as FILE.")
-    ] = None,
+    keep: KeepOption = None,
     common: CommonOptions | None = None,
 ) -> int:
     """Run the stages over recorded usage and score them: slack, would-be OOM kills, changes; beside the recording's own requests.
@@ -84,7 +97,7 @@ def backtest(  # noqa: PLR0913  # the flags of a command
         from agents.commands.compare import comparison_command as command
 
         share = None if max_regression is None else command.regression_of(max_regression)
-        flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline, jobs)
+        flags = command.ComparisonFlags(options.set, output, fileoutput, prices, baseline, jobs, rows)
         if frontier is not None:
             return command.draw_frontier(loaded.settings, recorded, policy[0] if policy else "adaptive", frontier, flags)
         return command.compare(loaded.settings, recorded, policy or ("default",), flags, command.Gates(max_oom, share))

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from agents.backtest import price_list, score_card
 from agents.backtest.policy_comparison import DRAWS, FEW, PolicyDifference, PolicyScore, difference
 from agents.backtest.price_list import PriceList
-from agents.commands.compare import comparison_output, comparison_table, frontier, policy_runs, policy_specs
+from agents.commands.compare import comparison_output, comparison_table, frontier, frontier_picture, policy_runs, policy_specs
 from agents.commands.compare.comparison_output import ComparisonForm, PrintedComparison
 from agents.commands.compare.policy_specs import BASELINE, SIDES
 from agents.processes.signals import stoppable
@@ -21,7 +23,10 @@ GATE = 3
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFlags:
-    """How to compare and what to print. `given` are the settings of the command line, `jobs` how many processes to score in."""
+    """How to compare and what to print. `given` are the settings of the command line, `jobs` how many processes to score in.
+
+    `rows`: what a row of Parquet is.
+    """
 
     given: tuple[str, ...]
     form: ComparisonForm
@@ -29,6 +34,7 @@ class ComparisonFlags:
     prices: Path | None
     baseline: str = BASELINE
     jobs: int | None = None
+    rows: Literal["workload", "sample"] = "workload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,10 @@ def regression_of(text: str) -> float:
 
 def compare(settings: Settings, file: Path, policies: Sequence[str], flags: ComparisonFlags, gates: Gates) -> int:
     """Score each policy, the baseline, the recording's own requests and the oracle; 3 when one of `policies` crosses a gate."""
+    if flags.form == "svg":
+        raise BadInput("-o svg draws what --frontier asks for: give --frontier vertical.risk_cpu=0.005,0.02,0.08")
+    if flags.rows == "sample" and flags.form != "parquet":
+        raise BadInput(f"samples are written as Parquet only, not as {flags.form}: give -o parquet --fileoutput FILE.parquet")
     wanted = list(dict.fromkeys((flags.baseline, *policies, *SIDES)))
     prices = price_list.read(flags.prices)
     scores = _scores(settings, file, wanted, flags, prices)
@@ -61,7 +71,8 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
     said = [*_about(baseline, prices), *_resolution(scores)]
     rows, exact = list(comparison_table.shown(scores, differences, prices)), list(comparison_table.workload_rows(scores))
     whole = comparison_table.as_object(scores, differences, prices)
-    comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
+    if flags.rows == "workload":
+        comparison_output.write(flags.form, flags.to, PrintedComparison(said, rows, exact, whole))
     crossed = [sentence for score in candidates for sentence in _crossed(score, differences.get(score.name), gates)]
     for sentence in crossed:
         note(sentence)
@@ -71,6 +82,8 @@ def compare(settings: Settings, file: Path, policies: Sequence[str], flags: Comp
 def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags: ComparisonFlags) -> int:
     """Print what is requested against what is risked, for values of a policy's setting and for upstream's margins."""
     prices = price_list.read(flags.prices)
+    if flags.rows != "workload":
+        raise BadInput("--frontier has no rows of samples: give --policy once for each value")
     scores = _scores(settings, file, frontier.specs(policy, knob), flags, prices)
     said = [
         *_about(scores[1], prices)[:1],
@@ -78,8 +91,10 @@ def draw_frontier(settings: Settings, file: Path, policy: str, knob: str, flags:
     ]
     exact = list(comparison_table.workload_rows(scores))
     found = list(frontier.rows(scores))
+    recording = file.parent.name if file.name == "usage.parquet" else file.stem
+    picture = frontier_picture.drawn(recording, frontier.points(scores), knob.partition("=")[0].strip(), policy)
     whole = {"frontier": found, **comparison_table.as_object(scores, {}, prices)}
-    comparison_output.write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole))
+    comparison_output.write(flags.form, flags.to, PrintedComparison([*said, *_resolution(scores)], found, exact, whole, picture))
     return 0
 
 
@@ -106,8 +121,14 @@ def _scores(
 ) -> list[PolicyScore]:
     comparison_output.require_file(flags.form, flags.to)
     specs = policy_specs.read(policies, settings, flags.given)
-    with stoppable():
-        return policy_runs.run(file, specs, settings, prices, flags.jobs)
+    if flags.form != "parquet" or flags.to is None or flags.rows == "workload":
+        with stoppable():
+            return policy_runs.run(file, specs, settings, prices, flags.jobs)
+    with TemporaryDirectory(prefix="ullage-samples-") as folder:
+        with stoppable():
+            scores = policy_runs.run(file, specs, settings, prices, flags.jobs, Path(folder))
+        comparison_output.samples(Path(folder), flags.to)
+        return scores
 
 
 def _about(baseline: PolicyScore, prices: PriceList) -> list[str]:

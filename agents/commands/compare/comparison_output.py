@@ -14,7 +14,7 @@ from agents.terminal.output import data, note
 from agents.terminal.output_table import Row
 from streams.errors import BadInput
 
-ComparisonForm = Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html"]
+ComparisonForm = Literal["table", "wide", "json", "yaml", "csv", "parquet", "md", "html", "svg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class PrintedComparison:
     rows: Sequence[Row]
     exact: Sequence[Row]
     whole: object
+    picture: str = ""
 
 
 def write(form: ComparisonForm, to: Path | None, what: PrintedComparison) -> None:
@@ -54,6 +55,8 @@ def _lines(form: ComparisonForm, what: PrintedComparison) -> Iterator[str]:
             yield from output_table.document("yaml", what.whole)
         case "csv":
             yield from output_table.lines("csv", what.rows, what.exact)
+        case "svg":
+            yield what.picture
         case "html":
             yield from html_table.lines("Policies compared", what.said, what.rows)
         case "md":
@@ -72,6 +75,21 @@ def require_file(form: ComparisonForm, to: Path | None) -> None:
     """Raises BadInput for a binary form without a file, before any work is done."""
     if form == "parquet" and to is None:
         raise BadInput("Parquet is no text: give --fileoutput FILE.parquet")
+
+
+def samples(folder: Path, to: Path) -> None:
+    """Put the parts that `SampleRows` wrote into one Parquet file. Raises BadInput when that cannot be."""
+    import duckdb
+
+    parts = sorted(str(part) for part in folder.rglob("*.parquet"))
+    if not parts:
+        raise BadInput("there is no sample, so there is nothing to write")
+    try:
+        with duckdb.connect(config={"temp_directory": str(folder)}) as db:
+            db.read_parquet(parts).write_parquet(str(to))
+    except (duckdb.Error, OSError) as error:
+        raise BadInput(f"'{to}' cannot be written: {str(error).splitlines()[0]}") from error
+    note(f"samples written to {to}")
 
 
 def _parquet(to: Path | None, rows: Sequence[Row]) -> None:

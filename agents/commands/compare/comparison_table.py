@@ -10,7 +10,17 @@ from agents.terminal.output_table import Row
 from schemas.names import Workload
 
 SPARE = (
-    *("from → to", "cpu over", "memory over", "changes", "kills/container-day", "changes/container-day"),
+    *(
+        "from → to",
+        "core-hours saved",
+        "GiB-hours saved",
+        "cpu short",
+        "cpu over",
+        "memory over",
+        "changes",
+        "kills/container-day",
+        "changes/container-day",
+    ),
     *("kills against", "difference", "cpu slack", "cpu (core-hours)"),
 )
 """The columns that a narrow terminal does without, the first to go first."""
@@ -32,7 +42,10 @@ def shown(scores: Sequence[PolicyScore], differences: Mapping[str, PolicyDiffere
             "kills/container-day": f"{score.total('kills') / hours * 24:.3f}",
             "changes/container-day": f"{score.total('changes') / hours * 24:.2f}",
             "cpu over": _over(score, "cpu"),
+            "cpu short": _short(score),
             "memory over": _over(score, "memory"),
+            "core-hours saved": _saved(scores[0], score, "cpu"),
+            "GiB-hours saved": _saved(scores[0], score, "memory"),
         }
 
 
@@ -46,6 +59,18 @@ def _over(score: PolicyScore, resource: str) -> str:
     hours = score.total("container_hours")
     spent = sum(getattr(each, f"{resource}_over") * each.container_hours for each in score.workloads.values())
     return f"{spent / hours:.2%}" if hours else "-"
+
+
+def _short(score: PolicyScore) -> str:
+    """CPU used above the request, as a share of all CPU used: what would be throttled where others take the rest of a node."""
+    used, requested, slack = (score.total(f"cpu_{what}") for what in ("used", "requested", "slack"))
+    return f"{(used + slack - requested) / used:.2%}" if used else "-"
+
+
+def _saved(baseline: PolicyScore, score: PolicyScore, resource: str) -> str:
+    if score is baseline:
+        return ""
+    return f"{baseline.total(f'{resource}_requested') - score.total(f'{resource}_requested'):,.1f}"
 
 
 def _share(of: Interval) -> str:

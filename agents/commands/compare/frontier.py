@@ -1,6 +1,7 @@
 """What is requested against what is risked: a policy with several values of one of its settings, beside upstream's margins."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from agents.backtest.policy_comparison import PolicyScore
 from agents.terminal.output_table import Row
@@ -43,6 +44,32 @@ def rows(scores: Sequence[PolicyScore]) -> Iterator[Row]:
             "OOM kills": round(kills),
             "beaten by": better[0] if better else "",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """One policy in the picture: requests as a share of upstream's, the share of time short of CPU, kills a container-day."""
+
+    name: str
+    is_upstream: bool
+    cpu: float
+    memory: float
+    over: float
+    kills: float
+
+
+def points(scores: Sequence[PolicyScore]) -> list[FrontierPoint]:
+    """A point for each policy, in the order in which they were asked for."""
+    base = next(score for score in scores if score.name.endswith(f"margin {MARGINS[1]:g}"))
+    cpu, memory = (base.total(f"{resource}_requested") or 1.0 for resource in ("cpu", "memory"))
+    found = []
+    for score in scores:
+        cores, size, over, kills = _figures(score)
+        days = (score.total("container_hours") or 1.0) / 24
+        upstream = score.name.startswith("upstream")
+        label = score.name.rpartition(" ")[2]  # the margin, or the setting's value
+        found.append(FrontierPoint(label, upstream, cores / cpu, size / memory, over, kills / days))
+    return found
 
 
 def _figures(score: PolicyScore) -> tuple[float, float, float, float]:

@@ -7,6 +7,7 @@ from agents.backtest.backtest import Backtest
 from agents.backtest.partial_scores import PartialScore
 from agents.backtest.policy_comparison import PolicyScore, figures
 from agents.backtest.price_list import PriceList
+from agents.backtest.sample_rows import SampleRows
 from agents.backtest.scoring import Score
 from agents.backtest.workload_sums import ContainerSums
 from agents.commands.compare import trace_backtest
@@ -21,24 +22,31 @@ from agents.terminal.output import note
 from streams.errors import BadInput
 
 
-def run(
-    file: Path, specs: Sequence[PolicySpec], settings: Settings, prices: PriceList, jobs: int | None = None
+def run(  # noqa: PLR0913, PLR0917  # what is compared, and how
+    file: Path,
+    specs: Sequence[PolicySpec],
+    settings: Settings,
+    prices: PriceList,
+    jobs: int | None = None,
+    samples: Path | None = None,
 ) -> list[PolicyScore]:
     """A score for each policy. `settings` are those of the command line, for policies that no stage decides.
 
-    `jobs`: processes for each policy, as `trace_backtest.scored` has it.
+    `jobs`: processes for each policy, as `trace_backtest.scored` has it. `samples`: a folder that gets each sample of each policy
+    that stages decide by.
     """
     trace_backtest.require_jobs(jobs)
     scores: dict[str, PolicyScore] = {}
     done: PartialScore | None = None
-    for spec in specs:
+    for number, spec in enumerate(specs):
         if spec.settings is None:
             continue
+        rows = None if samples is None else _rows(samples / f"{number:03d}", spec.name)
         note(f"policy '{spec.name}' ...")
         if spec.settings.vertical.policy not in ("", BUILT_IN, ADAPTIVE):
-            scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices)
+            scores[spec.name] = policy_process.run(spec.name, PolicyLimits(), scored_alone, file, spec, prices, rows)
         else:
-            done = played(file, spec.settings, jobs)
+            done = played(file, spec.settings, jobs, rows)
             scores[spec.name] = _scored(spec.name, done, "ours", prices)
     if done is None:
         done = played(file, settings, jobs)
@@ -48,21 +56,28 @@ def run(
     return [scores[spec.name] for spec in specs]
 
 
-def scored_alone(file: Path, spec: PolicySpec, prices: PriceList) -> PolicyScore:
+def scored_alone(file: Path, spec: PolicySpec, prices: PriceList, samples: SampleRows | None = None) -> PolicyScore:
     """The score of one policy that stages decide by; what the process of a policy written as code does."""
     if spec.settings is None:
         raise BadInput(f"the policy '{spec.name}' is decided by no stage")
-    return _scored(spec.name, played(file, spec.settings, jobs=1), "ours", prices)
+    return _scored(spec.name, played(file, spec.settings, 1, samples), "ours", prices)
 
 
-def played(file: Path, settings: Settings, jobs: int | None) -> PartialScore:
+def _rows(folder: Path, policy: str) -> SampleRows:
+    folder.mkdir()
+    return SampleRows(folder, policy)
+
+
+def played(file: Path, settings: Settings, jobs: int | None, samples: SampleRows | None = None) -> PartialScore:
     """One policy over a trace, a log file or an incident file. Raises BadInput."""
     if not recorded_log.is_log(file):
-        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True)
+        return trace_backtest.scored(file, settings, jobs=jobs, by_workload=True, samples=samples)
     found = recorded_log.reading(settings, file)
     with log_factory.log(found) as log:
-        backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums()))
+        backtest = Backtest(stages(found), log_factory.topics(found), found.updates, Score(sums=ContainerSums(), samples=samples))
         backtest.play(log)
+        if samples is not None:
+            samples.write(backtest.score.containers)
         return backtest.score.part()
 
 

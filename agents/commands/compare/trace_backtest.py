@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agents.backtest.backtest import Backtest, over_trace
 from agents.backtest.partial_scores import PartialScore, joined
+from agents.backtest.sample_rows import SampleRows
 from agents.logic.vertical.vertical_settings import ADAPTIVE, BUILT_IN
 from agents.processes import worker_processes
 from agents.processes.worker_processes import Report
@@ -36,10 +37,13 @@ class _Part:
     by_workload: bool
 
 
-def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: bool = False) -> PartialScore:
+def scored(
+    file: Path, settings: Settings, *, jobs: int | None, by_workload: bool = False, samples: SampleRows | None = None
+) -> PartialScore:
     """The score of everything in a trace. Raises BadInput.
 
-    `jobs`: how many processes; None for as many as there are cores, fewer where they are not worth their start.
+    `jobs`: how many processes; None for as many as there are cores, fewer where they are not worth their start; one where
+    each sample is kept, too (`samples`).
     """
     require_jobs(jobs)
     if not by_workload:
@@ -51,7 +55,7 @@ def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: boo
             note(f"{trace.rows} samples of {len(trace.names)} containers")
         line = ProgressLine(trace.rows, "samples")
         try:
-            parts = list(_dealt(trace, _processes(trace, settings, jobs)))
+            parts = list(_dealt(trace, _processes(trace, settings, jobs if samples is None else 1)))
             if len(parts) > 1:
                 asked = [_Part(trace.part(who), settings, by_workload) for who in parts]
                 found = worker_processes.run(("scoring", str(file)), _scored_part, asked, line.show)
@@ -59,7 +63,7 @@ def scored(file: Path, settings: Settings, *, jobs: int | None, by_workload: boo
                 if len(whole) == len(parts):
                     return joined(whole)
                 note("records of this trace are set aside, and a scrape is set aside whole: scoring again in one process")
-            return _scored(trace, settings, line.show, by_workload=by_workload).score.part()
+            return _scored(trace, settings, line.show, by_workload=by_workload, samples=samples).score.part()
         finally:
             line.end()
 
@@ -94,12 +98,15 @@ def _scored_part(report: Report, part: _Part) -> PartialScore | None:
         trace.close()
 
 
-def _scored(trace: Trace, settings: Settings, show: Report, *, by_workload: bool, whole: bool = True) -> Backtest:
+def _scored(  # noqa: PLR0913  # all by keyword but the three that say what is scored
+    trace: Trace, settings: Settings, show: Report, *, by_workload: bool, whole: bool = True, samples: SampleRows | None = None
+) -> Backtest:
     """The backtest at its end, or, of a part, where it found the first record that is set aside."""
-    for done in over_trace(
-        trace, stages(settings), log_factory.topics(settings), updates=settings.updates, by_workload=by_workload
-    ):
+    topics = log_factory.topics(settings)
+    for done in over_trace(trace, stages(settings), topics, updates=settings.updates, by_workload=by_workload, samples=samples):
         show(done.score.rows)
         if done.score.dead_letters and not whole:
             break
+    if samples is not None:
+        samples.write(done.score.containers)
     return done

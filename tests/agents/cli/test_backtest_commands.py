@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,8 @@ def test_rows_for_programs_are_the_same_in_every_form(log: Path, capsys: pytest.
         (("backtest", "FILE", "--policy", "x:vertical.nonsense=1"), "there is no setting 'vertical.nonsense'"),
         (("backtest", "FILE", "--policy", "none.yaml"), "does not exist"),
         (("backtest", "FILE", "--policy", "default", "-o", "parquet"), "give --fileoutput"),
+        (("backtest", "FILE", "--policy", "default", "-o", "svg"), "-o svg draws what --frontier asks for"),
+        (("backtest", "FILE", "--policy", "default", "--rows", "sample"), "samples are written as Parquet only"),
         (("backtest", "FILE", "--policy", "default", "--max-regression", "lots"), "is no share"),
         (("backtest", "FILE", "--frontier", "vertical.risk_cpu=0.1"), "is no setting with several values"),
         (("backtest",), "give either a FILE with recorded usage or --prometheus-url, and not both"),
@@ -137,3 +140,44 @@ def test_a_price_list_without_a_policy_is_not_ignored(log: Path, capsys: pytest.
     scored = json.loads(said(capsys, "backtest", str(log), "--prices", str(prices), "-o", "json"))
     assert scored["prices"]["currency"] == "EUR"
     assert [each["name"] for each in scored["policies"]] == ["upstream", "default", "recorded", "oracle"]
+
+
+def test_figures_follow_from_the_rows_of_samples(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = tmp_path / "rows.parquet"
+    policies = ("backtest", str(log), "--policy", "default")
+    said(capsys, *policies, "-o", "parquet", "--rows", "sample", "--fileoutput", str(rows))
+    scored = json.loads(said(capsys, *policies, "-o", "json"))["policies"][:2]
+    with duckdb.connect() as db:
+        found = db.sql(f"""select policy, sum(cpu_requested * seconds) filter (cpu_used is not null) / 3600,
+            sum((cpu_used > cpu_requested)::int * seconds) / sum(seconds) filter (cpu_used is not null)
+            from '{rows}' group by policy""").fetchall()  # noqa: S608  # a path of ours
+    by_policy = {policy: figures for policy, *figures in found}
+    for each in scored:
+        cores = sum(one["cpu_requested"] for one in each["workloads"])
+        hours = sum(one["container_hours"] for one in each["workloads"])
+        over = sum(one["cpu_over"] * one["container_hours"] for one in each["workloads"]) / hours
+        assert by_policy[each["name"]] == [pytest.approx(cores, rel=1e-6), pytest.approx(over, abs=1e-6)]
+
+
+def test_a_frontier_is_drawn_with_a_point_for_each_policy(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "frontier.svg"
+    knob = "vertical.margin=0.2,1.3"
+    said(capsys, "backtest", str(log), "--policy", "default", "--frontier", knob, "-o", "svg", "--fileoutput", str(picture))
+    svg = ET.fromstring(picture.read_text())  # noqa: S314  # our own
+    circles = [part.attrib["class"] for part in svg.iter("{http://www.w3.org/2000/svg}circle")]
+    assert (circles.count("upstream"), circles.count("policy")) == (8, 4)
+    assert "prefers-color-scheme: dark" in picture.read_text()
+
+
+def test_a_comparison_says_what_is_saved_and_how_much_cpu_was_short(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("backtest", str(log), *POLICIES)
+    whole = json.loads(said(capsys, *asked, "-o", "json"))["policies"]
+    sums = [
+        {name: sum(one[f"cpu_{name}"] for one in each["workloads"]) for name in ("used", "requested", "slack")} for each in whole
+    ]
+    header, *lines = (line.split("|") for line in said(capsys, *asked, "-o", "md").splitlines() if line.startswith("|"))
+    names = [name.strip() for name in header]
+    for of, line in zip(sums, lines[1:], strict=True):
+        row = dict(zip(names, (cell.strip() for cell in line), strict=True))
+        assert row["cpu short"] == f"{(of['used'] + of['slack'] - of['requested']) / of['used']:.2%}"
+        assert row["core-hours saved"] in ("", f"{sums[0]['requested'] - of['requested']:,.1f}")
