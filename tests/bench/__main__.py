@@ -23,6 +23,7 @@ from tests.bench import (
     measure,
     node_reaction,
     node_scaling,
+    policy_costs,
     present,
     reading,
     recorded,
@@ -206,11 +207,13 @@ async def main(only: int | None, profile: str | None) -> Results:
     shutil.rmtree(folder)
     if not profile:
         vertical.measure(partial(put, results), only or max(vertical.COUNTS))
+        policy_costs.measure(partial(put, results), only or policy_costs.CONTAINERS)
     if not profile and only is None:
         node_scaling.measure(partial(put, results))
         hostile_batches.measure(partial(put, results))
         hostile_nodes.measure(partial(put, results))
         updater_pass.measure(partial(put, results))
+        policy_costs.backtests(partial(put, results))
     return results
 
 

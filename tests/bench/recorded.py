@@ -53,13 +53,13 @@ def measure(put: Put, *, days: int = 1, only: str | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
         path = Path(folder) / "usage.parquet"
         if only in (None, "namespace"):
-            _make(path, NAMESPACE, 7)
+            make(path, NAMESPACE, 7)
             taken = backtest(path)
             label = f"backtest of {NAMESPACE} containers, a week at a sample a minute"
             put(f"{label}: wall", taken.wall, "s", "<= 5")
             put(f"{label}: CPU", taken.cpu, "s", "")
         if only in (None, "fleet"):
-            _make(path, CONTAINERS, days)
+            make(path, CONTAINERS, days)
             taken = backtest(path)
             goal = f"<= {MOST_SECONDS * days / FORTNIGHT:.1f}"
             label = f"backtest of 10k containers, {days} d at a sample a minute"
@@ -78,7 +78,7 @@ def _recorded(put: Put) -> None:
     put("backtest of bitbrains-rnd, 5.3 million rows: wall", taken.wall, "s", "<= 20")
 
 
-def _make(path: Path, containers: int, days: int) -> None:
+def make(path: Path, containers: int, days: int) -> None:
     """In a process of its own, because what a process starts is said to have taken as much memory as itself."""
     making = multiprocessing.get_context("spawn").Process(target=_write, args=(path, containers, days))
     making.start()
@@ -90,13 +90,13 @@ def _write(path: Path, containers: int, days: int) -> None:
         made.execute(_FLEET.format(minutes=days * 1440, containers=containers, path=path))
 
 
-def backtest(path: Path) -> Taken:
+def backtest(path: Path, *flags: str) -> Taken:
     """One run of the command. Raises ValueError where it fails."""
     began = time.perf_counter()
     null = os.open(os.devnull, os.O_WRONLY)
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "agents", "backtest", str(path)],
+        [sys.executable, "-m", "agents", "backtest", str(path), *flags],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)],
     )

@@ -11,6 +11,7 @@ from tests.bench import (
     machine,
     node_arrivals,
     node_scaling,
+    policy_costs,
     received_usage,
     updater_pass,
     vertical,
@@ -35,6 +36,20 @@ def test_the_recommender_alone() -> None:
     found = Figures()
     vertical.measure(found.put, 1_000)
     assert len(found.values) == 8
+    assert min(found.values.values()) > 0
+
+
+def test_what_adaptive_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_costs, "SCRAPES", 3)
+    found = Figures()
+    policy_costs.measure(found.put, 100)
+    assert len(found.values) == 3
+
+
+def test_what_a_policy_of_fifteen_lines_costs_a_backtest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_costs, "CONTAINER_DAYS", (2, 1))
+    found = Figures()
+    policy_costs.backtests(found.put)
     assert min(found.values.values()) > 0
 
 
