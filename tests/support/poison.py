@@ -111,6 +111,8 @@ SCALED = EhpaChanged(
 """What scales the target of the examples: older than theirs, with every option that is read when a forecast is made."""
 PRESENT_RULES = StageRulesChanged(examples.AT, NAME, PROGRAM, examples.RULES, rules_version(NAME, PROGRAM, examples.RULES))
 """Rules that the program of today may decide by: a worker ends, as it must, where others are in force."""
+PROGRAM_OF = ("program",)
+"""Where an event of rules names its program."""
 EVENTS: tuple[Event, ...] = (
     *(each for each in examples.EVENTS if not isinstance(each, StageRulesChanged)),
     PRESENT_RULES,
@@ -180,8 +182,19 @@ class Poison:
                             yield NewRecord(good.topic, 0, good.key, self.spoil(body, [(path, value)]), good.headers)
 
     def anything(self, chance: random.Random, *names: str) -> Callable[[], NewRecord]:
-        """A source of records for these topics, for a fuzz without Hypothesis: two in five are good, one in ten is no JSON."""
-        bodies = [(self.good(event, topic), body, _paths(body)) for event, topic, body in self._good if topic in names]
+        """A source of records for these topics, for a fuzz without Hypothesis: two in five are good, one in ten is no JSON.
+
+        None gives well-formed rules of another program: a worker ends, as it must, at a turn that they decide.
+        """
+        bodies = [
+            (
+                self.good(event, topic),
+                body,
+                [p for p in _paths(body) if not (isinstance(event, StageRulesChanged) and p == PROGRAM_OF)],
+            )
+            for event, topic, body in self._good
+            if topic in names
+        ]
 
         def record() -> NewRecord:
             good, body, paths = chance.choice(bodies)
