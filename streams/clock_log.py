@@ -17,6 +17,8 @@ from streams.topics import CLOCK, Topics
 
 _STRETCH, _LONGEST = 256, 16_384
 """Records read at once when looking back for a full one, which a clock writes each minute."""
+_DELIVERY = 0.05
+"""Seconds in which a record comes that the log says it has, where no record lacks at its end."""
 _READ_THROUGH = 1_000
 """Records that are read one by one in a search for a moment."""
 
@@ -123,14 +125,22 @@ class ClockReader:
         else:
             found = []
         at = place(self._topics)
-        while (most is None or len(found) < most) and (records := self._log.poll({at: self._counted.next}, wait=wait)):
+        # Who does not wait asks where the topic ends, which costs less than to learn from the log that nothing comes.
+        end = None if wait else log_ends.ask_all(self._log, [at])[at]
+        while most is None or len(found) < most:
+            if end is not None and self._counted.next >= end:
+                break
+            records = self._log.poll({at: self._counted.next}, wait=wait or _DELIVERY)
+            if not records:
+                break
             if records[0].offset > self._counted.next < self._log.begin(*at):
                 # Retention took what comes next, and what comes after that may only seem to come after what was read.
                 self._counted = first_counted(self._log, self._topics)
                 found += [] if self._counted.last is None else [self._counted.last]
                 continue
             found += clock_rules.ticks(self._counted, records)
-            wait = 0.0
+            if end is None:
+                wait, end = 0.0, log_ends.ask_all(self._log, [at])[at]
         return found
 
 

@@ -6,7 +6,7 @@ time should open a log of its own. It creates no topics.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
 from types import TracebackType
@@ -167,7 +167,7 @@ class KafkaLog:
         with translated_errors(self.where, "reading", right="Read", topics={topic for topic, _ in positions}):
             return self._reader.poll(positions, until=monotonic() + wait, limit=limit)
 
-    def read_ranges(self, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
+    def read_ranges(self, ranges: OffsetRanges, containing: bytes = b"") -> Generator[Record, None, None]:
         """The records of these ranges, without most of those that lack the bytes `containing`: quick if few have them."""
         for topic, partition in ranges:
             self._check(topic, partition)

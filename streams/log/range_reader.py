@@ -1,8 +1,8 @@
 """Reads ranges of Kafka's partitions once, quickly, for commands that look back from the end.
 
-All partitions of all ranges are fetched at the same time by one consumer of its own, which belongs to no group. As everywhere,
-it is an error, not an empty answer, if Kafka holds a record and does not deliver it. What Kafka no longer holds, because
-retention or a truncation took it while the range was read, is left out.
+All partitions of all ranges are fetched at the same time by a consumer that belongs to no group and serves one iteration at a
+time. As everywhere, it is an error, not an empty answer, if Kafka holds a record and does not deliver it. What Kafka no longer
+holds, because retention or a truncation took it while the range was read, is left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +24,23 @@ OffsetRanges = Mapping[tuple[str, int], tuple[int, int]]
 
 
 class RangeReader:
-    """One consumer, opened when first used."""
+    """Iterations that are under way at one time have a consumer each; who comes later takes one that is free."""
 
     def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
         self._where, self._offsets = where, offsets
-        self._consumer: Any = None
+        self._consumers: list[Any] = []
+        self._free: list[Any] = []
 
     def read(self, ranges: OffsetRanges, containing: bytes = b"") -> Iterator[Record]:
         """The records of these ranges, in order within a partition, without most of those that lack the bytes `containing`."""
         consumer = self._open(containing)
+        try:
+            yield from self._read(consumer, ranges)
+        finally:
+            if consumer in self._consumers:
+                self._free.append(consumer)
+
+    def _read(self, consumer: Any, ranges: OffsetRanges) -> Iterator[Record]:
         starts = {TopicPartition(*place): start for place, (start, end) in ranges.items() if start < end}
         ends = {tp: ranges[tp.topic, tp.partition][1] for tp in starts}
         consumer.assign(list(ends))
@@ -72,15 +80,18 @@ class RangeReader:
                 consumer.seek(tp, max(starts[tp], begins[tp]))
 
     def _open(self, containing: bytes) -> Any:
-        if self._consumer is None:
-            self._consumer = open_consumer(self._where, max_poll_records=5_000)
-        fetcher = self._consumer._fetcher  # noqa: SLF001  # the client has no other way to say how
+        if self._free:
+            consumer = self._free.pop()
+        else:
+            consumer = open_consumer(self._where, max_poll_records=5_000)
+            self._consumers.append(consumer)
+        fetcher = consumer._fetcher  # noqa: SLF001  # the client has no other way to say how
         fetcher.PartitionRecords = type("_Records", (FetchedRecords,), {"containing": containing})
         fetcher._next_partition_records = None  # noqa: SLF001  # half read for other bytes, by an iteration that was left
-        return self._consumer
+        return consumer
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._consumer is not None:
-            self._consumer.close(autocommit=False)
-            self._consumer = None
+        """Close the connections, also those of iterations that were left."""
+        consumers, self._consumers, self._free = self._consumers, [], []
+        for consumer in consumers:
+            consumer.close(autocommit=False)

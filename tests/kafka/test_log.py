@@ -93,10 +93,12 @@ class TestKafkaLog(Conformance):
         assert isinstance(world.log, KafkaLog)
         begun = world.log.read_ranges({(world.narrow, 0): (0, 14_000)}, b"a")
         next(begun)
-        reader = world.log._range_reader._consumer
-        left = reader.position(TopicPartition(world.narrow, 0))
+        (consumer,) = world.log._range_reader._consumers
+        left = consumer.position(TopicPartition(world.narrow, 0))
+        begun.close()  # so that the next iteration has the same consumer
         found = list(world.log.read_ranges({(world.narrow, 0): (left, 14_000)}))
         assert [each.offset for each in found] == list(range(left, 14_000))
+        assert world.log._range_reader._consumers == [consumer]
 
     def test_a_record_that_the_topic_refuses_is_told_and_what_stands_around_it_is_appended_once(
         self, world: KafkaWorld, admin: KafkaAdminClient, prefix: str

@@ -120,3 +120,16 @@ def test_a_view_of_kafka_shows_the_newest_turn(log: KafkaLog, client: KafkaAdmin
     log.append([decided(5), decided(9), decided(7)])
     assert view.catch_up() == 3
     assert [(key, seen.turn, seen.place.offset) for key, seen in view.items()] == [(web.key, 9, 1)]
+
+
+def test_an_iteration_over_ranges_goes_on_beside_another_one(log: KafkaLog, client: KafkaAdminClient, prefix: str) -> None:
+    topic = f"{prefix}.nested"
+    topic_admin.apply(client, topic_admin.plan(client, [TopicSpec(topic, 2, {})]))
+    log.append([NewRecord(topic, n % 2, b"k", b"%d" % n) for n in range(12_000)])
+    ranges = {(topic, p): (0, 6_000) for p in range(2)}
+    outer, inner = 0, 0
+    for record in log.read_ranges(ranges):
+        if outer % 4_000 == 0:
+            inner += sum(1 for _ in log.read_ranges({(topic, record.partition): (0, 6_000)}))
+        outer += 1
+    assert (outer, inner) == (12_000, 18_000)

@@ -44,6 +44,7 @@ class ControlState:
             for record in present:
                 self.apply(record)
             self._cursor = Cursor(log, {**clock, place: present.position})
+        self._cursor.go_to(self.silence.begin_again(self._context.log, self._context.topics))
         for record in self._cursor.catch_up():
             self.apply(record)
 

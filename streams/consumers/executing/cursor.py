@@ -18,6 +18,10 @@ class Cursor:
         self._log, self._places = log, tuple(places)
         self._next = dict(places) if isinstance(places, Mapping) else {}
 
+    def go_to(self, places: Mapping[tuple[str, int], int]) -> None:
+        """Read on from these offsets instead, in partitions that this cursor reads."""
+        self._next |= places
+
     def catch_up(self) -> Iterator[Record]:
         """The records up to the ends that the log has now, in offset order within a partition. Raises LogUnavailable."""
         if not self._next:

@@ -61,6 +61,7 @@ class LogFollower(ABC):
             self._next |= self._silence.begin(self._context.log, self._context.topics)
             count = self._begin()
             self._heard, self.caught_up = self._clock(), True
+        self._next |= self._silence.begin_again(self._context.log, self._context.topics)
         while records := self._context.log.poll(self._next, wait=wait):
             for record in records:
                 self._take(record)

@@ -28,13 +28,22 @@ class TickSilence:
         self._tick, self._periods = -1, (0.0, 0.0)
         self._place: TopicAndPartition = ("", 0)
         self._counted = Counted()
+        self._begun = clock()
 
     def begin(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
         """Read what counts near the end of the clock's topic; from where `take` wants its records. Raises LogUnavailable."""
-        self._place, self._counted = clock_log.place(topics), clock_log.counted(log, topics)
+        self._place, self._counted, self._begun = clock_log.place(topics), clock_log.counted(log, topics), self._clock()
         if self._counted.number > self._tick:
             self.moved_on(self._counted.number)
         return {self._place: self._counted.next}
+
+    def begin_again(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
+        """As `begin`, where no tick has come for so long that it may be the topic that has lost its end; else nothing.
+
+        No tick comes after a tick that was lost, so who has read that one would wait for ever.
+        """
+        silent = self._heard is not None and min(self._clock() - self._heard, self._clock() - self._begun) > LEAST
+        return self.begin(log, topics) if silent else {}
 
     @property
     def now(self) -> datetime | None:

@@ -179,6 +179,7 @@ class StatusConsumer:
 
     def _read(self) -> None:
         self._cursor = self._cursor or self._start()
+        self._cursor.go_to(self._silence.begin_again(self._context.log, self._context.topics))
         for record in self._cursor.catch_up():
             if self._silence.take(record):
                 continue

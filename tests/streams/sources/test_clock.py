@@ -6,7 +6,7 @@ from schemas.names import Place
 from streams import clock_log
 from streams.clock_rules import Counted, Tick
 from streams.errors import BadInput, LogUnavailable, TryAgain
-from streams.log.log_port import NewRecord
+from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
 from streams.sources.clock import Clock, ClockTiming, TimeBase
 from streams.topics import TOPICS, Topics
@@ -280,3 +280,22 @@ def test_a_log_that_is_away_for_a_while_costs_ticks_and_nothing_else() -> None:
 def test_a_clock_that_could_never_tick_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="clock"):
         ClockTiming(**settings)
+
+
+def test_a_tick_reads_back_the_one_before_it_and_asks_for_nothing_that_is_not_there() -> None:
+    world, delivered = World(), []
+    clock = world.clock(ClockTiming(check_ms=1_000_000))
+
+    class Counting(MemoryLog):
+        def poll(self, positions: Positions, *, wait: float = 0.0, limit: int = 10_000) -> Sequence[Record]:
+            records = super().poll(positions, wait=wait, limit=limit)
+            delivered.append(len(records))
+            return records
+
+    clock.step()
+    world.sleep(clock.wait())
+    world.log.__class__ = Counting
+    for _ in range(3):
+        clock.step()
+        world.sleep(clock.wait())
+    assert delivered == [1, 1, 1]

@@ -9,6 +9,7 @@ from schemas.names import Place
 from schemas.policies.control import ControlChanged, ControlSchedule, Mode
 from streams import compacted_copy
 from streams.consumers.executing.control_state import ControlState
+from streams.consumers.executing.tick_silence import TickSilence
 from streams.errors import LogUnavailable
 from streams.log.log_port import NewRecord, Positions, Record
 from streams.log.memory_log import MemoryLog
@@ -16,6 +17,8 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog, policy_records
 from streams.sources.clock import TickWriter
 from streams.topics import Topics
+from tests.support import ticks
+from tests.support.lossy_log import LossyLog
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 TOPICS = Topics("t", 2)
@@ -135,3 +138,21 @@ def test_a_schedule_holds_by_the_time_of_the_newest_tick_and_a_record_with_a_fau
     control = OperatorLog(context).control("prod")
     assert control is not None
     assert control.schedules == (freeze,)
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_time_goes_on_for_who_has_read_a_tick_that_the_log_lost(grown: bool) -> None:
+    log, topics, now = LossyLog(), Topics(partitions=1), [0.0]
+    for name in ("clock", "control", "control-latest"):
+        log.create(topics.wire(name), 1)
+    for number in range(1_000, 10_000, 1_000):
+        ticks.append(log, topics, number)
+    state = ControlState(LogContext.of(log, topics, "demo"), TickSilence(lambda: now[0]))
+    state.catch_up()
+    log.elect(topics.wire("clock"), 0, losing=5)
+    for number in range(10_000, 20_000 if grown else 12_000, 1_000):
+        ticks.append(log, topics, number)
+    now[0] = 21.0
+    state.catch_up()
+    assert state.now == datetime.fromtimestamp(19 if grown else 11, UTC)
+    assert state.silence.reasons() == []
