@@ -36,7 +36,8 @@ from streams.log.connection_check import refuse_at_once
 from streams.log.kafka_connection import KafkaConnection
 from streams.log.kafka_errors import translated_errors
 from streams.log.kafka_reader import KafkaReader
-from streams.log.log_ends import EARLIEST, LATEST, LeaderQuestions, LogEnd
+from streams.log.leader_questions import EARLIEST, LATEST, LeaderQuestions
+from streams.log.log_ends import LogEnd
 from streams.log.log_port import (
     MAX_RECORD_BYTES,
     NewRecord,

@@ -53,15 +53,21 @@ def _scraped(context: LogContext) -> set[str]:
     return named - {""}
 
 
-def require_cluster(context: LogContext, cluster: str) -> None:
-    """Raise BadInput for a cluster that no source has named, with the names there are. A log that names none accepts all."""
+def others(context: LogContext, cluster: str) -> set[str]:
+    """The clusters that sources have named lately, if this is none of them; else nothing."""
     reported = set[str]()
     for most in (_LATELY, _REPORTS):
         reported = _reported(context, most)
         if cluster in reported:  # scrapes are large, and not needed then
-            return
+            return set()
     named = reported | _scraped(context)
-    if named and cluster not in named:
+    return set() if cluster in named else named
+
+
+def require_cluster(context: LogContext, cluster: str) -> None:
+    """Raise BadInput for a cluster that no source has named, with the names there are. A log that names none accepts all."""
+    named = others(context, cluster)
+    if named:
         there_are = ", ".join(f"'{name}'" for name in sorted(named))
         raise BadInput(
             f"no source has named a cluster '{cluster}'; the log has {there_are}. "

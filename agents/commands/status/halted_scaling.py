@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 
 from agents.commands.status import newest_records
 from agents.commands.status.status_rows import StatusRow
-from agents.logic.nodes.scaler import misread_pods
 from schemas.catalogue import CATALOGUE
-from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
+from schemas.decisions.node_updates import NOT_UNDERSTOOD, NodeScalingHalted, ScaleRefused
 from streams.codec.event_codec import header
 from streams.log_context import LogContext
 
@@ -22,7 +21,7 @@ def rows(context: LogContext, now: datetime) -> Iterator[StatusRow]:
     misread: dict[str, ScaleRefused] = {}
     for record in newest_records.read(context.log, context.topics.wire(_TOPIC), now - _SAID_WITHIN).records:
         event = context.codec.decode_or_none(record) if header(record, "ce_type") in kinds else None
-        if isinstance(event, ScaleRefused) and event.code == misread_pods.CODE:
+        if isinstance(event, ScaleRefused) and event.code == NOT_UNDERSTOOD:
             misread[event.subject.id] = event
         if isinstance(event, NodeScalingHalted):
             key = event.cluster, event.group

@@ -65,8 +65,8 @@ class StatusRow:
 
 def clusters(context: LogContext, control: ControlChanged | None, allowed: str) -> Iterator[StatusRow]:
     """The configured cluster, with a warning when no source has named it."""
-    named = source_reports.clusters(context)
-    if named and context.cluster not in named:
+    named = source_reports.others(context, context.cluster)
+    if named:
         there_are = ", ".join(f"'{name}'" for name in sorted(named))
         says = f"no source has named it; the log has {there_are}: set cluster.name"
         yield StatusRow("cluster", context.cluster, "unknown", says, warns=True)

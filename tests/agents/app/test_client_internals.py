@@ -78,7 +78,7 @@ STATE = {
 USED = {
     "streams/log/kafka_reader.py": {"_cluster", "_fetcher"},
     "streams/log/kafka_log.py": {"_sender"},
-    "streams/log/log_ends.py": {"_manager", "_get_cluster_metadata"},
+    "streams/log/leader_questions.py": {"_manager", "_get_cluster_metadata"},
     "streams/log/range_reader.py": {"_fetcher", "_next_partition_records"},
     "agents/app/faust_consumer.py": {
         *("_commit", "_recovery", "_fetch_max_wait_ms", "_fetcher"),

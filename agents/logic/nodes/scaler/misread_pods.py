@@ -8,15 +8,14 @@ from collections.abc import Iterator
 
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
-from agents.logic.nodes.cluster.fact_conversion import NOT_UNDERSTOOD
+from agents.logic.nodes.cluster import fact_conversion
 from agents.logic.nodes.cluster.scaler_state import ScalerState
 from agents.logic.nodes.scaler import scaling_plans
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.decision_subjects import Subject
-from schemas.decisions.node_updates import ScaleRefused
+from schemas.decisions.node_updates import NOT_UNDERSTOOD, ScaleRefused
 
-CODE = "NotUnderstood"
 PATIENCE = 60.0
 """Seconds that the scheduler has to place a pod for which a node has room."""
 MOST = 20
@@ -31,7 +30,7 @@ def reason_of(state: ScalerState, cluster: str, auto: NodeAutoscaler, pod: Sched
     placed = state.pods.get(state.ready_index().waiting_keys(cluster).get(pod.key, ""))
     said = f": '{placed.message}'" if placed is not None and placed.message else ""
     room = f"node '{node}' has room for it by all rules that are known here"
-    return f"{NOT_UNDERSTOOD}: for {now - since:.0f} s {room}, and the scheduler refuses it{said}"
+    return f"{fact_conversion.NOT_UNDERSTOOD}: for {now - since:.0f} s {room}, and the scheduler refuses it{said}"
 
 
 def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
@@ -50,4 +49,4 @@ def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
             owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
             kind, named = ("Pod", pods[0].name) if owner is None else (owner.kind, owner.name)
             subject = Subject.of_object(context.cluster, kind, pods[0].namespace, named, name)
-            yield scaling_plans.refusal(context, subject, Objection(CODE, why), {"example": pods[0].key}, len(pods))
+            yield scaling_plans.refusal(context, subject, Objection(NOT_UNDERSTOOD, why), {"example": pods[0].key}, len(pods))

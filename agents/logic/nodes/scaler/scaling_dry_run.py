@@ -17,7 +17,7 @@ from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
 from schemas import times
-from schemas.decisions.node_updates import RemovalReason
+from schemas.decisions.node_updates import NOT_UNDERSTOOD, RemovalReason
 from schemas.policies.control import Mode
 
 MOST_NATURES = 10_000
@@ -273,7 +273,7 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
     elif found.halted:  # nobody looked whether a node has room for it
         return
     elif misread := misread_pods.reason_of(state, look.context.cluster, look.auto, pod, look.now):
-        yield ScalingObstacle(misread_pods.CODE, misread, {})
+        yield ScalingObstacle(NOT_UNDERSTOOD, misread, {})
     elif pod not in found.not_triggered and not found.postponed:
         yield ScalingObstacle("HasRoom", "a node has room for it, or one that is coming will: the scheduler places it", {})
 

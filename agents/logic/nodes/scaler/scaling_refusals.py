@@ -17,7 +17,7 @@ from agents.logic.nodes.scaler import group_troubles, halt_reports, misread_pods
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import ScaleRefused
+from schemas.decisions.node_updates import NOT_UNDERSTOOD, ScaleRefused
 from schemas.names import Place
 
 MOST_NODES = 500
@@ -111,7 +111,7 @@ def news(
 
 def _changing(event: ScaleRefused, now: float) -> str:
     """What of a refusal is news when it changes. The scheduler's words about a pod change at any time, so they are no news."""
-    if event.code == misread_pods.CODE:
+    if event.code == NOT_UNDERSTOOD:
         return str(int(now // halt_reports.AGAIN))
     return "" if event.code == BUDGET else event.reason
 

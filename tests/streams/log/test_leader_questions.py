@@ -7,7 +7,8 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaError, LeaderNotAvailableError, UnknownBrokerIdError
 from kafka.future import Future
 
-from streams.log.log_ends import EARLIEST, LATEST, LeaderQuestions, LogEnd
+from streams.log.leader_questions import EARLIEST, LATEST, LeaderQuestions
+from streams.log.log_ends import LogEnd
 
 TOPIC = "facts"
 
