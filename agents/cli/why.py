@@ -18,7 +18,11 @@ def why(
     /,
     *,
     verbose: Annotated[
-        bool, Parameter(name=("--verbose", "-v"), help="Every number as the record has it, bounds and settings too.")
+        bool,
+        Parameter(
+            name=("--verbose", "-v"),
+            help="Every number as the record has it, bounds and settings too; and all that ended, not the newest three.",
+        ),
     ] = False,
     at: At = None,
     output: TextOutputOption = "table",

@@ -21,16 +21,19 @@ def lines(explanation: Explanation, *, full: bool = False) -> Iterator[str]:
         yield f"then: {_line(outcome)}"
     for shown in explanation.scaling:
         yield from _lines(shown, "", "", full=full)
-    yield from _harm(explanation.harm)
+    yield from _harm(explanation.harm, full=full)
 
 
-def _harm(harms: Sequence[Harm]) -> Iterator[str]:
-    """What ended, the newest in full, and how many of the others were whose."""
+def _harm(harms: Sequence[Harm], *, full: bool) -> Iterator[str]:
+    """What ended, the newest in full, and how many of the others were whose; with `full` all of it."""
     if not harms:
         return
     shares = ", ".join(f"{count} {verdict.value}" for verdict, count in harm.counts(harms).items() if count)
     yield f"what ended here: {len(harms)} in all, {shares}"
-    for each in harms[-_MOST_HARM:]:
+    hidden = 0 if full else max(0, len(harms) - _MOST_HARM)
+    if hidden:
+        yield f"   · {hidden} earlier {'one is' if hidden == 1 else 'ones are'} not shown: -v lists all"
+    for each in harms[hidden:]:
         yield f"{each.at:%Y-%m-%d %H:%M:%S}  {each.what}: {each.verdict.value}"
         yield f"   · {each.because}"
         yield f"   · before: {each.before}"

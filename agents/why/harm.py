@@ -5,7 +5,7 @@ known`: the log has lost what would show it, or what we lowered may have played 
 that was in force with the one that the pod's owner had asked for; docs/incidents.md has the rules.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from agents.why import event_descriptions
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted
+from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Amounts
 from schemas.outcomes import Action, ActionFinished, Result
@@ -25,6 +26,8 @@ from schemas.outcomes import Action, ActionFinished, Result
 E = TypeVar("E")
 _SOON = timedelta(minutes=15)
 """How long after a change of ours something that follows from it may come."""
+_LATE = timedelta(minutes=1)
+"""How much younger a look at an HPA may be than the end of a pod that it scaled down."""
 _MOST_SINCE = 3
 
 
@@ -262,6 +265,9 @@ def _went(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, str]:
     if fewer:
         plan = plans[fewer[-1].decision]
         return Verdict.OURS, f"we scaled the workload from {plan.current} to {plan.replicas} replicas", _last(past, fewer)
+    by_hpa = _scaled_by_hpa(past, gone)
+    if by_hpa is not None:
+        return by_hpa
     removal = _removal_without_end(past, gone)
     if removal is not None:
         because = f"we had planned to remove its node '{removal.node}', and no outcome says that it was done"
@@ -269,6 +275,34 @@ def _went(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, str]:
     if past.complete_since is not None and gone.at < past.complete_since:
         return Verdict.UNKNOWN, "the log no longer has what we did then", _last(past, ())
     return Verdict.NOT_OURS, "we neither evicted it nor removed its node nor scaled its workload down", _last(past, ())
+
+
+def _scaled_by_hpa(past: WorkloadPast, gone: PodDeleted) -> tuple[Verdict, str, str] | None:
+    """Whether an HPA that we keep for an EHPA took a pod: it asks for fewer, or its plan does and the scale follows."""
+    plans = [plan for plan in past.of(ReplicasPlanned) if plan.carried_out_by is ScalingMode.HPA and plan.at <= gone.at]
+    kept = {plan.uid for plan in plans}
+    lowered = _newest_fall([hpa for hpa in past.of(HpaSeen) if hpa.owner_uid in kept], lambda hpa: hpa.desired, gone)
+    if lowered is not None:
+        hpa, before = lowered
+        fall = f"HPA '{hpa.name}' scaled the workload from {before} to {hpa.desired} replicas"
+        return Verdict.OURS, f"{fall}, and we keep it for EHPA '{plans[-1].ehpa}'", f"{hpa.at:%Y-%m-%d %H:%M:%S} {fall}"
+    if not plans or plans[-1].replicas >= plans[-1].current or gone.at - plans[-1].at > _SOON:
+        return None
+    plan = plans[-1]
+    asked = f"we had planned {plan.replicas} replicas instead of {plan.current}"
+    before_that = f"{plan.at:%Y-%m-%d %H:%M:%S} plan of {plan.replicas} replicas, for an HPA to carry out"
+    followed = _newest_fall(past.of(ScaleSeen), lambda scale: scale.replicas, gone)
+    if followed is None:
+        return Verdict.UNKNOWN, f"{asked}, and the log does not show whether the HPA had followed", before_that
+    scale, before = followed
+    return Verdict.OURS, f"{asked}, and its scale went from {before} to {scale.replicas}", before_that
+
+
+def _newest_fall(facts: Sequence[E], replicas: Callable[[E], int], gone: PodDeleted) -> tuple[E, int] | None:
+    """The last fact about as old as a pod's end that says fewer replicas than the one before it, and what that said."""
+    falls = [(fact, replicas(before)) for before, fact in pairwise(facts) if replicas(fact) < replicas(before)]
+    near = [(fact, before) for fact, before in falls if -_LATE <= gone.at - fact.at <= _SOON]  # type: ignore[attr-defined]  # all have a time
+    return near[-1] if near else None
 
 
 def _was_on(past: WorkloadPast, gone: PodDeleted, act: ActionFinished) -> bool:

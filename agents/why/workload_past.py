@@ -10,6 +10,7 @@ from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
 from schemas.decisions.replica_plans import ReplicasPlanned
 from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.names import Workload
 from schemas.outcomes import Action, ActionFinished
@@ -56,7 +57,16 @@ def harms(context: LogContext, asked: str, event: object, mentioning: Mentioning
 
 def _is_of(event: object, workload: str) -> bool:
     match event:
-        case PodChanged() | PodDeleted() | ContainerOOMKilled() | ResizePlanned() | UpdateRefused() | ReplicasPlanned():
+        case (
+            HpaSeen()
+            | ScaleSeen()
+            | PodChanged()
+            | PodDeleted()
+            | ContainerOOMKilled()
+            | ResizePlanned()
+            | UpdateRefused()
+            | ReplicasPlanned()
+        ):
             return event.workload.key == workload
         case NodeRemovalPlanned():
             return event.cluster == workload.partition("/")[0]

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from agents import cli
-from agents.why import harm
+from agents.why import explanation_lines, harm
+from agents.why.explained_record import ExplainedRecord, Explanation
 from agents.why.harm import Harm, Verdict, WorkloadPast
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import ResizePlanned
-from schemas.decisions.replica_plans import ReplicasPlanned
+from schemas.decisions.replica_plans import ReplicasPlanned, ScalingMode
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerRun, ContainerSeen, PodChanged, PodDeleted, PodPhase
+from schemas.facts.replica_scaling import HpaSeen, ScaleSeen
 from schemas.facts.usage import ContainerOOMKilled
-from schemas.names import Amounts, PodName, Workload
+from schemas.names import Amounts, Place, PodName, Workload
 from schemas.outcomes import Action, ActionFinished, Result
 from schemas.units import Bytes, Cores
 from tests.support import examples
@@ -114,6 +116,53 @@ def test_a_pod_that_went_is_ours_if_its_node_went_by_us_or_fewer_replicas_were_p
     assert verdict(node) == [Verdict.OURS]
     assert verdict(plan, fewer) == [Verdict.OURS if plan.replicas < plan.current else Verdict.NOT_OURS]
     assert verdict(did(Action.EVICT, 19)) == [], "an eviction of ours is explained by its decision"
+
+
+def planned(at: float, current: int, replicas: int, by: ScalingMode = ScalingMode.HPA) -> ReplicasPlanned:
+    plan = next(each for each in examples.EVENTS if isinstance(each, ReplicasPlanned))
+    return replace(plan, at=minutes(at), workload=CART, current=current, replicas=replicas, carried_out_by=by, uid="e1")
+
+
+def hpa(at: float, desired: int, owner: str = "e1") -> HpaSeen:
+    seen = next(each for each in examples.EVENTS if isinstance(each, HpaSeen))
+    return replace(seen, at=minutes(at), workload=CART, desired=desired, owner_uid=owner)
+
+
+def scale(at: float, replicas: int) -> ScaleSeen:
+    return ScaleSeen(minutes(at), CART, replicas, replicas, "app=cart")
+
+
+@pytest.mark.parametrize(
+    ("events", "verdict", "says"),
+    [
+        ([planned(2, 5, 3), hpa(3, 5), hpa(19, 3)], Verdict.OURS, "HPA 'ehpa-cart' scaled the workload from 5 to 3 replicas"),
+        ([planned(2, 5, 5), hpa(3, 5), hpa(20.5, 4)], Verdict.OURS, "from 5 to 4 replicas"),
+        ([planned(18, 5, 3), scale(1, 5), scale(19, 3)], Verdict.OURS, "its scale went from 5 to 3"),
+        ([planned(18, 5, 3)], Verdict.UNKNOWN, "we had planned 3 replicas instead of 5"),
+        ([planned(2, 5, 3), hpa(3, 5, "x"), hpa(19, 3, "x")], Verdict.NOT_OURS, "neither"),
+        ([planned(2, 5, 5), scale(1, 5), scale(19, 3)], Verdict.NOT_OURS, "neither"),
+        ([planned(18, 5, 3, ScalingMode.PREVIEW), scale(1, 5), scale(19, 3)], Verdict.NOT_OURS, "neither"),
+        ([planned(2, 5, 5), hpa(3, 3), hpa(19, 5)], Verdict.NOT_OURS, "neither"),
+        ([planned(2, 5, 3), hpa(1, 5), hpa(3, 3)], Verdict.NOT_OURS, "neither"),
+    ],
+    ids=["desired", "seen late", "scale", "nothing seen", "another's", "no plan", "preview", "grew", "long ago"],
+)
+def test_a_pod_that_an_hpa_of_ours_scaled_down_is_ours(events: list[object], verdict: Verdict, says: str) -> None:
+    [found] = harm.of_workload(WorkloadPast([seen(0, 700), PodDeleted(minutes(20), CART, POD), *events]))
+    assert found.verdict is verdict
+    assert says in found.because
+
+
+def test_why_shows_the_newest_ends_and_says_how_to_see_the_others() -> None:
+    kills = [killed(at, 300) for at in range(1, 6)]
+    harms = tuple(harm.of_workload(WorkloadPast([seen(0, 300), *kills])))
+    shown = ExplainedRecord("record", None, Place("t", 0, 0))
+    short = list(explanation_lines.lines(Explanation("cart", shown, (), harm=harms)))
+    whole = list(explanation_lines.lines(Explanation("cart", shown, (), harm=harms), full=True))
+    assert "   · 2 earlier ones are not shown: -v lists all" in short
+    assert sum("OOM kill of" in line for line in short) == 3
+    assert sum("OOM kill of" in line for line in whole) == 5
+    assert not any("not shown" in line for line in whole)
 
 
 def removal(at: float, *results: tuple[float, Result], names: PodName = POD) -> list[object]:
