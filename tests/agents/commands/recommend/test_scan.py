@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -224,6 +224,62 @@ def test_a_scan_of_the_same_data_gives_the_same_rows_in_whatever_order_they_come
         found.add(repr(recommendation_table.rows_of(decisions, containers, at)))
     assert len(found) == 1
     assert found.pop().count("risk='high', why='too little memory'") == 2
+
+
+@dataclass
+class Unequal:
+    """A Prometheus server with a Deployment of each of these names, of two very unequal pods, whose series come in any order."""
+
+    names: tuple[str, ...] = ("cart", "till", "mail", "web")
+    chance: random.Random = field(default_factory=lambda: random.Random(7))
+
+    def __call__(self, asked: Asked) -> tuple[int, bytes]:
+        found = list(self._series(asked.fields["query"], asked.fields))
+        self.chance.shuffle(found)
+        return _said(found)
+
+    def _pods(self) -> Iterator[tuple[str, str, float]]:
+        """Name, the ReplicaSet's, and how many times as much as the other it requests and uses."""
+        for name in self.names:
+            yield from ((f"{name}-7f-{pod}", f"{name}-7f", times) for pod, times in (("a", 1.0), ("b", 40.0)))
+
+    def _series(self, query: str, fields: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        if query.startswith("count("):
+            yield _one({}, len(self.names) * 2)
+            return
+        if "kube_replicaset_owner" in query:
+            for name in self.names:
+                owner = {"owner_kind": "Deployment", "owner_name": name}
+                yield _one({"namespace": "shop", "replicaset": f"{name}-7f"} | owner, 1)
+            return
+        for pod, replicas, times in self._pods():
+            if "start" in fields:
+                first, last, step = (float(fields[name]) for name in ("start", "end", "step"))
+                base = 0.07 if "rate(" in query else float(90 << 20)
+                values = [
+                    [first + step * i, repr(base * times * (1.0 + 0.3 * math.sin(i)))]
+                    for i in range(int((last - first) / step) + 1)
+                ]
+                yield {"metric": _of(pod) | {"container": "main"}, "values": values}
+            elif "kube_pod_owner" in query:
+                yield _one(_of(pod) | {"owner_kind": "ReplicaSet", "owner_name": replicas}, 1)
+            elif "resource_requests" in query:
+                for resource, amount in (("cpu", 0.1 * times), ("memory", (100 << 20) * times)):
+                    yield _one(_of(pod) | {"container": "main", "resource": resource}, amount)
+
+
+@pytest.mark.slow
+def test_200_scans_of_one_server_until_one_moment_give_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Series come in another order with each answer; the moment is fixed, so nothing else may move."""
+    found = set()
+    with answering(Unequal()) as here:
+        for _ in range(200):
+            words = ("-p", here.url, "--history", "6h", "--step", "1h", "--until", "2026-01-05T12:34:56+00:00", "-f", "json")
+            found.add(scanned(capsys, *words))
+    assert len(found) == 1
+    table = json.loads(found.pop())
+    assert [row["pods"] for row in table] == [2, 2, 2, 2]
+    assert {row["risk"] for row in table} == {"high"}
 
 
 def test_namespaces_selectors_limits_and_order_are_krrs(server: Answering, capsys: pytest.CaptureFixture[str]) -> None:
