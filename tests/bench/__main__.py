@@ -200,6 +200,7 @@ async def main(only: int | None, profile: str | None) -> Results:
             node_reaction.measure(partial(put, results), broker.bootstrap)
             present.measure(partial(put, results), broker.bootstrap)
             reading.measure(partial(put, results), broker.bootstrap)
+            reading.measure_demo(partial(put, results))
             recorded.measure(partial(put, results))
             hostile_tenant.measure(partial(put, results))
             replicas.measure(partial(put, results))

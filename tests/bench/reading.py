@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from pathlib import Path
 
 from kafka import KafkaProducer
 
@@ -30,6 +32,8 @@ _TICK_MS, _PARTITIONS, _BATCH = 500, 4, 20_000
 _POD = PodName("ns-1", "web-1-x", "u1")
 _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
+_ASKED = (("status",), ("recommendations",), ("why", "payments/ledger"), ("why-not", "payments/ledger"), ("plan",))
+
 Put = Callable[[str, float, str, str], None]
 
 
@@ -40,23 +44,38 @@ def measure(put: Put, brokers: str, workloads: int = WORKLOADS, decisions: int =
         topic_admin.apply(admin, topic_admin.plan(admin, topics.specs()))
     _write(topics, connection, workloads, decisions)
     sets = [f"topics.prefix={topics.prefix}", f"topics.partitions={_PARTITIONS}", "cluster.name=prod"]
-    table = ("recommendations", "-o", "csv")
-    lines, first, took = _timed(*table, brokers=brokers, sets=sets)
+    where = ["--brokers", brokers, *(part for each in sets for part in ("--set", each))]
+    lines, first, took = _timed("recommendations", "-o", "csv", *where)
     assert lines == workloads + 1
     put(f"recommendations of {workloads:,} workloads, the whole command", took, "s", "<= 1")
     put("  until its first line", first, "s", "<= 1")
-    lines, _, took = _timed("status", brokers=brokers, sets=sets)
+    lines, _, took = _timed("status", *where)
     assert lines > len(topics.specs()) // 2
     put(f"status on a log with {decisions:,} decisions", took, "s", "<= 1")
 
 
-def _timed(*words: str, brokers: str, sets: Sequence[str]) -> tuple[int, float, float]:
+def measure_demo(put: Put) -> None:
+    """Play the demo's day on Kafka, and ask its kept log what an on-call asks."""
+    with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
+        subprocess.run([sys.executable, "-m", "agents", "demo", "--plain"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        ask(put, Path(folder))
+
+
+def ask(put: Put, folder: Path) -> None:
+    """Each question of a demo that was played in `folder`."""
+    for words in _ASKED:
+        lines, first, _ = _timed(*words, "--config", ".run/demo/ullage.yaml", folder=folder)
+        assert lines
+        put(f"{' '.join(words)} on the demo's log, until its first line", first, "s", "<= 1")
+
+
+def _timed(*words: str, folder: Path | None = None) -> tuple[int, float, float]:
     """The lines that a command prints, and the seconds to the first and to its end; the best of three."""
-    command = [sys.executable, "-m", "agents", *words, "--brokers", brokers, *(part for each in sets for part in ("--set", each))]
+    command = [sys.executable, "-m", "agents", *words]
     runs = []
     for _ in range(3):
         began = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert process.stdout is not None
         lines = bool(process.stdout.readline())
         first = time.perf_counter() - began
