@@ -15,7 +15,7 @@ from kafka.errors import KafkaTimeoutError, LogTruncationError, OffsetOutOfRange
 
 from streams.log import record_batches
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
-from streams.log.log_ends import EARLIEST, LATEST
+from streams.log.leader_questions import EARLIEST, LATEST
 from streams.log.log_port import MAX_RECORD_BYTES, Positions, Record, TopicAndPartition
 
 record_batches.guard(kafka.consumer.fetcher)

@@ -15,7 +15,7 @@ from kafka.errors import KafkaTimeoutError
 
 from streams.log.kafka_connection import REQUEST_MS, KafkaConnection
 from streams.log.kafka_reader import LOG_CHANGED, PATIENCE, SLICE_MS, Offsets, open_consumer
-from streams.log.log_ends import EARLIEST, LATEST
+from streams.log.leader_questions import EARLIEST, LATEST
 from streams.log.log_port import Record
 from streams.log.record_batches import FetchedRecords
 
