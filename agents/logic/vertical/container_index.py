@@ -273,13 +273,13 @@ class ContainerIndex:
             self._several[member] = tuple(rows)
 
     def _share(self, workload: str) -> None:
-        """Count the members that share the pod's minimum: all that may get a recommendation."""
+        """Count the members that share the pod's minimum: all that may get a recommendation; where none may, each for itself."""
         members = self._of[workload]
         single, rule = self.numbers["single"], self.numbers["rule"]
         used = (m for m in members if single[m] >= 0 or m in self._several)
         speaking = sum(1 for m in used if self._lines.item(int(rule[m]), _SILENT) == 0.0)
         for member in members:
-            self.numbers["siblings"][member] = speaking
+            self.numbers["siblings"][member] = max(speaking, 1)
 
     def _speak(self, members: Indices) -> NDArray[np.bool_]:
         """Which members may get a recommendation: they have usage and are not silent."""
