@@ -46,14 +46,17 @@ def unpacked(codec: int, content: bytes) -> bytes:
     return _UNPACKERS[codec](content)
 
 
-def gunzip(payload: bytes) -> bytes:
-    """GZIP, of one member or several. As in java.util.zip.GZIPInputStream, reading ends where no header follows a member."""
+def gunzip(payload: bytes, most: int | None = None) -> bytes:
+    """GZIP, of one member or several, of `most` bytes unpacked; by default as many as a batch may have.
+
+    As in java.util.zip.GZIPInputStream, reading ends where no header follows a member. Raises NotReadable.
+    """
     payload, out = bytes(payload), bytearray()
     at = _after_gzip_header(payload, 0)
     if at is None:
         raise _not("gzip")
     for _ in range(MOST_PIECES):
-        following = _after_gzip_header(payload, _inflate(payload, at, out))
+        following = _after_gzip_header(payload, _inflate(payload, at, out, MOST_BYTES if most is None else most))
         if following is None:
             return bytes(out)
         at = following
@@ -134,7 +137,7 @@ def _after_gzip_header(payload: bytes, at: int) -> int | None:
     return at if at <= len(payload) else None
 
 
-def _inflate(payload: bytes, at: int, out: bytearray) -> int:
+def _inflate(payload: bytes, at: int, out: bytearray, most: int) -> int:
     """Put the data of a member behind `out`; returns where its trailer ends. The time is linear in what is read and made.
 
     Zlib copies unused input, so it gets a member in growing slices: a short member costs a short copy.
@@ -145,10 +148,10 @@ def _inflate(payload: bytes, at: int, out: bytearray) -> int:
         if not piece:
             raise _not("gzip")
         try:
-            out += member.decompress(piece, MOST_BYTES + 1 - len(out))
+            out += member.decompress(piece, most + 1 - len(out))
         except zlib.error as error:
             raise _not("gzip") from error
-        if len(out) > MOST_BYTES:
+        if len(out) > most:
             raise UnpacksTooLarge
         at, size = at + len(piece), min(2 * size, _LARGEST_SLICE)
     at -= len(member.unused_data)

@@ -5,7 +5,6 @@ Read is what the kubeletstats receiver of the OpenTelemetry Collector calls `con
 `container.cpu.usage`, an average over some seconds that the kubelet computes, stands for it. Other metrics are passed over.
 """
 
-import zlib
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
@@ -14,6 +13,7 @@ from google.protobuf import json_format, message
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
+from streams.log import bounded_decompression
 from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableRequest, UnreadableSeries
 from streams.sources.usage.received.usage_samples import NO_USAGE, SampleBatch, UsageKind, UsageSamples, UsageSeries
 
@@ -36,17 +36,13 @@ _NAN = float("nan")
 
 
 def gunzipped(body: bytes, most: int) -> bytes:
-    """The content of one member of gzip. Raises UnreadableRequest before it takes too much memory."""
-    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    """What was packed with gzip. Raises UnreadableRequest before it takes too much memory."""
     try:
-        content = reader.decompress(body, most + 1)
-    except zlib.error as error:
-        raise UnreadableRequest(f"the body is no gzip: {error}") from error
-    if len(content) > most:
-        raise RequestTooLarge(f"the request has more than {most} bytes unpacked")
-    if not reader.eof:
-        raise UnreadableRequest("the body is gzip that ends too early")
-    return content
+        return bounded_decompression.gunzip(body, most)
+    except bounded_decompression.UnpacksTooLarge:
+        raise RequestTooLarge(f"the request has more than {most} bytes unpacked") from None
+    except bounded_decompression.NotReadable as error:
+        raise UnreadableRequest(f"the body {error}") from error
 
 
 def decode(media: str, content: bytes, namespaces: Iterable[str], samples: UsageSamples) -> SampleBatch:

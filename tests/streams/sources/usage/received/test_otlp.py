@@ -42,13 +42,16 @@ CPU = metric("container.cpu.time", steady(0.25), counter=True)
 MEMORY = metric("container.memory.working_set", [(AT, 1.5e8)])
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("members", [0, 1, 2])
 @pytest.mark.parametrize("media", [otlp.PROTOBUF, otlp.JSON])
-def test_cpu_is_a_rate_and_memory_the_newest_value(media: str, packed: bool) -> None:
+def test_cpu_is_a_rate_and_memory_the_newest_value(media: str, members: int) -> None:
+    """Packed with gzip, too, of one member or of several, which are one body."""
     body = request(CPU, MEMORY) if media == otlp.JSON else as_protobuf(request(CPU, MEMORY))
-    headers = {"Content-Type": media} | ({"Content-Encoding": "gzip"} if packed else {})
+    headers = {"Content-Type": media} | ({"Content-Encoding": "gzip"} if members else {})
+    cut = len(body) if members == 1 else 9
+    packed = gzip.compress(body[:cut]) + (gzip.compress(body[cut:]) if members > 1 else b"")
     with ReceiverScene().listening() as scene:
-        answer = scene.send("/v1/metrics", gzip.compress(body) if packed else body, headers)
+        answer = scene.send("/v1/metrics", packed if members else body, headers)
         assert (answer.status, answer.headers["Content-Type"]) == (200, media)
         assert answer.data in (b"", b"{}")
         assert scene.rows() == {WEB: (0.25, 1.5e8)}
