@@ -1,6 +1,7 @@
 """Writes a comparison of policies in the requested form, on stdout or into a file."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,11 +85,8 @@ def samples(folder: Path, to: Path) -> None:
     parts = sorted(str(part) for part in folder.rglob("*.parquet"))
     if not parts:
         raise BadInput("there is no sample, so there is nothing to write")
-    try:
-        with duckdb.connect(config={"temp_directory": str(folder)}) as db:
-            db.read_parquet(parts).write_parquet(str(to))
-    except (duckdb.Error, OSError) as error:
-        raise BadInput(f"'{to}' cannot be written: {str(error).splitlines()[0]}") from error
+    with _writing(to), duckdb.connect(config={"temp_directory": str(folder)}) as db:
+        db.read_parquet(parts).write_parquet(str(to))
     note(f"samples written to {to}")
 
 
@@ -101,9 +99,17 @@ def _parquet(to: Path | None, rows: Sequence[Row]) -> None:
         lines.write_bytes(b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
         source, target = (str(path).replace("'", "''") for path in (lines, to))
         copy = "COPY (SELECT * FROM read_json('SOURCE', format='newline_delimited')) TO 'TARGET' (FORMAT parquet)"
-        try:
-            with duckdb.connect() as db:
-                db.execute(copy.replace("SOURCE", source).replace("TARGET", target))
-        except (duckdb.Error, OSError) as error:
-            raise BadInput(f"'{to}' cannot be written: {str(error).splitlines()[0]}") from error
+        with _writing(to), duckdb.connect() as db:
+            db.execute(copy.replace("SOURCE", source).replace("TARGET", target))
     note(f"{len(rows)} rows written to {to}")
+
+
+@contextmanager
+def _writing(to: Path | None) -> Iterator[None]:
+    """Raises BadInput where the file cannot be written."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        raise BadInput(f"'{to}' cannot be written: {str(error).splitlines()[0]}") from error

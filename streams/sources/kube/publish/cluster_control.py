@@ -24,6 +24,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import object_authors
+from streams.sources.kube.publish.enumerations import member
 from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
@@ -127,7 +128,7 @@ class ClusterControlPublisher:
         control = ControlChanged(
             at=at,
             cluster=self._cluster,
-            mode=_mode(spec.mode, "spec.mode"),
+            mode=member("spec.mode", spec.mode, Mode),
             paused=spec.paused,
             reason=spec.reason,
             budget=Fraction(spec.budget),
@@ -155,20 +156,13 @@ class ClusterControlPublisher:
         return place
 
 
-def _mode(said: str, where: str) -> Mode:
-    """Raises ValueError."""
-    if said not in set(Mode):
-        raise ValueError(f"{where} is '{said[:80]}'; there are {', '.join(Mode)}")
-    return Mode(said)
-
-
 def _schedule(spec: ScheduleSpec, where: str) -> ControlSchedule:
     """One entry. Raises ValueError for a mode that there is not; the rest is looked at with the whole record."""
     return ControlSchedule(
         spec.begins,
         spec.minutes,
         spec.time_zone,
-        None if spec.mode is None else _mode(spec.mode, f"{where}.mode"),
+        None if spec.mode is None else member(f"{where}.mode", spec.mode, Mode),
         None if spec.budget is None else Fraction(spec.budget),
         spec.paused,
         spec.reason,

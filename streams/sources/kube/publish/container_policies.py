@@ -12,6 +12,7 @@ from schemas.units import Bytes, Cores, Seconds
 from streams.clients.kube import quantities
 from streams.clients.kube.vpa_spec import ContainerPolicySpec, StartupBoostSpec
 from streams.clients.kube.watched_objects import QuantityInJson
+from streams.sources.kube.publish.enumerations import optional_member
 
 W = TypeVar("W", bound=StrEnum)
 _RESOURCES = ("cpu", "memory")
@@ -31,9 +32,9 @@ def read(path: str, spec: ContainerPolicySpec) -> ContainerPolicy:
         container=spec.container_name,
         min_allowed=lowest,
         max_allowed=highest,
-        mode=member(f"{path}.mode", spec.mode, ContainerMode) or ContainerMode.AUTO,
+        mode=optional_member(f"{path}.mode", spec.mode, ContainerMode) or ContainerMode.AUTO,
         controlled_resources=None if spec.controlled_resources is None else _resources(path, spec.controlled_resources),
-        controlled_values=member(f"{path}.controlledValues", spec.controlled_values, ControlledValues)
+        controlled_values=optional_member(f"{path}.controlledValues", spec.controlled_values, ControlledValues)
         or ControlledValues.REQUESTS_AND_LIMITS,
         oom_ratio=_ratio(f"{path}.oomBumpUpRatio", spec.oom_bump_up_ratio),
         oom_minimum=None if bump is None else Bytes(math.ceil(bump)),
@@ -47,7 +48,7 @@ def boost(path: str, spec: StartupBoostSpec | None) -> StartupBoost | None:
     """A startup boost; None when nothing is boosted. Raises ValueError."""
     if spec is None or spec.cpu is None:
         return None
-    kind = member(f"{path}.cpu.type", spec.cpu.type, BoostKind) or BoostKind.FACTOR
+    kind = optional_member(f"{path}.cpu.type", spec.cpu.type, BoostKind) or BoostKind.FACTOR
     quantity = at_least(f"{path}.cpu.quantity", _number(f"{path}.cpu.quantity", spec.cpu.quantity), 0, bounds.MOST_CORES)
     missing = {BoostKind.FACTOR: ("factor", spec.cpu.factor), BoostKind.QUANTITY: ("quantity", quantity)}[kind]
     if missing[1] is None:
@@ -59,16 +60,6 @@ def boost(path: str, spec: StartupBoostSpec | None) -> StartupBoost | None:
         quantity=None if quantity is None else Cores(quantity),
         duration=Seconds(duration or 0.0),
     )
-
-
-def member(path: str, text: str | None, kind: type[W]) -> W | None:
-    """The member of an enumeration that a text names; None for no text. Raises ValueError."""
-    if not text:
-        return None
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{path} is '{text}'; there are {', '.join(kind)}") from None
 
 
 def at_least(path: str, number: float | None, least: float, most: float = bounds.MOST_NUMBER) -> float | None:

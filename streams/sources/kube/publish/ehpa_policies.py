@@ -31,6 +31,7 @@ from schemas.policies.vpa import TargetRef
 from streams.clients.kube import autoscaler_specs as specs
 from streams.clients.kube.watched_objects import LabelExpression
 from streams.sources.kube.publish import object_authors, object_bounds
+from streams.sources.kube.publish.enumerations import member
 
 _BY_MACHINES = ("kubectl.kubernetes.io/last-applied-configuration", "autoscaling.crane.io/effective-hpa-current-metrics")
 
@@ -124,18 +125,15 @@ def metric(entry: specs.MetricEntry, where: str) -> MetricSpec:
         block.container,
         dict(labels),
         tuple(
-            _requirement(expression, f"{where}.metric.selector.matchExpressions[{place}]")
+            Requirement(
+                expression.key,
+                member(f"{where}.metric.selector.matchExpressions[{place}].operator", expression.operator, Operator),
+                tuple(expression.values or ()),
+            )
             for place, expression in enumerate(expressions)
         ),
         _reference(block.described_object),
     )
-
-
-def _requirement(expression: LabelExpression, where: str) -> Requirement:
-    try:
-        return Requirement(expression.key, Operator(expression.operator), tuple(expression.values or ()))
-    except ValueError:
-        raise ValueError(f"{where}.operator is '{expression.operator[:80]}'; there are {', '.join(Operator)}") from None
 
 
 def _text(value: str | float | None) -> str:

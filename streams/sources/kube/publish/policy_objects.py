@@ -29,6 +29,7 @@ from streams.log_context import LogContext
 from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import object_authors
+from streams.sources.kube.publish.enumerations import member
 from streams.sources.kube.watch.notifications import ObjectGone
 from streams.sources.kube.watch.watched_resources import POLICIES
 
@@ -234,13 +235,12 @@ class PolicyObjectPublisher:
     def _policy(self, found: PolicyObject, at: datetime) -> VerticalPolicyChanged:
         """What the object asks for. Raises ValueError, and GiveUp for a kind that cannot be, with why it cannot be obeyed."""
         meta, spec = found.metadata, vertical_policy_client.decode_spec(found.spec)
-        if spec.mode not in set(UpdateMode):
-            raise ValueError(f"spec.mode is '{spec.mode[:80]}'; there are {', '.join(UpdateMode)}")
+        mode = member("spec.mode", spec.mode, UpdateMode)
         policy = VerticalPolicyChanged(
             at,
             _target(f"{self._context.cluster}/{meta.namespace}/", spec),
             f"{meta.namespace}/{meta.name}@{meta.generation}",
-            UpdateMode(spec.mode),
+            mode,
             _containers(spec),
             self._guards(spec),
             spec.patch_new_pods,

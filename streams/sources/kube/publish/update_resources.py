@@ -41,8 +41,11 @@ def hpa(found: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged:
     target, about = found.spec.scale_target_ref, found.metadata
     if not target.kind or not target.name:
         raise ValueError("spec.scaleTargetRef names no kind or no name")
-    by_resource = [entry for entry in found.spec.metrics or (_DEFAULT,) if entry.type in _BY_RESOURCE]
-    metrics = ehpa_policies.read_metrics(by_resource)
+    metrics = [
+        ehpa_policies.metric(entry, f"spec.metrics[{place}]")
+        for place, entry in enumerate(found.spec.metrics or (_DEFAULT,))
+        if entry.type in _BY_RESOURCE
+    ]
     resources = tuple(sorted({metric.name for metric in metrics}))
     shares = tuple(dict.fromkeys(each for metric in metrics if (each := metric.utilization) is not None))
     return HpaTargetChanged(at, cluster, about.namespace, about.name, target.kind, target.name, resources, shares)

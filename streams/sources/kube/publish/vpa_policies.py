@@ -18,7 +18,8 @@ from streams.clients.kube import vpa_spec
 from streams.clients.kube.vpa_spec import EvictionRequirementSpec, TargetReference, UpdatePolicySpec, VpaSpec
 from streams.clients.kube.watched_objects import VpaObject
 from streams.sources.kube.publish import container_policies, object_authors, object_bounds
-from streams.sources.kube.publish.container_policies import at_least, member
+from streams.sources.kube.publish.container_policies import at_least
+from streams.sources.kube.publish.enumerations import optional_member
 
 
 def changed(found: VpaObject, cluster: str, at: datetime) -> VpaChanged:
@@ -105,7 +106,7 @@ def _with_policies(known: VpaChanged, spec: VpaSpec) -> VpaChanged:
         raise ValueError(reason)
     return replace(
         known,
-        update_mode=member("spec.updatePolicy.updateMode", update.update_mode, UpdateMode),
+        update_mode=optional_member("spec.updatePolicy.updateMode", update.update_mode, UpdateMode),
         min_replicas=None if min_replicas is None else int(min_replicas),
         evict_after_oom=None if evict_after is None else Seconds(evict_after),
         requirements=_requirements(update.eviction_requirements or ()),
@@ -129,7 +130,7 @@ def _requirements(given: Sequence[EvictionRequirementSpec]) -> tuple[EvictionReq
     found = []
     for i, each in enumerate(given):
         path = f"spec.updatePolicy.evictionRequirements[{i}].changeRequirement"
-        change = member(path, each.change_requirement, ChangeRequirement)
+        change = optional_member(path, each.change_requirement, ChangeRequirement)
         if change is None:
             raise ValueError(f"{path} is missing")
         found.append(EvictionRequirement(tuple(each.resources), change))
