@@ -33,8 +33,7 @@ class TickSilence:
     def begin(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
         """Read what counts near the end of the clock's topic; from where `take` wants its records. Raises LogUnavailable."""
         self._place, self._counted, self._begun = clock_log.place(topics), clock_log.counted(log, topics), self._clock()
-        if self._counted.number > self._tick:
-            self.moved_on(self._counted.number)
+        self.moved_on(self._counted.number)
         return {self._place: self._counted.next}
 
     def begin_again(self, log: Log, topics: Topics) -> dict[TopicAndPartition, int]:
@@ -60,11 +59,16 @@ class TickSilence:
         return True
 
     def moved_on(self, tick: int) -> None:
-        """Time went on to `tick`, in milliseconds, for one reader of several."""
+        """Time went on to `tick`, in milliseconds, for one reader of several.
+
+        A tick that is read a second time is no sign that the clock is at work.
+        """
+        if tick <= self._tick:
+            return
         self._heard = self._clock()
-        if tick > self._tick >= 0:
+        if self._tick >= 0:
             self._periods = self._periods[1], (tick - self._tick) / 1000
-        self._tick = max(tick, self._tick)
+        self._tick = tick
 
     def reasons(self) -> list[str]:
         """A sentence on why the event time is unknown; empty while ticks come in."""

@@ -1,5 +1,6 @@
 from datetime import UTC, datetime
 
+from streams import clock_log
 from streams.clock_rules import ClockRecord
 from streams.consumers.executing.tick_silence import TickSilence
 from streams.log.memory_log import MemoryLog
@@ -55,3 +56,24 @@ def test_a_tick_that_does_not_count_moves_nothing_on() -> None:
     ticks.append(log, topics, 2_000)
     assert all(silence.take(record) for record in log.poll(positions))
     assert silence.now == datetime.fromtimestamp(2, UTC)
+
+
+def test_what_is_read_anew_after_a_silence_does_not_end_it() -> None:
+    log, topics, now = MemoryLog(), Topics(partitions=1), [0.0]
+    log.create(topics.wire("clock"), 1)
+    for number in (1_000, 2_000, 3_000):
+        ticks.append(log, topics, number)
+    silence = TickSilence(lambda: now[0])
+    positions = silence.begin(log, topics)
+    assert all(silence.take(record) for record in log.poll(positions))
+    for passed in (21.0, 42.0, 63.0):
+        now[0] = passed
+        positions = silence.begin_again(log, topics)
+        assert positions
+        again = log.poll(positions)
+        assert again
+        assert all(silence.take(record) for record in again)
+        assert silence.reasons() == [f"no tick has come for {passed:.0f} s: is `ullage source clock` at work?"]
+    ticks.append(log, topics, 4_000)
+    assert all(silence.take(record) for record in log.poll({clock_log.place(topics): again[-1].offset + 1}))
+    assert silence.reasons() == []
