@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
+from structlog.typing import FilteringBoundLogger
 
 from agents.processes import dependency_probes, signals
 from agents.settings import log_factory
@@ -117,31 +118,39 @@ def serving(
             yield
         except Exception as error:
             logging_setup.failed(log, doing=f"running as {component}", error=error)
-            logging_setup.ended(log, code=2 if isinstance(error, BadInput) else 1, reason=f"{type(error).__name__}: {error}")
+            _ended_by(log, error)
             raise
         except BaseException as asked:
             if dead:
-                logging_setup.ended(log, code=1, reason=dead[0])
-                raise ThreadDiedError(dead[0]) from asked
+                _ended_by(log, dead[0])
+                raise dead[0] from asked
             logging_setup.ended(log, code=0, reason=f"asked to: {type(asked).__name__} {asked}".rstrip())
             raise
         logging_setup.ended(log, code=0, reason="done")
 
 
-@contextmanager
-def ended_by_dead_threads() -> Iterator[list[str]]:
-    """While the block runs, a thread that ends by an exception ends the process; gives the sentences about those that did.
+def _ended_by(log: FilteringBoundLogger, error: Exception) -> None:
+    logging_setup.ended(log, code=2 if isinstance(error, BadInput) else 1, reason=f"{type(error).__name__}: {error}")
 
-    A process without one of its threads looks healthy and does only a part of its work.
+
+@contextmanager
+def ended_by_dead_threads() -> Iterator[list[UllageError]]:
+    """While the block runs, a thread that ends by an exception ends the process; gives what ended those that did.
+
+    A process without one of its threads looks healthy and does only a part of its work. What was raised on purpose, such as for
+    a port that another process has, is no fault of ours in a thread either.
     """
-    dead, before = list[str](), threading.excepthook
+    dead, before = list[UllageError](), threading.excepthook
 
     def say(thread: threading.ExceptHookArgs) -> None:
         name = "a thread" if thread.thread is None else thread.thread.name
         if thread.exc_value is None:
             return
-        fault = OwnFaults(name).happened("running as a thread", thread.exc_value)
-        dead.append(f"the thread '{name}' ended by {fault}")
+        if isinstance(thread.exc_value, UllageError):
+            dead.append(thread.exc_value)
+        else:
+            fault = OwnFaults(name).happened("running as a thread", thread.exc_value)
+            dead.append(ThreadDiedError(f"the thread '{name}' ended by {fault}"))
         if callable(signal.getsignal(signal.SIGTERM)):  # else nobody would clean up
             os.kill(os.getpid(), signal.SIGTERM)
 
