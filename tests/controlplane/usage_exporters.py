@@ -1,6 +1,7 @@
 """What real senders read usage from: cAdvisor's page for a Prometheus, and a kubelet's summary for an OpenTelemetry Collector.
 
-Each container uses its cores steadily, and its memory is always the same, so that any two who look agree.
+Each container uses its cores steadily, and its memory is always the same, so that any two who look agree. As the real ones do,
+both say when they measured, so that a page that is late changes no rate.
 """
 
 import json
@@ -19,25 +20,26 @@ MEMORY_BYTES = 150_000_000.0
 _BEGAN = time.time() - 86_400
 
 
-def _used(pod: str) -> float:
-    return CORES[pod] * (time.time() - _BEGAN)
+def _used(pod: str, at: float) -> float:
+    return CORES[pod] * (at - _BEGAN)
 
 
 def _cadvisor() -> str:
-    lines = []
+    lines, now = [], time.time()
     for pod in CORES:
         for container, cgroup in (("main", "m"), ("POD", "p"), ("", "")):
             labels = f'namespace="shop",pod="{pod}",container="{container}",id="/kubepods/{pod}/{cgroup}"'
-            lines.append(f"{CPU}{{{labels}}} {_used(pod):.6f}")
-            lines.append(f"{MEMORY}{{{labels}}} {MEMORY_BYTES}")
+            lines.append(f"{CPU}{{{labels}}} {_used(pod, now):.6f} {now * 1000:.0f}")
+            lines.append(f"{MEMORY}{{{labels}}} {MEMORY_BYTES} {now * 1000:.0f}")
     return "\n".join([*lines, "go_goroutines 7", ""])
 
 
 def _summary() -> str:
-    now, began = (datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z") for at in (time.time(), _BEGAN))
+    measured = time.time()
+    now, began = (datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z") for at in (measured, _BEGAN))
 
     def stats(pod: str) -> dict[str, object]:
-        cpu = {"time": now, "usageNanoCores": int(CORES[pod] * 1e9), "usageCoreNanoSeconds": int(_used(pod) * 1e9)}
+        cpu = {"time": now, "usageNanoCores": int(CORES[pod] * 1e9), "usageCoreNanoSeconds": int(_used(pod, measured) * 1e9)}
         return {"startTime": began, "cpu": cpu, "memory": {"time": now, "workingSetBytes": int(MEMORY_BYTES)}}
 
     def of_pod(pod: str) -> dict[str, object]:
