@@ -116,7 +116,9 @@ MAKERS: dict[str, Callable[[Callable[[], LogContext], Settings], Consumer]] = {
         recorder("evictor", settings),
     ),
     "status": lambda context, settings: status(context(), settings),
-    "autoscalers": lambda context, settings: autoscalers(context, settings, holder_lease("autoscalers", settings)),
+    "autoscalers": lambda context, settings: autoscalers(
+        context, settings, holder_lease("autoscalers", settings), recorder("autoscalers", settings)
+    ),
     "asg": lambda context, settings: asg(context(), settings, holder_lease("asg", settings), recorder("asg", settings)),
 }
 """How each consumer that no server belongs to is made; the function that it gets opens the log, once for each thread."""

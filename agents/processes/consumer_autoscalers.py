@@ -13,6 +13,7 @@ from streams.clients.kube.label_selected_pods import LabelSelectedPods
 from streams.clients.kube.scales import ScaleClient
 from streams.consumers.executing.executor import Executor
 from streams.consumers.executing.holder_lease import HolderLease
+from streams.consumers.executing.object_events import RecordEvent
 from streams.consumers.replicas.autoscaler_consumer import AutoscalerConsumer, AutoscalerOptions
 from streams.consumers.replicas.ehpa_reconciler import EhpaReconciler, ReplicaClients
 from streams.consumers.replicas.scale_subresource import scaler
@@ -45,10 +46,13 @@ class AutoscalerConsumers:
             thread.join(_STOP)
 
 
-def autoscalers(context: Callable[[], LogContext], settings: Settings, lease: HolderLease | None) -> AutoscalerConsumers:
+def autoscalers(
+    context: Callable[[], LogContext], settings: Settings, lease: HolderLease | None, record: RecordEvent
+) -> AutoscalerConsumers:
     """The consumer. `context` opens the log, once for each thread."""
     how = settings.autoscalers
-    reconciler = EhpaReconciler(replica_clients(Api(cluster_factory.connection(settings.cluster))), generator(settings))
+    clients = replica_clients(Api(cluster_factory.connection(settings.cluster)))
+    reconciler = EhpaReconciler(clients, generator(settings), record)
     options = AutoscalerOptions(how.resync_seconds, how.preview_seconds, how.writers, how.rate, how.burst)
     keeping = AutoscalerConsumer(context(), reconciler, options, lease)
     return AutoscalerConsumers(keeping, scaler(context(), ScaleClient(Api(cluster_factory.connection(settings.cluster))), lease))

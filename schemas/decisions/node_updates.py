@@ -192,6 +192,8 @@ class ScaleRefused:
     reason: str
     count: int
     because: Because
+    example: str = ""
+    """One of the pods, as NAMESPACE/NAME; empty where it is about no pods."""
 
 
 @dataclass(frozen=True, slots=True)

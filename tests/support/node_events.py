@@ -278,6 +278,17 @@ EXAMPLES: tuple[Event, ...] = (
         1,
         {"pod": "shop/cart-7f9c-x2"},
     ),
+    ScaleRefused(
+        "scaler/0/1767323045500/refuse/object/shop:cart",
+        AT,
+        "prod",
+        Subject.of_object("prod", "ReplicaSet", "shop", "cart", "1"),
+        "NoGroupFits",
+        "no node group's new node would take these pods: NodeResourcesFit",
+        3,
+        {"pods": 3},
+        example="shop/cart-7f9c-x2",
+    ),
 )
 
 texts = st.text(max_size=12)

@@ -14,8 +14,12 @@ from streams.clients.kube import api_paths
 from streams.clients.kube.api import Api, ApiRequest, accepted_body
 
 _CORE = api_paths.root("v1")
-_VPA = "autoscaling.k8s.io/v1"
 _CORE_KINDS = {SubjectKind.POD: "Pod", SubjectKind.NODE: "Node"}
+_API_VERSIONS = {
+    "ConfigMap": "v1",
+    "EffectiveHorizontalPodAutoscaler": "autoscaling.crane.io/v1alpha1",
+    "VerticalPodAutoscaler": "autoscaling.k8s.io/v1",
+}
 _OF_NODES = "default"
 """The namespace of events about what has none, as client-go has it."""
 _LONGEST_NAME = 200
@@ -26,12 +30,13 @@ _CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """Something was done to a pod, a node or a VPA. `cause` distinguishes this event from others about the same object."""
+    """Something was done to an object, or failed. `cause` distinguishes this event from others about the same object."""
 
     subject: Subject
     reason: str
     message: str
     cause: str
+    warning: bool = False
 
 
 class EventRecorder:
@@ -58,10 +63,10 @@ class EventRecorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{subject.name[:_LONGEST_NAME]}.{digest}", "namespace": subject.namespace or _OF_NODES},
-            "involvedObject": {"apiVersion": "v1" if subject.kind in _CORE_KINDS else _VPA, "kind": kind, **involved},
+            "involvedObject": {"apiVersion": _API_VERSIONS.get(kind, "v1"), "kind": kind, **involved},
             "reason": event.reason,
             "message": event.message[:_LONGEST_MESSAGE],
-            "type": "Normal",
+            "type": "Warning" if event.warning else "Normal",
             "source": {"component": self._component},
             "firstTimestamp": at,
             "lastTimestamp": at,

@@ -23,6 +23,7 @@ from typing import Any
 
 import structlog
 
+from schemas.catalogue import Event
 from schemas.decision_subjects import Subject
 from schemas.decisions.plan_attestations import PlansAttested
 from schemas.ids import OutcomeId
@@ -92,12 +93,14 @@ class Executor:
         *handlers: Handler[Any],
         permit: ActPermit | None = None,
         upkeep: Callable[[Collection[str]], None] | None = None,
+        notice: Callable[[Event], None] | None = None,
     ) -> None:
         """`permit` is what the handlers check; if it has a Lease, nothing is done while another instance holds that.
 
-        `upkeep` is called each minute with the pending decisions.
+        `upkeep` is called each minute with the pending decisions. `notice` is told of what is decided that nobody carries out, as
+        it happens: not of what came before this process could act.
         """
-        self._context, self._permit, self._upkeep = context, permit or ActPermit(), upkeep
+        self._context, self._permit, self._upkeep, self._notice = context, permit or ActPermit(), upkeep, notice
         self._next_upkeep: datetime | None = None
         self._handlers: Mapping[type[Any], Handler[Any]] = {handler.decision: handler for handler in handlers}
         self._decisions = {place: handler.action for handler in handlers for place in context.partitions_with(handler.topic)}
@@ -201,6 +204,8 @@ class Executor:
             self._evidence.attest(event)
         elif handler is not None and isinstance(event, handler.decision) and self._is_ours(event, handler, index):
             self._evidence.add(record, PendingDecision(event, handler, record.place, unsure=not self._caught_up))
+        elif handler is None and self._notice is not None and self._caught_up and self._may_act:
+            self._notice(event)
 
     def _is_ours(self, decision: ExecutableDecision, handler: Handler[Any], index: OutcomeIndex) -> bool:
         """Whether a decision is to be carried out here. Clusters share partitions; each cluster has its own consumers."""

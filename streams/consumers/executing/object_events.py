@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from streams.clients.kube.event_recorder import ObjectEvent
-from streams.errors import GiveUp, TryAgain
+from streams.errors import EdgeError
 
 _log = structlog.get_logger(__name__)
 
@@ -18,8 +18,8 @@ def record_nothing(_event: ObjectEvent) -> None:
 
 
 def try_to_record(record: RecordEvent, event: ObjectEvent) -> None:
-    """Write an event if the cluster takes it. Raises Unreachable."""
+    """Write an event if the cluster takes it."""
     try:
         record(event)
-    except (TryAgain, GiveUp) as error:
+    except EdgeError as error:
         _log.warning("an event was not written", reason=event.reason, decision=event.cause, error=str(error))

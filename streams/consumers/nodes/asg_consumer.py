@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import structlog
 
+from schemas.catalogue import Event
 from schemas.decisions.node_updates import (
     BufferStatusPlanned,
     NodeRemovalPlanned,
@@ -20,7 +21,7 @@ from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes import buffer_status, group_growth, group_size, node_events, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
-from streams.errors import EdgeError
+from streams.errors import EdgeError, GiveUp
 from streams.log_context import LogContext
 
 TOPIC = "node-updates"
@@ -47,7 +48,7 @@ def asg_consumer(
             TOPIC,
             SizeCorrectionPlanned,
             Action.CORRECT_SIZE,
-            act=lambda plan: group_size.lower(world.aws, plan, permit),
+            act=lambda plan: _lower(world, plan, permit),
             look=lambda plan: group_size.look(world.aws, plan),
         ),
         Handler(TOPIC, NodeRemovalPlanned, Action.REMOVE_NODE, act=removal.act, look=removal.look, undo=removal.undo),
@@ -69,14 +70,33 @@ def asg_consumer(
         ),
         permit=permit,
         upkeep=lambda pending: sweep(world, pending),
+        notice=lambda event: _notice(world, context.cluster, event),
     )
 
 
+def _notice(world: NodeWorld, cluster: str, event: Event) -> None:
+    """What is decided that nobody carries out, and that people look for in the cluster."""
+    if getattr(event, "cluster", cluster) == cluster:
+        node_events.record_notice(world.record, world.nodes, event)
+
+
 def _grow(world: NodeWorld, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:
-    result = group_growth.grow(world.aws, plan, permit, protect=protect)
+    try:
+        result = group_growth.grow(world.aws, plan, permit, protect=protect)
+    except GiveUp as error:
+        node_events.record_failed_size(world.record, plan, error)
+        raise
     if result is None:
         node_events.record_growth(world.record, world.nodes, plan)
     return result
+
+
+def _lower(world: NodeWorld, plan: SizeCorrectionPlanned, permit: ActPermit) -> HandlerResult | None:
+    try:
+        return group_size.lower(world.aws, plan, permit)
+    except GiveUp as error:
+        node_events.record_failed_size(world.record, plan, error)
+        raise
 
 
 def sweep(world: NodeWorld, pending: Collection[str]) -> None:

@@ -1,52 +1,131 @@
 """What `kubectl describe` shows of nodes that come and go: upstream's reasons, and the decision to ask `ullage why` for.
 
-Source of the reasons: core/scaledown/actuation and processors/status of the Cluster Autoscaler. It has events about groups, too,
-on a ConfigMap that is not here: outcomes in the log say that.
+Events about groups and about the whole cluster are of the ConfigMap that upstream's are of, whether or not it exists: people look
+for them there. Nothing depends on an event, whatever the cluster answers.
+Source of the reasons: core/scaledown/actuation, clusterstate and processors/status of the Cluster Autoscaler.
 """
 
+import structlog
+
+from schemas.catalogue import Event
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
+from schemas.decisions.node_updates import (
+    NodeRemovalPlanned,
+    NodeScalingHalted,
+    ScaleRefused,
+    ScaleUpPlanned,
+    SizeCorrectionPlanned,
+)
 from schemas.names import PodName
 from streams.clients.kube.event_recorder import ObjectEvent
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.object_events import RecordEvent, try_to_record
-from streams.errors import GiveUp, TryAgain
+from streams.errors import EdgeError
 
 GROWN, REMOVED, REMOVED_EMPTY, KEPT = "TriggeredScaleUp", "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"
+NOT_GROWN, GROUP_GROWN, GROUP_KEPT = "NotTriggerScaleUp", "ScaledUpGroup", "FailedToScaleUpGroup"
+NOT_LOWERED, UNREGISTERED, UNREGISTERED_KEPT = "FailedToRevertScaleUp", "DeleteUnregistered", "DeleteUnregisteredFailed"
+HELPLESS = frozenset(("NoGroupFits", "NoGroupMayGrow"))
+"""The codes of refusals about waiting pods for which no group grows."""
+WARNED = frozenset(
+    (
+        "MaxNodesTotalReached",
+        "PriorityConfigMapInvalid",
+        "PriorityConfigMapNotMatchedGroup",
+        "PriorityConfigMapNoGroupMatched",
+    )
+)
+"""The codes of refusals that are upstream's reasons themselves."""
+HALTS = {"NotDelivered": "ScaleUpTimedOut", "BackedOff": "ScaleUpFailed", "halted": "ClusterUnhealthy"}
+STATUS = "kube-system", "cluster-autoscaler-status"
+"""Namespace and name of the ConfigMap that upstream's events about groups are of."""
+_log = structlog.get_logger(__name__)
+
+
+def record_notice(record: RecordEvent, nodes: NodeDrainClient, event: Event) -> None:
+    """What was decided that nobody carries out, and that people look for in the cluster."""
+    match event:
+        case ScaleRefused(code=code) if code in HELPLESS:
+            _record_no_growth(record, nodes, event)
+        case ScaleRefused(code=code) if code in WARNED:
+            subject = event.subject if event.subject.object_kind == "ConfigMap" else _status(event.cluster)
+            _warn(record, subject, code, f"{event.reason}; decision {event.id}", event.id)
+        case NodeScalingHalted(code=code) if code in HALTS:
+            about = f"group {event.group}: " if event.group else ""
+            _warn(record, _status(event.cluster), HALTS[code], f"{about}{event.reason}; decision {event.id}", event.id)
+        case _:
+            pass
 
 
 def record_growth(record: RecordEvent, nodes: NodeDrainClient, plan: ScaleUpPlanned) -> None:
-    """AWS accepted a larger size: record it for the pods that the decision names, and that wait still. Raises Unreachable."""
+    """AWS accepted a larger size: record it for the group, and for the pods that the decision names, if they wait still."""
+    size = f"group {plan.group} size set to {plan.after} instead of {plan.before}; decision {plan.id}"
+    try_to_record(record, ObjectEvent(_status(plan.cluster), GROUP_GROWN, f"Scale-up: {size}", plan.id))
     message = f"pod triggered scale-up of group {plan.group} from {plan.before} to {plan.after} nodes; decision {plan.id}"
     for example in plan.examples:
-        namespace, _, name = example.partition("/")
-        try:
-            uid = nodes.pod_uid(namespace, name)
-        except (TryAgain, GiveUp):
-            continue
-        if uid is not None:
-            try_to_record(record, ObjectEvent(_pod(plan.cluster, PodName(namespace, name, uid)), GROWN, message, plan.id))
+        pod = _waiting(nodes, plan.cluster, example)
+        if pod is not None:
+            try_to_record(record, ObjectEvent(pod, GROWN, message, plan.id))
+
+
+def record_failed_size(record: RecordEvent, plan: ScaleUpPlanned | SizeCorrectionPlanned, error: EdgeError) -> None:
+    """AWS did not accept another size of a group."""
+    reason = GROUP_KEPT if isinstance(plan, ScaleUpPlanned) else NOT_LOWERED
+    _warn(record, _status(plan.cluster), reason, f"group {plan.group}: {error}; decision {plan.id}", plan.id)
 
 
 def record_drained(record: RecordEvent, plan: NodeRemovalPlanned, pod: PodName) -> None:
-    """The cluster accepted the eviction of a pod of a node that goes. Raises Unreachable."""
+    """The cluster accepted the eviction of a pod of a node that goes."""
     message = f"Pod was evicted because node {plan.node} goes ({plan.reason}); decision {plan.id}"
     try_to_record(record, ObjectEvent(_pod(plan.cluster, pod), REMOVED, message, plan.id))
 
 
 def record_removal(record: RecordEvent, plan: NodeRemovalPlanned) -> None:
-    """AWS accepted the end of a node's instance. Raises Unreachable."""
-    if plan.node:
-        message = f"Node goes ({plan.reason}), and instance {plan.instance} was asked to end; decision {plan.id}"
-        try_to_record(record, ObjectEvent(plan.subject, REMOVED if plan.evict else REMOVED_EMPTY, message, plan.id))
+    """AWS accepted the end of an instance: record it for the node, or for the group whose node it never became."""
+    if not plan.node:
+        message = f"Removed unregistered node {plan.instance} of group {plan.group}; decision {plan.id}"
+        try_to_record(record, ObjectEvent(_status(plan.cluster), UNREGISTERED, message, plan.id))
+        return
+    message = f"Node goes ({plan.reason}), and instance {plan.instance} was asked to end; decision {plan.id}"
+    try_to_record(record, ObjectEvent(plan.subject, REMOVED if plan.evict else REMOVED_EMPTY, message, plan.id))
 
 
 def record_kept(record: RecordEvent, plan: NodeRemovalPlanned, why: str) -> None:
-    """A removal that had begun was given up. Raises Unreachable."""
+    """A removal was given up."""
     if plan.node:
-        message = f"Node stays: {why}; decision {plan.id}"
-        try_to_record(record, ObjectEvent(plan.subject, KEPT, message, plan.id))
+        _warn(record, plan.subject, KEPT, f"Node stays: {why}; decision {plan.id}", plan.id)
+    else:
+        message = f"Instance {plan.instance} of group {plan.group} stays: {why}; decision {plan.id}"
+        _warn(record, _status(plan.cluster), UNREGISTERED_KEPT, message, plan.id)
+
+
+def _record_no_growth(record: RecordEvent, nodes: NodeDrainClient, refused: ScaleRefused) -> None:
+    """No group grows for waiting pods that are alike: record it for the one that the decision names, if it waits still."""
+    alike = f" (as {refused.count - 1} pods like it)" if refused.count > 1 else ""
+    pod = _waiting(nodes, refused.cluster, refused.example)
+    if pod is not None:
+        message = f"pod didn't trigger scale-up{alike}: {refused.reason}; decision {refused.id}"
+        try_to_record(record, ObjectEvent(pod, NOT_GROWN, message, refused.id))
+
+
+def _warn(record: RecordEvent, subject: Subject, reason: str, message: str, cause: str) -> None:
+    try_to_record(record, ObjectEvent(subject, reason, message, cause, warning=True))
+
+
+def _waiting(nodes: NodeDrainClient, cluster: str, name: str) -> Subject | None:
+    """A pod, given as NAMESPACE/NAME, if it waits still; None also where the cluster does not answer."""
+    namespace, _, pod = name.partition("/")
+    try:
+        uid = nodes.pod_uid(namespace, pod) if pod else None
+    except EdgeError as error:
+        _log.warning("a pod that waits could not be read for an event", pod=name, error=str(error))
+        return None
+    return None if uid is None else _pod(cluster, PodName(namespace, pod, uid))
 
 
 def _pod(cluster: str, pod: PodName) -> Subject:
     return Subject(SubjectKind.POD, cluster, pod.name, pod.namespace, pod.uid)
+
+
+def _status(cluster: str) -> Subject:
+    return Subject.of_object(cluster, "ConfigMap", *STATUS)

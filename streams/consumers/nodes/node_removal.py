@@ -223,7 +223,11 @@ class NodeRemoval:
         self._check_permit(plan)
         if instance.protected:
             self._aws.protect(plan.group, [plan.instance], protected=False)
-        self._aws.terminate(plan.instance, replaced=replaced)
+        try:
+            self._aws.terminate(plan.instance, replaced=replaced)
+        except GiveUp as error:
+            node_events.record_kept(self._record, plan, str(error))
+            raise
         node_events.record_removal(self._record, plan)
         self._forget(plan)
         return None

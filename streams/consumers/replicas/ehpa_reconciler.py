@@ -21,8 +21,10 @@ from schemas.well_known_labels import EHPA_UID, METRIC_QUERY, SCALING
 from streams.clients.kube.applied_objects import ObjectKeeper
 from streams.clients.kube.controllers import ControllerKey
 from streams.clients.kube.scales import FoundScale
+from streams.consumers.executing.object_events import RecordEvent, record_nothing
 from streams.consumers.replicas import direct_conditions, object_drift
 from streams.consumers.replicas.desired_objects import ObjectGenerator
+from streams.consumers.replicas.ehpa_events import EhpaEvents
 from streams.consumers.replicas.ehpa_status import EhpaFindings, NotReady, desired_status, scaling_conditions, tsp_status
 from streams.consumers.replicas.pass_order import ObjectWrite, PassOrder, PassReport
 from streams.errors import EdgeError, GiveUp, TryAgain, Unreachable
@@ -72,8 +74,8 @@ class _Stop(Exception):
 class EhpaReconciler:
     """Runs passes over EHPAs. Threads may share it as long as each EHPA has only one pass at a time."""
 
-    def __init__(self, clients: ReplicaClients, generator: ObjectGenerator) -> None:
-        self._clients, self._generator = clients, generator
+    def __init__(self, clients: ReplicaClients, generator: ObjectGenerator, record: RecordEvent = record_nothing) -> None:
+        self._clients, self._generator, self._events = clients, generator, EhpaEvents(record)
         self._unshown: dict[str, str] = {}
         """Why current metrics cannot be shown, by the EHPA's namespace and name."""
 
@@ -82,8 +84,12 @@ class EhpaReconciler:
         live = self._clients.ehpas.find(order.namespace, order.name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             self._unshown.pop(f"{order.namespace}/{order.name}", None)
+            self._events.forget(order)
             return PassReport()
-        return _EhpaPass(self._clients, self._generator, order, live, self._unshown).run()
+        work = _EhpaPass(self._clients, self._generator, order, live, self._unshown)
+        with self._events.told(order, work.report):
+            work.run()
+        return work.report
 
     def write_prediction(self, order: PassOrder) -> None:
         """Write the status of a TimeSeriesPrediction that belongs to no EHPA. Raises TryAgain and GiveUp."""
@@ -103,19 +109,23 @@ class _EhpaPass:
         about = live["metadata"]
         self._uid, self._child = str(about["uid"]), f"ehpa-{about['name']}"
         self._spec: Json = live.get("spec") or {}
-        self._report = PassReport(found=True, generation=int(about.get("generation") or 0))
+        self.report = PassReport(found=True, generation=int(about.get("generation") or 0), uid=self._uid)
         self._result = EhpaFindings()
 
-    def run(self) -> PassReport:
+    def run(self) -> None:
         """Run all steps. The first one that fails ends the pass, and the status reports it."""
         try:
             self._steps()
         except _Stop as stop:
             self._result.not_ready = stop.not_ready
+            self.report.failed(stop.not_ready.reason, stop.__cause__ or stop)
         status = desired_status(self._live.get("status") or {}, self._result, self._order.at)
         if status != (self._live.get("status") or {}):
-            self._clients.ehpas.merge(self._order.namespace, self._order.name, {"status": _replacing(status)}, part="status")
-        return self._report
+            try:
+                self._clients.ehpas.merge(self._order.namespace, self._order.name, {"status": _replacing(status)}, part="status")
+            except EdgeError as error:
+                self.report.failed("FailedUpdateStatus", error)
+                raise
 
     def _steps(self) -> None:
         if self._order.unsupported and (self._order.rival or not self._is_direct):
@@ -294,7 +304,7 @@ class _EhpaPass:
         try:
             live = keeper.apply(self._order.namespace, manifest)
         except EdgeError as error:
-            self._report.writes.append(ObjectWrite(kind, self._child, change, "", "", str(error)))
+            self.report.writes.append(ObjectWrite(kind, self._child, change, "", "", str(error)))
             raise
         if before is None or live["metadata"].get("resourceVersion") != before["metadata"].get("resourceVersion"):
             self._wrote(kind, change, live, "it was not there" if before is None else difference)
@@ -316,7 +326,7 @@ class _EhpaPass:
 
     def _wrote(self, kind: str, change: ObjectChange, live: Mapping[str, Any], reason: str) -> None:
         version = str(live["metadata"].get("resourceVersion") or "")
-        self._report.writes.append(ObjectWrite(kind, self._child, change, version, reason))
+        self.report.writes.append(ObjectWrite(kind, self._child, change, version, reason))
 
     def _show_metrics(self) -> None:
         """Show the HPA's current metrics in an annotation of the EHPA. A failure is only logged, once; a later pass retries."""

@@ -11,6 +11,7 @@ from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.replica_plans import ReplicasRefused
 from schemas.outcomes import ActionFinished, ObjectChange
 from streams.consumers.replicas.direct_conditions import ScalingDecision
+from streams.errors import EdgeError
 
 _PASS_GUARDS = ("paused", "rival")
 """Guards of the forecaster that a pass knows itself."""
@@ -60,8 +61,19 @@ class ObjectWrite:
 
 @dataclass(slots=True)
 class PassReport:
-    """The result of a pass: whether the object exists, its generation, and the writes."""
+    """The result of a pass: whether the object exists, its uid and generation, and the writes.
+
+    `step` is the condition's reason where a step failed, `doing` the call that failed, if one did, and `failure` the sentence.
+    """
 
     found: bool = False
     generation: int = 0
+    uid: str = ""
+    step: str = ""
+    doing: str = ""
+    failure: str = ""
     writes: list[ObjectWrite] = field(default_factory=list)
+
+    def failed(self, step: str, error: BaseException) -> None:
+        """Keep what failed, by the condition's reason."""
+        self.step, self.doing, self.failure = step, error.doing if isinstance(error, EdgeError) else "", str(error)

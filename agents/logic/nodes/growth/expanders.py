@@ -16,6 +16,7 @@ from schemas.pod_requests import CPU, MEMORY
 NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"
 NONE_MATCHED = "PriorityConfigMapNoGroupMatched"
 INVALID = "PriorityConfigMapInvalid"
+ABOUT_PRIORITIES = frozenset((NOT_MATCHED, NONE_MATCHED, INVALID))
 
 GIB = 2**30
 STABLE_CPU, STABLE_MEMORY = 500, 500 * 2**20

@@ -29,6 +29,7 @@ NOT_READY = "not ready for scale-up"
 BACKED_OFF = "in backoff after failed scale-up"
 AT_MAXIMUM = "max node group size reached"
 TOO_MANY = "too many different templates in one decision"
+MAX_NODES = "max total nodes in cluster reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +313,7 @@ def _capped(work: _Round, best: ExpanderOption, capacity: Mapping[str, int]) -> 
     if limits.nodes:
         nodes = min(nodes, limits.nodes - work.cluster.size)
         if nodes < 1:
-            return 0, "max total nodes in cluster reached"
+            return 0, MAX_NODES
     affordable, short = work.affordable(work.groups[best.group], capacity)
     if affordable is not None and affordable < nodes:
         return affordable, f"exceeded quota: {', '.join(sorted(short))}" if not affordable else ""

@@ -5,6 +5,7 @@ pod needs no further node by what is known, so none is made for it; after a minu
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
@@ -49,4 +50,5 @@ def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
             owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
             kind, named = ("Pod", pods[0].name) if owner is None else (owner.kind, owner.name)
             subject = Subject.of_object(context.cluster, kind, pods[0].namespace, named, name)
-            yield scaling_plans.refusal(context, subject, Objection(NOT_UNDERSTOOD, why), {"example": pods[0].key}, len(pods))
+            refused = scaling_plans.refusal(context, subject, Objection(NOT_UNDERSTOOD, why), {}, len(pods))
+            yield replace(refused, example=pods[0].key)

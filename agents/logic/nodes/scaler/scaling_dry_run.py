@@ -11,7 +11,14 @@ from agents.logic.nodes.cluster.scaler_table_values import OpenNodePlan
 from agents.logic.nodes.growth import pending_pods
 from agents.logic.nodes.removal.consolidation import CheaperNode
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
-from agents.logic.nodes.scaler import decision_round, group_troubles, misread_pods, scaling_plans, started_replacements
+from agents.logic.nodes.scaler import (
+    decision_round,
+    group_troubles,
+    misread_pods,
+    scaling_plans,
+    scaling_refusals,
+    started_replacements,
+)
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaler_stage import Scaler
@@ -269,7 +276,7 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
                 failure.plugin, f"a new node of group '{group}' would not take it: {'; '.join(failure.reasons)}", {}
             )
     elif found.scale_up.refused:
-        yield ScalingObstacle("limited", found.scale_up.refused, {})
+        yield ScalingObstacle(scaling_refusals.code_of(found.scale_up.refused), found.scale_up.refused, {})
     elif found.halted:  # nobody looked whether a node has room for it
         return
     elif misread := misread_pods.reason_of(state, look.context.cluster, look.auto, pod, look.now):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agents.engine.turn import Decided, Turn
@@ -396,5 +396,5 @@ def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subjec
         more = f"; and {len(pods.failures) - MOST_NAMED} groups more" if len(pods.failures) > MOST_NAMED else ""
         reason = f"no node group's new node would take these pods: {', '.join(plugins)}; {named}{more}"
         objection = Objection("NoGroupFits", reason[:MOST_REASON])
-    numbers = {"groups": failures, "missing": missing, "pods": pods.count, "shape": shape, "example": pods.pod.key}
-    return refusal(context, owner, objection, numbers, pods.count)
+    numbers = {"groups": failures, "missing": missing, "pods": pods.count, "shape": shape}
+    return replace(refusal(context, owner, objection, numbers, pods.count), example=pods.pod.key)

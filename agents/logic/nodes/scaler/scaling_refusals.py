@@ -10,8 +10,8 @@ from agents.logic.nodes.cluster import cluster_view
 from agents.logic.nodes.cluster.capacity_buffers import BUFFER
 from agents.logic.nodes.cluster.scaler_state import GROWTH, SIZE, SOFT, ScalerState
 from agents.logic.nodes.cluster.scaler_table_values import SaidLast
-from agents.logic.nodes.growth import expanders
-from agents.logic.nodes.growth.expanders import Expander
+from agents.logic.nodes.growth import expanders, scale_up
+from agents.logic.nodes.growth.expanders import Expander, ExpanderChoice
 from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import group_troubles, halt_reports, misread_pods, scaling_plans
 from agents.logic.nodes.scaler.decision_round import DecisionRound
@@ -26,6 +26,7 @@ BUDGET = "budget"
 """The code of a refusal whose sentence counts, so that it is news only once."""
 MISCONFIGURED = "GroupMisconfigured"
 PAUSED = "paused"
+LIMITED, MAX_NODES = "limited", "MaxNodesTotalReached"
 FAULTS = "faults"
 """What refusals of misconfigured groups are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
@@ -43,12 +44,15 @@ def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, loo
     if found.postponed:
         said.append(about_cluster(context, "postponed", scaling_plans.POSTPONED))
     if found.scale_up.refused:
-        said.append(about_cluster(context, "limited", found.scale_up.refused))
+        said.append(about_cluster(context, code_of(found.scale_up.refused), found.scale_up.refused))
+    elif found.helpless and 0 < context.settings.most_nodes <= len(context.view.inputs.nodes):
+        said.append(about_cluster(context, MAX_NODES, scale_up.MAX_NODES))
     if context.view.inputs.waiting and not found.grow:
         said += [scaling_plans.skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
     if context.view.inputs.waiting and Expander.PRIORITY in context.settings.chain():
         priorities = cluster_view.priorities_of(context.view.priorities)
         said += [scaling_plans.no_priorities(context, priorities)] if isinstance(priorities, str) else []
+    said += _unmatched(context, found.scale_up.choices)
     index = state.ready_index()
     for pods in found.helpless:
         shape = index.shape_of(pods.pod)
@@ -62,10 +66,33 @@ def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, loo
     return said
 
 
+def code_of(refused: str) -> str:
+    """The code of a limit of the whole cluster that lets no group grow; that of nodes is upstream's."""
+    return MAX_NODES if refused == scale_up.MAX_NODES else LIMITED
+
+
 def about_cluster(context: PlanContext, code: str, reason: str) -> ScaleRefused:
     """A refusal that concerns all pods that wait."""
     subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
     return scaling_plans.refusal(context, subject, Objection(code, reason), {}, len(context.view.inputs.waiting))
+
+
+def _unmatched(context: PlanContext, choices: Sequence[ExpanderChoice]) -> Iterator[ScaleRefused]:
+    """Groups that no pattern of the priority expander's ConfigMap matches."""
+    priorities = context.view.priorities
+    events = [event for choice in choices for event in choice.events]
+    groups = sorted({group for reason, group in events if reason == expanders.NOT_MATCHED})
+    if not groups or priorities is None:
+        return
+    named = ", ".join(f"'{group}'" for group in groups[: scaling_plans.MOST_NAMED])
+    more = f" and {len(groups) - scaling_plans.MOST_NAMED} more" if len(groups) > scaling_plans.MOST_NAMED else ""
+    objection = Objection(expanders.NOT_MATCHED, f"no pattern matches {named}{more}, so another group grows")
+    if any(reason == expanders.NONE_MATCHED for reason, _group in events):
+        objection = Objection(expanders.NONE_MATCHED, f"no pattern matches any group that could grow, as {named}{more}: all pass")
+    subject = Subject.of_object(context.cluster, "ConfigMap", priorities.fact.namespace, priorities.fact.name)
+    yield scaling_plans.refusal(
+        context, subject, objection, {"groups": groups[: scaling_plans.MOST_EXAMPLES]}, len(context.view.inputs.waiting)
+    )
 
 
 def _misconfigured(context: PlanContext) -> Iterator[ScaleRefused]:
@@ -119,7 +146,7 @@ def _changing(event: ScaleRefused, now: float) -> str:
 def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
     """The place of the fact that a refusal is about."""
     priorities = context.view.priorities
-    if event.code == expanders.INVALID:
+    if event.code in expanders.ABOUT_PRIORITIES:
         return () if priorities is None else (priorities.place,)
     if event.subject.kind is SubjectKind.NODE:
         return (context.view.nodes[event.subject.name].place,)

@@ -49,6 +49,7 @@ def test_shapes_beyond_the_bound_of_a_namespace_are_refused_and_all_others_get_n
     assert grown == ("a", 0, (FULL + 2 + 3) // 4)  # four pods of a core to a node, without the two
     refusals = [one for one in run.of(ScaleRefused) if one.code == "NoGroupFits"]
     assert sorted(one.subject.name for one in refusals) == names[-2:]
+    assert all(one.example.startswith(f"shop/{one.subject.name}") for one in refusals)
     assert str(affinity_limits.MOST_RULES) in str(refusals[0].because["groups"])
     assert "namespace 'shop'" in str(refusals[0].because["groups"])
 

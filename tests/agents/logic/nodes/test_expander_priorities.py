@@ -39,6 +39,22 @@ def test_a_group_that_matches_nothing_is_left_out_and_the_plan_says_so() -> None
     [plan] = run.of(ScaleUpPlanned)
     assert plan.group == "b"
     assert plan.because["expander"] == ["PriorityConfigMapNotMatchedGroup a"]
+    [refused] = run.of(ScaleRefused)
+    assert (refused.code, refused.subject.object_kind, refused.subject.name) == (
+        "PriorityConfigMapNotMatchedGroup",
+        "ConfigMap",
+        NAME,
+    )
+    assert "'a'" in refused.reason
+
+
+def test_where_no_pattern_matches_any_group_a_record_says_so_once() -> None:
+    run = run_with(priorities(p10=("^c$",)))
+    assert len(run.grown) == 1
+    run.run(20.0)
+    [refused] = run.of(ScaleRefused)
+    assert refused.code == "PriorityConfigMapNoGroupMatched"
+    assert "'a', 'b'" in refused.reason
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from agents.logic.nodes.growth.similar_node_groups import SimilarityRules, Templ
 from agents.logic.nodes.scheduling import placement_rules
 from agents.logic.nodes.scheduling.pod_shapes import ZONE, PodShape, SchedulingNode
 from agents.logic.nodes.scheduling.scheduled_cluster import ScheduledCluster
-from schemas.decisions.node_updates import ScaleUpPlanned
+from schemas.decisions.node_updates import ScaleRefused, ScaleUpPlanned
 from schemas.facts.node_groups import NodeTemplateSeen
 from schemas.outcomes import Result
 from schemas.well_known_labels import HOSTNAME
@@ -61,6 +61,7 @@ def test_c11_a_cluster_with_as_many_nodes_as_it_may_have_gets_none() -> None:
     run.step(pod("full-1", node="n1"), pod("full-2", node="n2"), pod("waits"))
     run.run(5.0)
     assert run.grown == []
+    assert "MaxNodesTotalReached" in [one.code for one in run.of(ScaleRefused)]
 
 
 # 9.2 Expanders
