@@ -269,16 +269,6 @@ EXAMPLES: tuple[Event, ...] = (
         because={"utilization": 0.2, "threshold": 0.5},
     ),
     ScaleRefused(
-        "scaler/0/1767323045500/stays/ip-10-0-0-1",
-        AT,
-        "prod",
-        Subject.of_node("prod", "ip-10-0-0-1"),
-        "BlockedByPod",
-        "pod 'shop/cart-7f9c-x2' keeps local storage",
-        1,
-        {"pod": "shop/cart-7f9c-x2"},
-    ),
-    ScaleRefused(
         "scaler/0/1767323045500/refuse/object/shop:cart",
         AT,
         "prod",
