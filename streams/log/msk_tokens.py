@@ -42,7 +42,7 @@ def _signed(region: str) -> tuple[str, int]:
     except ImportError as error:
         raise BadInput(
             f"log.security.mechanism is '{MECHANISM}', and the package that signs for AWS is not installed: "
-            "pip install 'ullage[msk]' (the image has it)"
+            "pip install -e '.[msk]' (the image has it)"
         ) from error
     try:
         if Session().get_credentials() is None:

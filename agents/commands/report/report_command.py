@@ -142,5 +142,5 @@ def _script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise BadInput("`ullage report` draws with plotly, which is not installed: pip install 'ullage[report]'") from None
+        raise BadInput("`ullage report` draws with plotly, which is not installed: pip install -e '.[report]'") from None
     return str(get_plotlyjs())

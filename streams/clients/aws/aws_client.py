@@ -340,7 +340,7 @@ def connect(options: AwsOptions) -> AwsClient:
         from botocore.config import Config
     except ImportError as error:
         raise BadInput(
-            f"node groups on AWS need the AWS SDK, which is not installed: pip install 'ullage[aws]' ({error})"
+            f"node groups on AWS need the AWS SDK, which is not installed: pip install -e '.[aws]' ({error})"
         ) from error
     how = Config(
         connect_timeout=min(_CONNECT, options.timeout),

@@ -25,7 +25,7 @@ def test_a_java_that_is_too_old_is_named_with_the_cure(answer: str, version: int
         java.check(Path("/usr/bin/java"), answer)
     assert str(caught.value) == (
         f"Kafka needs Java 17 or newer and '/usr/bin/java' is Java {version}: "
-        "`pip install 'ullage[broker]'` brings one, or set JAVA_HOME to a Java 17 or newer"
+        "`pip install -e '.[broker]'` brings one, or set JAVA_HOME to a Java 17 or newer"
     )
 
 

@@ -93,7 +93,7 @@ def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BadInput, match=r"is 'AWS_MSK_IAM', .* not installed: pip install 'ullage\[msk\]'"):
+    with pytest.raises(BadInput, match=r"is 'AWS_MSK_IAM', .* not installed: pip install -e '\.\[msk\]'"):
         MskTokens("eu-west-1").token()
 
 
