@@ -22,7 +22,8 @@ from streams.log_range import read_range
 from streams.topics import Topics
 from tests.controlplane import audit_judge, build
 from tests.controlplane.conftest import started
-from tests.controlplane.plane import Plane
+from tests.controlplane.hooks import CONFIGURATION
+from tests.controlplane.plane import Plane, free_ports
 from tests.controlplane.world import World
 from tests.support.commands import ROOT, Commands
 
@@ -110,11 +111,11 @@ def hour(plane: Plane, world: World, broker: str, topics_made: Callable[..., Top
     subprocess.run(helm, env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(tmp_path)}, check=False, capture_output=True)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_page_does_what_it_says(hour: Hour, plane: Plane, world: World) -> None:
-    pods = world.deployment("web", {"app": {"requests": {"cpu": "1", "memory": "1Gi"}}}, replicas=2)
+    world.deployment("web", {"app": {"requests": {"cpu": "1", "memory": "1Gi"}}}, replicas=2)
     stop = threading.Event()
-    threading.Thread(target=_measure, args=(plane, world, pods, stop), daemon=True).start()
+    threading.Thread(target=_measure, args=(plane, world, stop), daemon=True).start()
     try:
         _go_through(hour)
     finally:
@@ -134,9 +135,16 @@ def _go_through(hour: Hour) -> None:
     assert "Deployment/web" in hour.box()
     assert "would be" in hour.box()
     hour.box()
-    hour.commands.start("resizer", "consumer", "resizer")
-    hour.commands.wait(lambda: "1" not in hour.requests(), 90, "the pods are resized")
-    assert "resize" in hour.box()
+    [port] = free_ports(1)
+    served = ("webhook.host=127.0.0.1", f"webhook.port={port}", f"webhook.url=https://127.0.0.1:{port}/")
+    hour.commands.start("webhook", "consumer", "webhook", *(word for each in served for word in ("--set", each)))
+    hour.commands.wait(lambda: hour.world.ask.find(CONFIGURATION), 60, "the webhook is registered")
+    assert "successfully rolled out" in hour.box()
+    assert "1" not in hour.requests(), "new pods get what is recommended"
+    for name in ("resizer", "evictor"):
+        hour.commands.start(name, "consumer", name)
+    hour.commands.wait(lambda: _done(hour), 60, "an outcome says so")
+    assert "patch" in hour.box()
     assert hour.box().endswith("apply, 10% of the pods at one time\n") or "PAUSED" in hour.said
     hour.box()
     hour.commands.wait(lambda: hour.requests() == {"1"}, 90, "the pods have back what they had")
@@ -162,9 +170,9 @@ def _recommended(hour: Hour) -> bool:
         return any(True for _ in read_range(log, [hour.commands.topics.wire("recommendations")]))
 
 
-def _measure(plane: Plane, world: World, pods: list[dict[str, dict[str, str]]], stop: threading.Event) -> None:
+def _measure(plane: Plane, world: World, stop: threading.Event) -> None:
     """What the pods use, measured each second."""
     while not stop.wait(1.0):
-        for pod in pods:
+        for pod in world.pods("web"):
             usage = {"app": {"cpu": "100m", "memory": "500Mi"}}
             plane.metrics.serve(world.namespace, pod["metadata"]["name"], usage, at=datetime.now(UTC), window="1s")
