@@ -310,7 +310,7 @@ class _Reading:
 
     def _finished(self, event: ActionFinished) -> None:
         self._data.done[f"{event.action.value} {event.result.value}"] += 1
-        if self._changed(event) and event.action is not Action.PATCH:  # the line of requests shows what new pods got
+        if self._changed(event):
             mark = ChartMark(event.at, event.action.value, f"{event.subject.name}: {event.reason}", event.decision)
             self._mark(event.subject.workload, "", mark)
 

@@ -24,7 +24,13 @@ _MONTH = 730 * 3600.0
 """Seconds of the month that prices are for."""
 _GIB = 1 << 30
 _COLOURS = {"used": "#1f77b4", "requested": "#d62728", "limit": "#7f7f7f", "recommended": "#2ca02c"}
-_MARKS = {"OOM kill": ("x", "#d62728"), "evict": ("triangle-down", "#9467bd"), "resize": ("diamond", "#ff7f0e")}
+_MARKS = {
+    "OOM kill": ("x", "#d62728"),
+    "evict": ("triangle-down", "#9467bd"),
+    "resize": ("diamond", "#ff7f0e"),
+    "patch": ("circle-open", "#17becf"),
+}
+"""How a kill and each action are drawn; a patch is of a new pod, at its admission."""
 _LINKS = '<a href="#savings">Savings</a> <a href="#workloads">Workloads</a>'
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8882; --good: #1a7f37; --bad: #c62828 }
@@ -53,7 +59,7 @@ function colours() {
 function layout(place) {
   const base = colours();
   return { ...base, width: place.clientWidth, height: place.clientHeight,
-    margin: { l: 60, r: 15, t: 45, b: 45 }, hovermode: 'x unified',
+    margin: { l: 60, r: 15, t: place.clientWidth < 600 ? 85 : 45, b: 45 }, hovermode: 'x unified',
     legend: { orientation: 'h', y: 1.01, yanchor: 'bottom' }, grid: { rows: 2, columns: 1, roworder: 'top to bottom' },
     xaxis: { ...base.xaxis, anchor: 'y2', type: 'date' },
     yaxis: { ...base.yaxis, domain: [.54, 1], title: { text: 'cores' }, rangemode: 'tozero' },
@@ -227,7 +233,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]], ident: str = "ta
 def _charts(data: ReportData) -> Iterator[str]:
     if data.charts:
         yield "<h2>Usage against requests and limits</h2>"
-        yield '<p class="sub">The highest use of any pod; requests and limits of one pod; kills and actions as marks.</p>'
+        yield '<p class="sub">The highest use of any pod; requests and limits of one pod; kills, changes, new pods as marks.</p>'
     for number, chart in enumerate(data.charts.values()):
         name = f"{chart.workload.split('/', 1)[-1]} · {chart.container}"
         yield f'<div class="workload"><h3>{html.escape(name)}</h3><div class="chart" id="chart-{number}"></div></div>'

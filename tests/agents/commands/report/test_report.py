@@ -105,8 +105,11 @@ def test_kills_and_actions_are_those_of_the_log(page: str, log: Path, capsys: py
     assert tile(page, "OOM kills") == str(len(kills))
     assert len(kills) > 0
     assert tile(page, r"pods restarted by us; " + str(done.count("resize")) + " resized in place") == str(done.count("evict"))
-    marks = [(line["name"], len(line["x"])) for chart in charts(page) for line in chart["lines"] if line["mode"] == "markers"]
-    assert sum(count for name, count in marks if name == "OOM kill") == len(kills)
+    marks = [line for chart in charts(page) for line in chart["lines"] if line["mode"] == "markers"]
+    assert sum(len(line["x"]) for line in marks if line["name"] == "OOM kill") == len(kills)
+    for action in ("resize", "evict", "patch"):
+        drawn = {decision for line in marks if line["name"] == action for decision in line["customdata"]}
+        assert drawn == {each["decision"] for each in outcomes if (each["action"], each["result"]) == (action, "done")}, action
 
 
 def test_what_bears_the_newest_ticks_time_is_of_the_stretch(page: str, log: Path, tmp_path: Path) -> None:
