@@ -73,9 +73,11 @@ def remote_write(settings: Settings) -> None:
     samples = UsageSamples(Seconds(settings.usage.rate_seconds), ours.most_series)
     arrivals = Arrivals(samples, Seconds(ours.silence_seconds))
     senders = DependencyStatus("what senders bring")
+    server: HttpsServer | None = None
 
     def reasons() -> Sequence[str]:
-        return [] if turns.stands_by else arrivals.reasons()
+        faults = () if server is None else server.faults.reasons()
+        return [*faults, *(() if turns.stands_by else arrivals.reasons())]
 
     with until_stopped(), telemetry_for("usage", settings, reasons) as telemetry, fitting_log(settings) as log, turns.taken():
         log_metrics, metrics = SourceMetrics(telemetry.registry, topics, NAME), UsageMetrics(telemetry.registry)
@@ -97,8 +99,9 @@ def remote_write(settings: Settings) -> None:
         )
         working = False
         try:
-            with _served(endpoint, settings, received) as look_at_certificate:
+            with _served(endpoint, settings, received) as (server, look_at_certificate):
                 while True:
+                    server.faults.check()
                     begun, wait = time.monotonic(), STANDBY
                     look_at_certificate(event_time(settings))
                     working = turns.at_work()
@@ -129,8 +132,10 @@ def _options(settings: Settings) -> ReceiverOptions:
 
 
 @contextmanager
-def _served(endpoint: ReceiverEndpoint, settings: Settings, metrics: ReceiverMetrics) -> Iterator[Callable[[datetime], None]]:
-    """Serve while the block runs; gives what looks whether a certificate was renewed."""
+def _served(
+    endpoint: ReceiverEndpoint, settings: Settings, metrics: ReceiverMetrics
+) -> Iterator[tuple[HttpsServer, Callable[[datetime], None]]]:
+    """Serve while the block runs; gives the server, and what looks whether a certificate was renewed."""
     ours, holder = settings.receiver, None
     look: Callable[[datetime], None] = _nothing
     if ours.certificate is not None and ours.key is not None:
@@ -143,7 +148,7 @@ def _served(endpoint: ReceiverEndpoint, settings: Settings, metrics: ReceiverMet
             how = "HTTP" if holder is None else "HTTPS"
             where = f"{ours.host}:{server.port}, /api/v1/write and /v1/metrics"
             note(f"taking usage of cluster '{settings.cluster.name}' by {how} on {where}")
-            yield look
+            yield server, look
     finally:
         endpoint.close()
 
