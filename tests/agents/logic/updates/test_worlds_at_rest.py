@@ -1,7 +1,7 @@
 """Random worlds of containers, LimitRanges, policies and HPAs, in which plans are carried out as the API server would do it.
 
 New pods come from their template, get a LimitRange's defaults and the webhook's own patch. However a world is put together, each
-plan changes what a pod requests, and after a while there is nothing more to plan.
+plan changes what a pod requests, rests on targets within their bounds, and after a while there is nothing more to plan.
 """
 
 from dataclasses import dataclass, field, replace
@@ -226,6 +226,7 @@ class World:
             self.pods[plan.pod.name] = manifest, after
             facts = [after]
         assert _amounts(before) != _amounts(after), f"{action} of nothing: {_amounts(before)}, because {plan.because}"
+        assert _outside(plan.because["containers"]) == []
         return facts, ActionFinished("o", when(number), plan.id, action, Result.DONE, "so", plan.subject)
 
     def play(self) -> None:
@@ -252,6 +253,16 @@ class World:
             if not facts:
                 return
         raise AssertionError(f"{plans} plans, and there is always another one: {self.drawn}")
+
+
+def _outside(containers: Any) -> list[str]:
+    """The containers with a target outside its own bounds."""
+    triples = (
+        (name, [each[bound].get(resource) for bound in ("lower", "target", "upper")])
+        for name, each in containers.items()
+        for resource in each["target"]
+    )
+    return [name for name, amounts in triples if None not in amounts and amounts != sorted(amounts)]
 
 
 def _resized(seen: ContainerSeen, plan: ResizePlanned) -> ContainerSeen:
