@@ -4,7 +4,6 @@ The API server's own list of pods stands against the outcomes: each 'done' has a
 with our amounts has a 'done'. Where the API server refuses what the webhook made, the rollout makes its pods nevertheless.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,10 +32,9 @@ def hooks(plane: Plane, world: World, tmp_path: Path) -> Iterator[Hooks]:
     try:
         with made.ticking(), made.watching():
             made.control()
-            made.start()
             made.vpa()
             made.recommend()
-            time.sleep(1.0)
+            made.start()  # ready, it has read all that
             yield made
     finally:
         made.close()

@@ -98,7 +98,6 @@ class DeadlyScene(ActingScene):
             except Killed:
                 self.switch.disarm()
                 consumers = next(processes)
-            time.sleep(0.1)
             return wanted <= {word_of(outcome.decision) for outcome in self.outcomes()}
 
         wait_for(ended, timeout=60.0, what="both have outcomes")

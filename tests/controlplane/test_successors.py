@@ -1,7 +1,6 @@
 """Evictions where no new pods may be made, with the real API server, controllers and source: little goes, and it is said why."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,9 @@ from agents.settings.loading import load
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import EvictionPlanned, UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, RequestsRecommended
+from schemas.facts.pods import PodChanged, PodDeleted
+from schemas.facts.replica_controllers import ReplicaControllerChanged
+from schemas.facts.resource_quotas import ResourceQuotaChanged
 from schemas.names import Amounts, Workload
 from schemas.policies.control import ControlChanged, Mode
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
@@ -26,11 +28,11 @@ from streams.consumers.pods.evictor import evictor
 from streams.log_context import LogContext
 from tests.controlplane.asking import Refused, wait_for
 from tests.controlplane.plane import Plane
-from tests.controlplane.watched import PARTITIONS, WatchedScene
+from tests.controlplane.watched import PARTITIONS, WatchedScene, uid_of
 from tests.controlplane.world import World
 from tests.support import ticks
 
-CLUSTER, MIB, LEASE = "real", 1 << 20, "hook"
+CLUSTER, MIB, LEASE, REPLICAS = "real", 1 << 20, "hook", 4
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 SET = {
@@ -59,7 +61,7 @@ class Updating:
         self.scene.log.append(self.codec.encode_for_all(event, topic=topic, key=CLUSTER, source="/test"))
 
     def minute(self) -> None:
-        """A minute passes for the stage, and a second for the cluster."""
+        """A minute passes for the stage, and for the cluster what its controllers and the source take."""
         self.now += timedelta(minutes=1)
         workload = Workload(CLUSTER, self.world.namespace, "Deployment", "web")
         low, high = Amounts(Cores(0.01), Bytes(8 * MIB)), Amounts(Cores(0.05), Bytes(32 * MIB))
@@ -70,7 +72,15 @@ class Updating:
         ticks.append(self.scene.log, self.scene.topics, number)
         self.stages.run()
         self.evictor.poll_once()
-        time.sleep(1.0)
+        wait_for(self._settled, what="the controller has done what it can, and the log knows")
+
+    def _settled(self) -> bool:
+        """The log knows exactly the pods that are there, and of each that is missing that it was refused."""
+        facts = self.scene.events("pod-changes-by-cluster")
+        newest = {event.pod.uid: isinstance(event, PodChanged) for event in facts if isinstance(event, PodChanged | PodDeleted)}
+        seen = {uid for uid, exists in newest.items() if exists} == {uid_of(pod) for pod in self.world.pods("web")}
+        refusals = [event.refusal for event in facts if isinstance(event, ReplicaControllerChanged)]
+        return seen and (self.there() == REPLICAS or bool(refusals and refusals[-1]))
 
     def minutes(self, count: int) -> None:
         for _ in range(count):
@@ -102,7 +112,7 @@ def updating(plane: Plane, world: World, client: KubernetesClient) -> Iterator[U
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()
-    world.deployment("web", replicas=4)
+    world.deployment("web", replicas=REPLICAS)
     with made.scene.watching(lease=LEASE):
         yield made
     stop.set()
@@ -160,7 +170,8 @@ def test_where_a_quota_would_refuse_the_successor_nobody_goes(updating: Updating
     wait_for(
         lambda: world.ask.get(world.path("resourcequotas", "q")).get("status", {}).get("used"), what="the quota counts the pods"
     )
-    time.sleep(1.0)
+    facts = lambda: updating.scene.events("pod-changes-by-cluster")  # noqa: E731
+    wait_for(lambda: any(isinstance(fact, ResourceQuotaChanged) for fact in facts()), what="the log knows the quota")
     updating.minutes(8)
     assert (updating.evictions(), updating.there()) == (0, 4)
     assert "ResourceQuota 'q' allows" in updating.reason("quota")

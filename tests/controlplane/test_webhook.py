@@ -5,7 +5,6 @@ import copy
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -51,12 +50,17 @@ def hooks(plane: Plane, home: World, world: World, tmp_path: Path) -> Iterator[H
 @pytest.fixture
 def applied(hooks: Hooks) -> Hooks:
     """One replica, mode apply, and a recommendation for a Deployment `web` that is not there yet."""
+    at_work(hooks)
+    return hooks
+
+
+def at_work(hooks: Hooks, *names: str, **settings: str) -> None:
+    """Replicas in mode apply that know all that is in the log: each is ready once it has read to the end."""
     hooks.control()
-    hooks.start()
     hooks.vpa()
     hooks.recommend()
-    time.sleep(1.0)
-    return hooks
+    for name in names or ("one",):
+        hooks.start(name, **settings)
 
 
 def requests_of(pod: Any) -> Any:
@@ -104,6 +108,12 @@ def load(hooks: Hooks, threads: int = 3) -> Iterator[list[Any]]:
             thread.join(20.0)
 
 
+def more(seen: list[Any], count: int = 50) -> None:
+    """Wait until so many pods were created since now."""
+    goal = len(seen) + count
+    wait_for(lambda: len(seen) >= goal, what=f"{count} more pods were created")
+
+
 def test_a_deployment_is_admitted_over_tls_with_the_recommended_requests(applied: Hooks) -> None:
     with applied.ticking(), applied.watching():
         pods = applied.world.deployment("web", replicas=2)
@@ -138,7 +148,9 @@ def test_the_registration_is_safe_and_the_lease_is_renewed(applied: Hooks) -> No
     assert datetime.now(UTC) - datetime.fromisoformat(first["renewTime"]) < timedelta(seconds=10)
     wait_for(lambda: applied.plane.ask.get(lease)["spec"]["renewTime"] != first["renewTime"], what="the Lease is renewed")
     version = applied.plane.ask.get(CONFIGURATION)["metadata"]["resourceVersion"]
-    time.sleep(6.0)
+    for what in ("the round that was under way", "a whole round"):  # each ends with the Lease
+        last = applied.plane.ask.get(lease)["spec"]["renewTime"]
+        wait_for(lambda last=last: applied.plane.ask.get(lease)["spec"]["renewTime"] != last, what=what)  # type: ignore[misc]  # bound now
     assert applied.plane.ask.get(CONFIGURATION)["metadata"]["resourceVersion"] == version  # a look alone is no change
 
 
@@ -191,7 +203,8 @@ def test_asked_again_after_somebody_elses_change_it_has_nothing_to_add(applied: 
 
 
 def test_a_vpa_object_is_completed_and_nonsense_is_denied(applied: Hooks) -> None:
-    assert applied.world.ask.get(applied.world.path("vpas", "web"))["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
+    applied.vpa("other", "other")
+    assert applied.world.ask.get(applied.world.path("vpas", "other"))["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
     policies = [{"containerName": "*", "minAllowed": {"cpu": "2"}, "maxAllowed": {"cpu": "1"}}]
     with pytest.raises(Refused, match="max resource for cpu is lower than min") as refused:
         applied.world.vpa("bad", "web", spec={"resourcePolicy": {"containerPolicies": policies}})
@@ -205,15 +218,14 @@ def test_a_dry_run_is_patched_and_leaves_no_trace(applied: Hooks) -> None:
     applied.world.deployment("web")
     wait_for(applied.outcomes, what="the outcome of the real pod")
     assert requests_of(probe(applied)) == GIVEN
-    time.sleep(0.5)
+    applied.stop()  # what waits for the log is written then
     assert len(applied.outcomes()) == 1
 
 
 def test_shadow_changes_nothing_and_says_what_it_would_have_set(hooks: Hooks) -> None:
-    hooks.start()
     hooks.vpa()
     hooks.recommend()
-    time.sleep(1.0)
+    hooks.start()
     (pod,) = hooks.world.deployment("web")
     assert requests_of(pod) == ASKED
     assert "annotations" not in pod["metadata"]
@@ -221,7 +233,8 @@ def test_shadow_changes_nothing_and_says_what_it_would_have_set(hooks: Hooks) ->
     assert outcome.result is Result.REFUSED
     assert "shadow" in outcome.reason
     assert "cpu request 250m (was 100m)" in outcome.reason
-    assert "updatePolicy" not in hooks.world.ask.get(hooks.world.path("vpas", "web"))["spec"]
+    hooks.vpa("other", "other")
+    assert "updatePolicy" not in hooks.world.ask.get(hooks.world.path("vpas", "other"))["spec"]
 
 
 def test_a_pause_holds_and_its_end_is_obeyed(applied: Hooks) -> None:
@@ -244,21 +257,15 @@ def test_killed_pods_start_without_it_and_restarted_they_are_patched_again(appli
 
 
 def test_the_last_replica_that_stops_unregisters_and_no_pod_is_refused_meanwhile(hooks: Hooks) -> None:
-    hooks.control()
-    for name in ("one", "two"):
-        hooks.start(name, webhook__failure_policy="Fail")
-    hooks.vpa()
-    hooks.recommend()
-    time.sleep(1.0)
+    at_work(hooks, "one", "two", webhook__failure_policy="Fail")
     hooks.world.deployment("web")
     secret = f"/api/v1/namespaces/{hooks.home.namespace}/secrets/ullage-webhook-certificate"
     assert hooks.plane.ask.find(secret)
     with load(hooks) as seen:
-        time.sleep(2.0)
+        more(seen)
         hooks.stop("one")
         assert hooks.plane.ask.find(CONFIGURATION)
-        time.sleep(2.0)
-    assert len(seen) > 20
+        more(seen)
     assert [each for each in seen if each != GIVEN] == []
     hooks.stop("two")
     assert hooks.plane.ask.find(CONFIGURATION) is None
@@ -268,12 +275,7 @@ def test_the_last_replica_that_stops_unregisters_and_no_pod_is_refused_meanwhile
 
 def test_certificates_rotate_under_load_without_a_failed_request(hooks: Hooks) -> None:
     """Every request that fails would refuse a pod."""
-    hooks.control()
-    for name in ("one", "two"):
-        hooks.start(name, webhook__failure_policy="Fail")
-    hooks.vpa()
-    hooks.recommend()
-    time.sleep(1.0)
+    at_work(hooks, "one", "two", webhook__failure_policy="Fail")
     hooks.world.deployment("web")
     secret = f"/api/v1/namespaces/{hooks.home.namespace}/secrets/ullage-webhook-certificate"
     old = base64.b64decode(hooks.plane.ask.get(secret)["data"]["ca.crt"])
@@ -285,7 +287,7 @@ def test_certificates_rotate_under_load_without_a_failed_request(hooks: Hooks) -
 
     assert bundle() == {old}
     with load(hooks) as seen:
-        time.sleep(1.0)
+        more(seen)
         hooks.plane.ask.delete(secret)
         both = wait_for(lambda: bundle() if len(bundle()) == 2 else None, timeout=20.0, what="two authorities are trusted")
         (new,) = both - {old}
@@ -294,8 +296,7 @@ def test_certificates_rotate_under_load_without_a_failed_request(hooks: Hooks) -
             lambda: hooks.metric(shown, "one") == hooks.metric(shown, "two") == 2, timeout=60.0, what="both show the new one"
         )
         assert new == base64.b64decode(hooks.plane.ask.get(secret)["data"]["ca.crt"])
-        time.sleep(2.0)
-    assert len(seen) > 100
+        more(seen)
     assert [each for each in seen if each != GIVEN] == []
 
 
@@ -323,14 +324,14 @@ def test_an_expired_certificate_is_said_and_keeps_no_pod_from_starting(hooks: Ho
     assert hooks.plane.ask.find(lease)
 
 
-def test_limit_ranges_bound_what_a_pod_is_given_and_the_server_takes_it(applied: Hooks) -> None:
+def test_limit_ranges_bound_what_a_pod_is_given_and_the_server_takes_it(hooks: Hooks) -> None:
     bound = {"type": "Container", "max": {"cpu": "200m"}, "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}}
-    path = f"/api/v1/namespaces/{applied.world.namespace}/limitranges"
-    applied.world.ask.post(path, {"metadata": {"name": "lr"}, "spec": {"limits": [bound]}})
+    path = f"/api/v1/namespaces/{hooks.world.namespace}/limitranges"
+    hooks.world.ask.post(path, {"metadata": {"name": "lr"}, "spec": {"limits": [bound]}})
     most = Limit(LimitType.CONTAINER, most=Amounts(cpu=Cores(0.2)), default_limits=Amounts(cpu=Cores(0.2)))
-    applied.limit_range(most)
-    time.sleep(1.0)
-    (pod,) = applied.world.deployment("web", {"app": {"requests": {"cpu": "100m", "memory": "64Mi"}}})
+    hooks.limit_range(most)
+    at_work(hooks)
+    (pod,) = hooks.world.deployment("web", {"app": {"requests": {"cpu": "100m", "memory": "64Mi"}}})
     (container,) = pod["spec"]["containers"]
     assert container["resources"] == {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"cpu": "200m"}}
     assert "cpu capped to fit Max in container LimitRange" in pod["metadata"]["annotations"]["vpaUpdates"]
@@ -338,11 +339,10 @@ def test_limit_ranges_bound_what_a_pod_is_given_and_the_server_takes_it(applied:
 
 def test_a_starting_container_is_given_more_cpu_for_a_while(hooks: Hooks) -> None:
     hooks.control()
-    hooks.start(webhook__cpu_startup_boost="true")
     boost = {"startupBoost": {"cpu": {"type": "Factor", "factor": 3}}}
     hooks.vpa(spec=boost, boost=StartupBoost(BoostKind.FACTOR, factor=3.0))
     hooks.recommend()
-    time.sleep(1.0)
+    hooks.start(webhook__cpu_startup_boost="true")
     (pod,) = hooks.world.deployment("web")
     assert requests_of(pod) == GIVEN | {"cpu": "750m"}
     kept = json.loads(pod["metadata"]["annotations"]["vpaCpuStartupBoost/app"])
@@ -383,7 +383,8 @@ def test_where_owners_cannot_be_looked_up_pods_start_as_they_are(applied: Hooks)
     role = applied.plane.ask.get(path)
     rules = [rule for rule in role["rules"] if "replicasets" not in rule["resources"]]
     applied.plane.ask.patch(path, {"rules": rules}, kind="merge")
-    time.sleep(1.0)
+    sets = f"/apis/apps/v1/namespaces/{applied.world.namespace}/replicasets/none"
+    wait_for(lambda: applied.account.refused("GET", sets), what="the role is without it")
     (pod,) = applied.world.deployment("web")
     assert requests_of(pod) == ASKED
     assert applied.metric('ullage_webhook_owner_lookups_total{result="failed"}') >= 1

@@ -24,10 +24,9 @@ def test_a_clock_ticks(broker: str, topics_made: Callable[..., Topics]) -> None:
     with KafkaLog(KafkaConnection(broker)) as log:
         clock = Clock(log, topics, ClockTiming(period_ms=100))
         first = clock.step()
-        time.sleep(clock.wait())
-        second = clock.step()
+        while (second := clock.step()) is None:
+            time.sleep(clock.wait())
         assert first is not None
-        assert second is not None
         assert first < second
         assert [tick.number for tick in clock_log.ticks_from(log, topics, Counted())] == [first, second]
 

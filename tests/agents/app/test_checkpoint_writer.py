@@ -170,7 +170,8 @@ def test_no_chunk_is_written_before_the_decisions_of_its_turn_are_durable() -> N
         decision = asyncio.get_running_loop().create_future()
         worker.owned.unacked.append(decision)
         writing = asyncio.create_task(worker.writer.write_round())
-        await asyncio.sleep(0.05)
+        for _ in range(100):  # turns of the loop, which is all that it could need
+            await asyncio.sleep(0)
         early = bool(worker.changelog.written)
         decision.set_result(None)
         await writing

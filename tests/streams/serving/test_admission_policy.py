@@ -109,7 +109,11 @@ def test_a_body_that_does_not_come_ends_with_408(server: HttpsServer) -> None:
 def test_an_answer_that_nobody_reads_is_given_up(server: HttpsServer) -> None:
     with connected(server) as deaf:
         deaf.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-        time.sleep(4.0)
+        listener, until = server._listener, time.monotonic() + 60
+        assert listener is not None
+        for held in (1, 0):  # it is let in, and hung up on
+            while len(listener.gate) != held and time.monotonic() < until:
+                time.sleep(0.02)
         assert len(received(deaf)) < LARGE
 
 
