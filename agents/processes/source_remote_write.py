@@ -147,7 +147,8 @@ def _served(
         with HttpsServer(endpoint.routes, holder, address=(ours.host, ours.port), limits=limits) as server:
             how = "HTTP" if holder is None else "HTTPS"
             where = f"{ours.host}:{server.port}, /api/v1/write and /v1/metrics"
-            note(f"taking usage of cluster '{settings.cluster.name}' by {how} on {where}")
+            who = "whoever reaches it" if ours.token_file is None else "who shows the token"
+            note(f"taking usage of cluster '{settings.cluster.name}' from {who} by {how} on {where}")
             yield server, look
     finally:
         endpoint.close()

@@ -213,6 +213,14 @@ def test_the_network_policy_lets_out_what_the_settings_ask_for(values: Mapping[s
     assert {p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]} == {53, 443, 6443} | ports
 
 
+@pytest.mark.parametrize("senders", [[], [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]])
+def test_the_network_policy_lets_in_whoever_may_send_usage(senders: list[Mapping[str, object]], helm: Path) -> None:
+    values = {**VALUES["watch"], "usage.reads": "remote-write", "networkPolicy.usageSenders": senders}
+    (policy,) = (d for d in rendered(helm, "ullage", values) if d["kind"] == "NetworkPolicy")
+    (rule,) = (rule for rule in policy["spec"]["ingress"] if {"port": 9365, "protocol": "TCP"} in rule["ports"])
+    assert (len(rule["ports"]), rule.get("from", [])) == (1, senders)
+
+
 def test_keda_asks_for_the_workers_group_and_signs_in_as_they_do(helm: Path) -> None:
     values = {
         **VALUES["scram"],

@@ -87,6 +87,7 @@ def _add(batch: SampleBatch, metric: Any, attributes: Mapping[str, str], into: t
         return series
 
     number = samples.number(identity, read)
+    batch.require_room(len(points))
     for point in points:
         stale = point.flags & metrics_pb2.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
         value = float(point.as_double if point.HasField("as_double") else point.as_int)

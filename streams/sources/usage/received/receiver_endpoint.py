@@ -28,7 +28,7 @@ from streams.sources.usage.received.usage_samples import SampleBatch, UsageSampl
 MOST_WAITING = 8
 """Requests that wait to be decoded; their bodies are in the server's budget."""
 _VERSIONS = {"": remote_write.V1, remote_write.V1: remote_write.V1, remote_write.V2: remote_write.V2}
-_BAD = ("malformed", "refused", "future", "out_of_order")
+_BAD = ("malformed", "refused", "future", "too_old", "out_of_order")
 """What became of samples that a sender is told of."""
 _TAKEN = ("stored", "stale", "repeated")
 Decode = Callable[[UsageSamples], SampleBatch]

@@ -25,6 +25,8 @@ MOST_LABELS = 64
 """Labels of one series."""
 MOST_LABEL_BYTES = 16 << 10
 """Bytes of the labels of one series."""
+MOST_SERIES_BYTES = 1 << 20
+"""Bytes of one series with its samples, which take many times that when they are read."""
 _STALE = struct.pack("<Q", 0x7FF0000000000002)
 """Prometheus' stale marker (model/value/value.go): this NaN and no other."""
 _ONE, _MANY = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL, descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
@@ -77,14 +79,14 @@ def decode(version: str, content: bytes, names: MetricNames, samples: UsageSampl
     try:
         if version == V1:
             for raw in _CLASS["RequestV1"].FromString(content).timeseries:
-                series = _CLASS["SeriesV1"].FromString(raw)
+                series = _CLASS["SeriesV1"].FromString(_bounded(raw))
                 written = series.labels
                 _add(batch, series, samples.number(b"".join(written), partial(_of_v1, written, names)))
         else:
             request = _CLASS["RequestV2"].FromString(content)
             symbols = list(request.symbols)
             for raw in request.timeseries:
-                series = _CLASS["SeriesV2"].FromString(raw)
+                series = _CLASS["SeriesV2"].FromString(_bounded(raw))
                 written = _symbols(symbols, series.labels_refs)
                 _add(batch, series, samples.number(b"\xff".join(written), partial(_of_v2, written, names)))
     except message.DecodeError as error:
@@ -105,12 +107,19 @@ def series_of(labels: Mapping[str, str], names: MetricNames) -> UsageSeries | No
 
 
 def _add(batch: SampleBatch, series: Any, number: int) -> None:
+    batch.require_room(len(series.samples))
     for sample in series.samples:
         value = sample.value
         no_amount = not isfinite(value) and struct.pack("<d", value) != _STALE
         batch.series.append(NO_USAGE if no_amount else number)
         batch.at.append(sample.timestamp / 1000)
         batch.values.append(value)
+
+
+def _bounded(raw: bytes) -> bytes:
+    if len(raw) > MOST_SERIES_BYTES:
+        raise RequestTooLarge(f"a series has {len(raw)} bytes, more than {MOST_SERIES_BYTES}")
+    return raw
 
 
 def _symbols(symbols: Sequence[bytes], references: Sequence[int]) -> list[bytes]:

@@ -15,8 +15,12 @@ from streams.sources.usage.readings import Floats
 
 _NEVER = float("-inf")
 _FIRST_ROWS = 1024
+_BEFORE = 1e-3
+"""Seconds by which a range begins before the sample that is to be in it: times are whole milliseconds."""
 _CLOSE = 1.1
 """PromQL: a sample this many times the average distance from the edge of the range still belongs to it."""
+MOST_OF_SERIES = 1_000
+"""Samples of one series that are taken at once: each costs a step of its own, and no sender has as many."""
 _AT_ONCE = 8192
 """Rows whose rates are computed together: some MB, however large the table is."""
 
@@ -53,14 +57,18 @@ class SampleTable:
         self.newest[rows], self.stale[rows] = _NEVER, False
 
     def append(self, rows: NDArray[np.int64], at: Floats, values: Floats) -> Counter[str]:
-        """Take in samples (n,), those of a series in the order of time. Returns how many became what."""
-        counts: Counter[str] = Counter()
+        """Take in samples (n,), those of a series in the order of time. Returns how many became what.
+
+        Those of a series beyond MOST_OF_SERIES are refused.
+        """
         order = np.argsort(rows, kind="stable")
         rows, at, values = rows[order], at[order], values[order]
         begins = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])) if len(rows) else np.empty(0, np.int64)
         rank = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
-        for turn in range(int(rank.max()) + 1 if len(rank) else 0):
-            mine = rank == turn
+        counts = Counter({"refused": int((rank >= MOST_OF_SERIES).sum())})
+        by_rank = np.argsort(rank, kind="stable")
+        ends = np.cumsum(np.bincount(rank)[:MOST_OF_SERIES])
+        for mine in np.split(by_rank[: ends[-1]], ends[:-1]) if len(ends) else ():
             counts += self._append_different(rows[mine], at[mine], values[mine])
         return counts
 
@@ -69,8 +77,11 @@ class SampleTable:
         last = (self._next - 1) % self._times.shape[1]
         return self._values[np.arange(len(last)), last]
 
-    def rates(self, after: float, until: float) -> Floats:
-        """PromQL's `rate` of counters over the range (after, until], in units a second (rows,); NaN below two samples."""
+    def rates(self, after: float, until: float, *, watched: float = _NEVER) -> Floats:
+        """PromQL's `rate` of counters over the range (after, until], in units a second (rows,); NaN below two samples.
+
+        Nobody knows what was before somebody `watched`, so ranges begin there, or with the series' own older samples.
+        """
         rows = len(self.newest)
         rates = np.full(rows, np.nan)
         for first in range(0, rows, _AT_ONCE):
@@ -78,7 +89,8 @@ class SampleTable:
             depth = self._times.shape[1]
             order = (self._next[chunk, None] + np.arange(depth)) % depth
             times, values = (np.take_along_axis(each[chunk], order, axis=1) for each in (self._times, self._values))
-            rates[chunk] = extrapolated_rate(times, values, after, until)
+            oldest = np.where(times > _NEVER, times, np.inf).min(axis=1) - _BEFORE
+            rates[chunk] = extrapolated_rate(times, values, np.maximum(after, np.minimum(oldest, watched)), until)
         return rates
 
     def _append_different(self, rows: NDArray[np.int64], at: Floats, values: Floats) -> Counter[str]:
@@ -108,14 +120,16 @@ class SampleTable:
         return near & (values >= self._values[rows, last]) & (self._values[rows, last] >= self._values[rows, before])
 
 
-def extrapolated_rate(times: Floats, values: Floats, after: float, until: float) -> Floats:
-    """The rate of each row of samples (rows, depth), in the order of time; -inf as a time means that there is no sample.
+def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: float) -> Floats:
+    """The rate of each row of samples (rows, depth) over its range (after, until], in the order of time.
+
+    -inf as a time means that there is no sample.
 
     As PromQL computes it (promql/functions.go, extrapolatedRate): what the samples rose by, with what a counter had when it began
     anew, is extrapolated to the edges of the range. To an edge that is farther from its sample than 1.1 average distances it is
     extrapolated by half a distance only, and never to before the counter's zero.
     """
-    inside = (times > after) & (times <= until)
+    inside = (times > after[:, None]) & (times <= until)
     count = inside.sum(axis=1)
     enough = count > 1
     rows, depth = np.arange(len(times)), times.shape[1]
@@ -132,4 +146,5 @@ def extrapolated_rate(times: Floats, values: Floats, after: float, until: float)
     risen = (rise > 0.0) & (starts_at >= 0.0)
     to_zero = np.where(risen, sampled * starts_at / np.where(risen, rise, 1.0), to_start)
     reach = sampled + np.minimum(to_start, to_zero) + to_end
-    return np.where(enough, rise * (reach / np.where(enough, sampled, 1.0)) / (until - after), np.nan)
+    lengths = np.where(enough, until - after, 1.0)
+    return np.where(enough, rise * (reach / np.where(enough, sampled, 1.0)) / lengths, np.nan)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from schemas.units import Seconds
 from streams.sources.usage.readings import AHEAD, ContainerId, Floats, Readings, no_readings, whole_amounts
-from streams.sources.usage.received.received_errors import UnreadableSeries
+from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableSeries
 from streams.sources.usage.received.sample_table import SampleTable
 
 LOOKBACK = Seconds(300.0)
@@ -31,6 +31,8 @@ _ALIASES = 4
 """How many ways of writing are remembered, for each series that may be kept; what is no usage counts, too."""
 NO_USAGE, REFUSED, MALFORMED = -1, -2, -3
 """Instead of a series' number: it is none of containers' usage; there are too many already; its labels are none."""
+MOST_SAMPLES = 1 << 17
+"""Samples of one request, whatever they are of: senders bring some thousands, and an empty one takes two bytes."""
 Key = TypeVar("Key")
 
 
@@ -60,6 +62,11 @@ class SampleBatch:
     at: list[float]
     values: list[float]
 
+    def require_room(self, more: int) -> None:
+        """Raises RequestTooLarge where so many more samples are too many."""
+        if len(self.series) + more > MOST_SAMPLES:
+            raise RequestTooLarge(f"the request has more than {MOST_SAMPLES} samples")
+
 
 class UsageSamples:
     """Of one cluster. Threads may use it at once. `most_series` bounds the series of each of the three kinds together."""
@@ -71,7 +78,8 @@ class UsageSamples:
         self._containers: _Numbers[ContainerId] = _Numbers()
         self._written: dict[bytes, int] = {}
         """The number of each series by how a sender writes it, so that its labels are read once."""
-        self._begun = float("inf")
+        self._begun = self._watched = float("inf")
+        """The oldest time of a sample, and when the first came: no rate of others follows from what a sender says of time."""
         self._names: tuple[tuple[int, ...], list[ContainerId]] = ((), [])
         self.fault = ""
         """What was wrong with the labels of the last series that were none."""
@@ -114,11 +122,15 @@ class UsageSamples:
         counts = Counter({word: int((numbers == number).sum()) for word, number in words.items()})
         ahead = (numbers >= 0) & ~(at <= now.timestamp() + AHEAD)
         counts["future"] = int(ahead.sum())
+        useless = (numbers >= 0) & (at < now.timestamp() - max(self._window, LOOKBACK))
+        counts["too_old"] = int(useless.sum())
+        if (numbers >= 0).any():
+            self._watched = min(self._watched, now.timestamp())
         for kind, series in enumerate(self._kinds):
-            mine = (numbers >= 0) & ~ahead & (numbers % len(self._kinds) == kind)
+            mine = (numbers >= 0) & ~ahead & ~useless & (numbers % len(self._kinds) == kind)
             if mine.any():
-                counts += series.samples.append(numbers[mine] // len(self._kinds), at[mine], values[mine])
                 self._begun = min(self._begun, float(at[mine].min()))
+                counts += series.samples.append(numbers[mine] // len(self._kinds), at[mine], values[mine])
         return counts
 
     def read(self, at: datetime) -> Readings:
@@ -138,14 +150,13 @@ class UsageSamples:
         size = self._containers.size
         ends, cores, memory, gauge = (np.full(size, fill) for fill in (-np.inf, np.nan, np.nan, np.nan))
         cpu, bytes_used, cores_used = self._kinds
-        after = max(now - self._window, min(self._begun, now) - 1e-3)
         for kind in self._kinds:
             current = kind.current(now)
             np.maximum.at(ends, kind.containers[current], kind.samples.newest[current])
         for kind, column in ((bytes_used, memory), (cores_used, gauge)):
             current = kind.current(now)
             np.fmax.at(column, kind.containers[current], kind.samples.values()[current])
-        cpu.add_rates(cores, cpu.samples.rates(after, now))
+        cpu.add_rates(cores, cpu.samples.rates(now - self._window, now, watched=self._watched))
         cores = np.where(np.isnan(cores), gauge, cores)
         here = np.flatnonzero(ends > -np.inf)
         if not len(here):

@@ -130,6 +130,43 @@ def test_after_a_restart_a_rate_is_of_the_time_that_was_seen() -> None:
         assert readings.window == pytest.approx(60.0, abs=0.1)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.001, AT - 299, AT - 3600])
+def test_a_forged_time_changes_no_rate_of_others(seconds: float) -> None:
+    """The forger's window would be everybody's: 60 s of samples, spread over 300 s, are a fifth of what is used."""
+    with ReceiverScene().listening() as scene:
+        scene.write([(labels(CPU, "forged"), [(seconds, 1.0)]), (labels(CPU), steady(0.25, begin=AT - 60))])
+        assert scene.rows()[WEB][0] == pytest.approx(0.25)
+
+
+def test_samples_of_no_use_any_more_are_refused_with_a_sentence() -> None:
+    with ReceiverScene().listening() as scene:
+        answer = scene.write([(labels(MEMORY, "late"), [(AT - 301, 5.0)]), (labels(MEMORY), [(AT, 2.0)])])
+        assert (answer.status, answer.data.decode()) == (400, "1 samples are too old\n")
+        assert (list(scene.rows()), scene.samples.counts["stored"]) == ([WEB], 1)
+
+
+@pytest.mark.parametrize("of", [labels(MEMORY, "bomb"), {"__name__": "up"}])
+def test_a_request_of_many_empty_samples_is_refused_before_each_of_them_is_looked_at(of: dict[str, str]) -> None:
+    """Two bytes each, and next to nothing when packed; before, each of a series took a step over all of them."""
+    empty = usage_senders.message(1, usage_senders.v1([(of, [])])[2:] + b"\x12\x00" * 50_000)
+    with ReceiverScene().listening() as scene:
+        answer = scene.send("/api/v1/write", usage_senders.packed(empty * 4), usage_senders.V1)
+        assert (answer.status, answer.data.decode()) == (413, "the request has more than 131072 samples\n")
+        assert scene.write([(labels(MEMORY), [(AT, 2.0)])]).status == 204
+        assert list(scene.rows()) == [WEB]
+
+
+def test_many_samples_of_one_series_cost_that_series_alone() -> None:
+    with ReceiverScene().listening() as scene:
+        many = [(labels(MEMORY, "many"), [(AT - 100 + n / 100, float(n))]) for n in range(1100)]
+        answer = scene.write([*many, (labels(MEMORY), [(AT, 2.0)])])
+        assert (answer.status, answer.data.decode()) == (400, "100 samples are refused\n")
+        assert scene.rows() == {
+            ("shop", "many", "main"): (pytest.approx(float("nan"), nan_ok=True), 999.0),
+            WEB: (pytest.approx(float("nan"), nan_ok=True), 2.0),
+        }
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
