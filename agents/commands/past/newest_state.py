@@ -5,8 +5,9 @@ older version wrote it, are left out. Nothing is appended.
 """
 
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from msgspec import MsgspecError
 
@@ -14,6 +15,8 @@ from agents.commands.status import clock_silence
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
+from agents.logic.nodes.scaler.scaler_stage import Scaler
+from agents.logic.updates.updater import Updater
 from agents.processes.signals import stoppable
 from agents.run.newest_checkpoint import newest_checkpoint
 from agents.run.pipeline import stages
@@ -22,10 +25,11 @@ from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
 from streams import truncated_topics
+from streams.errors import BadInput
 from streams.log_context import LogContext
 from streams.log_range import has_topic
 from streams.publishing import source_reports
-from streams.publishing.operator_log import OperatorLog
+from streams.publishing.operator_log import NewestTick, OperatorLog
 
 
 def newest_state(context: LogContext, stage: Stage, partition: int, worker: str) -> State:
@@ -57,21 +61,54 @@ def newest_turn(
     return runner.tasks[0].state, runner.tasks[0].turn
 
 
-def newest_of_cluster(settings: Settings, name: str, *, warn: bool = True) -> tuple[State, int]:
-    """That of the stage of this name in the cluster's partition, and its turn.
+@dataclass(frozen=True, slots=True)
+class ClusterStates:
+    """The states of one cluster's stages at the end of a log that is open. `context` reads that log."""
 
-    With `warn` it reports if no clock ticks, and what the log has lost.
+    context: LogContext
+    _settings: Settings
+    _said: set[str] = field(default_factory=set)
+
+    def of(self, name: str) -> tuple[State, int]:
+        """That of the stage of this name in the cluster's partition, and its turn. Says once what the log has lost."""
+        [stage] = [each for each in stages(self._settings) if each.name == name]
+        partition = self.context.topics.partition_of(self.context.cluster)
+        return newest_turn(self.context, stage, partition, self._settings.worker.name, say=self._say_once)
+
+    def scaler(self) -> tuple[Scaler, int]:
+        """That of the scaler, and its turn, which is below 0 if it has taken none."""
+        state, turn = self.of("scaler")
+        assert isinstance(state, Scaler)  # noqa: S101  # the stage opens nothing else
+        return state, turn
+
+    def updater(self) -> Updater:
+        """That of the updater. Raises BadInput for a log that no clock has ticked in."""
+        state, _ = self.of("updater")
+        if not isinstance(state, Updater) or state.turn == 0:
+            raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
+        return state
+
+    def newest_tick(self) -> NewestTick | None:
+        """The newest tick of the log."""
+        return OperatorLog(self.context).newest_tick()
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            note(sentence)
+
+
+@contextmanager
+def cluster_states(settings: Settings) -> Iterator[ClusterStates]:
+    """The states of the cluster of the settings, of a log that is opened once; reports if no clock ticks.
 
     Raises BadInput for a cluster that no source has named, LogUnavailable.
     """
-    cluster = settings.cluster.name
     with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        context = LogContext.of(log, log_factory.topics(fitted), cluster)
-        [stage] = [each for each in stages(fitted) if each.name == name]
-        source_reports.require_cluster(context, cluster)
-        if warn:
-            clock_silence.warn_of_silence(OperatorLog(context).newest_tick(), settings)
-        return newest_turn(context, stage, context.topics.partition_of(cluster), settings.worker.name, say=note if warn else None)
+        states = ClusterStates(LogContext.of(log, log_factory.topics(fitted), settings.cluster.name), fitted)
+        source_reports.require_cluster(states.context, settings.cluster.name)
+        clock_silence.warn_of_silence(states.newest_tick(), settings)
+        yield states
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:

@@ -10,9 +10,8 @@ from dataclasses import asdict
 from agents.commands.change import mode
 from agents.commands.past import new_pods
 from agents.commands.past.new_pods import NewPodAmounts
-from agents.commands.past.newest_state import newest_of_cluster
+from agents.commands.past.newest_state import cluster_states
 from agents.logic.nodes.scaler import scaling_dry_run
-from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler.scaling_dry_run import NodeOutlook
 from agents.logic.updates import candidate as candidates
 from agents.logic.updates.pending_updates import NoChange, PodOutlook, counted, no_change, outlook
@@ -25,21 +24,21 @@ from schemas import times
 from schemas.names import Amounts
 from schemas.outcomes import Action
 from schemas.policies.control import ControlChanged, Mode
-from streams.errors import BadInput
 
 _VERB = {Action.RESIZE: "resized in place", Action.EVICT: "restarted"}
 
 
 def run(settings: Settings, *, form: TextForm) -> None:
     """Print the plan for the cluster of the settings."""
-    updater = newest_updater(settings)
+    with cluster_states(settings) as states:
+        updater = states.updater()
+        scaler, turn = states.scaler()
     cluster = settings.cluster.name
     held = updater.clusters.control.get(cluster)
     control = None if held is None else held.event
     pods = list(outlook(updater, cluster))
     unchanged = _unchanged(updater, cluster, pods)
-    scaler, turn = newest_of_cluster(settings, "scaler", warn=False)
-    nodes = scaling_dry_run.pending(scaler, cluster, turn) if isinstance(scaler, Scaler) and turn >= 0 else None
+    nodes = scaling_dry_run.pending(scaler, cluster, turn) if turn >= 0 else None
     whole = {**_object(cluster, control, updater.turn, pods, unchanged), **_node_object(nodes)}
     begin = list(new_pods.amounts(updater, cluster))
     whole["new_pods"] = [
@@ -55,14 +54,6 @@ def _unchanged(updater: Updater, cluster: str, pods: Sequence[PodOutlook]) -> Co
     listed = {each.candidate.situation.pod.fact.pod.uid for each in pods}
     others = (uid for uid, pod in updater.clusters.pods.items() if pod.fact.workload.cluster == cluster and uid not in listed)
     return Counter(no_change(updater, uid) for uid in others)
-
-
-def newest_updater(settings: Settings, *, warn: bool = True) -> Updater:
-    """The updater of the cluster's partition at the end of the log. Raises BadInput for a log that no clock has ticked in."""
-    state, _ = newest_of_cluster(settings, "updater", warn=warn)
-    if not isinstance(state, Updater) or state.turn == 0:
-        raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
-    return state
 
 
 def _lines(

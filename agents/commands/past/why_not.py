@@ -3,15 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.commands.past.newest_state import newest_of_cluster
-from agents.commands.past.plan import newest_updater
+from agents.commands.past.newest_state import ClusterStates, cluster_states
 from agents.logic.nodes.scaler import scaling_dry_run
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scaler.scaling_dry_run import ScalingObstacle
 from agents.logic.updates.pending_updates import WAITING, PodOutlook, outlook
 from agents.logic.updates.pending_updates import not_wanted as why_not_wanted
 from agents.logic.updates.updater import Updater
-from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal import output_table
 from agents.terminal.output import note
@@ -21,8 +19,6 @@ from schemas.names import PodName
 from schemas.outcomes import Action
 from schemas.policies import control
 from streams.errors import BadInput
-from streams.log_context import LogContext
-from streams.publishing.operator_log import OperatorLog
 
 _NO_SCALING = (
     "node scaling is off for cluster '{}': set cluster.nodes=true for `ullage source kube`, "
@@ -39,40 +35,36 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
     if kind not in KINDS:
         raise BadInput(f"'{kind}' is no kind of thing that is explained: say {', '.join(KINDS)}, and then its name")
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
-    answer = list(answers[kind](settings, name))
+    with cluster_states(settings) as states:
+        answer = list(answers[kind](states, name))
+        tick = states.newest_tick() if settings.log.at else None
     output_table.print_text(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
-    if settings.log.at:
-        note(f"as it was at {_moment(settings)}, the newest tick before {settings.log.at}; without --at it is as it is now")
+    if tick is not None:
+        moment = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC, the newest tick before {settings.log.at}"
+        note(f"as it was at {moment}; without --at it is as it is now")
 
 
-def _moment(settings: Settings) -> str:
-    """The newest tick of the log as it was."""
-    with log_factory.log_to_read(settings) as (log, fitted):
-        tick = OperatorLog(LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)).newest_tick()
-    return "no tick" if tick is None else f"{tick.at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _about_pod(settings: Settings, asked: str) -> Iterator[str]:
+def _about_pod(states: ClusterStates, asked: str) -> Iterator[str]:
     """The scaler explains a pod that waits for a node, the updater any other pod."""
-    scaler, turn = _newest_scaler(settings)
-    waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, settings.cluster.name, asked, turn)
+    scaler, turn = states.scaler()
+    waits = None if turn < 0 else scaling_dry_run.pod_waits(scaler, states.context.cluster, asked, turn)
     if waits is not None:
         yield f"{waits[0]} waits for a node"
         yield from _objections(waits[1], otherwise="nothing holds it back: a group grows for it with the next decision")
         return
-    updater = newest_updater(settings, warn=False)
-    workload = _workload_named(updater, settings.cluster.name, asked)
+    updater = states.updater()
+    workload = _workload_named(updater, states.context.cluster, asked)
     if workload is not None:
-        yield from _workload_lines(updater, settings.cluster.name, workload)
+        yield from _workload_lines(updater, states.context.cluster, workload)
         return
-    if f"{settings.cluster.name}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
-        yield from _node_lines(scaler, turn, settings.cluster.name, asked)
+    if f"{states.context.cluster}/{asked}" in scaler.clusters.nodes:  # a pod hardly ever has the name of a node of its cluster
+        yield from _node_lines(scaler, turn, states.context.cluster, asked)
         return
-    pod = _named(updater, settings.cluster.name, asked)
-    yield from _lines(updater, settings.cluster.name, pod, _outlooks(updater, settings.cluster.name).get(pod.uid))
+    pod = _named(updater, states.context.cluster, asked)
+    yield from _lines(updater, states.context.cluster, pod, _outlooks(updater, states.context.cluster).get(pod.uid))
     known = updater.clusters.pods.get(pod.uid)
-    if known is not None and known.fact.phase is PodPhase.PENDING and not _scales_nodes(scaler, settings.cluster.name):
-        yield f"  it is pending, and {_NO_SCALING.format(settings.cluster.name)}"
+    if known is not None and known.fact.phase is PodPhase.PENDING and not _scales_nodes(scaler, states.context.cluster):
+        yield f"  it is pending, and {_NO_SCALING.format(states.context.cluster)}"
 
 
 def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
@@ -80,9 +72,9 @@ def _scales_nodes(scaler: Scaler, cluster: str) -> bool:
     return any(key.startswith(f"{cluster}/") for key in scaler.clusters.nodes)
 
 
-def _about_node(settings: Settings, name: str) -> Iterator[str]:
-    scaler, turn = _newest_scaler(settings)
-    yield from _node_lines(scaler, turn, settings.cluster.name, name)
+def _about_node(states: ClusterStates, name: str) -> Iterator[str]:
+    scaler, turn = states.scaler()
+    yield from _node_lines(scaler, turn, states.context.cluster, name)
 
 
 def _node_lines(scaler: Scaler, turn: int, cluster: str, name: str) -> Iterator[str]:
@@ -104,16 +96,9 @@ def _objections(found: Sequence[ScalingObstacle], *, otherwise: str) -> Iterator
         yield f"  {otherwise}"
 
 
-def _newest_scaler(settings: Settings) -> tuple[Scaler, int]:
-    """The scaler of the cluster's partition at the end of the log, and the turn; below 0 if it has taken none."""
-    state, turn = newest_of_cluster(settings, "scaler")
-    assert isinstance(state, Scaler)  # noqa: S101  # the stage opens nothing else
-    return state, turn
-
-
-def _about_workload(settings: Settings, asked: str) -> Iterator[str]:
+def _about_workload(states: ClusterStates, asked: str) -> Iterator[str]:
     """Each pod of a workload in a word, equal ones together. Raises BadInput for a workload without pods."""
-    updater, cluster = newest_updater(settings), settings.cluster.name
+    updater, cluster = states.updater(), states.context.cluster
     key = asked if asked.startswith(f"{cluster}/") else f"{cluster}/{asked}"
     yield from _workload_lines(updater, cluster, key)
 

@@ -13,6 +13,7 @@ from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen, PodC
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from streams.log.file_log import FileLog
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
 from tests.support.updater_log import UpdaterLog, recommended
 
@@ -270,3 +271,20 @@ def test_why_not_names_the_pause_of_a_workload_whose_patched_pods_do_not_come(
         workload = (CART if "cart" in asked else FINE).key
         said = f"  {before}new pods of '{workload}' are left as they are until 00:15:00 UTC: none came"
         assert capsys.readouterr().out.count(said) == 1
+
+
+@pytest.mark.parametrize("words", [("plan",), ("why-not", "shop/cart"), ("why-not", "cart-0", "--set", "log.at=00:09")])
+def test_a_log_is_opened_once_for_all_stages_that_answer(
+    words: tuple[str, ...], shop: UpdaterLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find the records of a large file takes a part of the second within which an answer comes."""
+    opened = []
+
+    def counted(self: FileLog, path: Path, *rest: Any) -> None:
+        opened.append(path)
+        open_file(self, path, *rest)
+
+    open_file = FileLog.__init__
+    monkeypatch.setattr(FileLog, "__init__", counted)
+    shop.run(*words)
+    assert len(opened) == 1
