@@ -106,6 +106,7 @@ class ContainerUsage:
         """Fold one sample of each resource for distinct containers."""
         self._cpu(layer, cores, at)
         self.peaks.add(layer.containers, layer.aggregates, memory, at, apart=layer.apart)
+        self.minima.load(layer.containers, cores)
         self.aggregates["changed"][layer.aggregates] = self.turn
         self.aggregates.touch_chunks(layer.aggregate_chunks)
         self.containers.touch_chunks(layer.container_chunks)

@@ -3,8 +3,10 @@
 Garbage collection and requests come and go within an hour, so that the lowest use of an hour is what a container cannot give
 back. It leaks if that rose in each of the last `hours` hours, by `LEAST_RISE` of itself in all, and in the last hour by at least
 `STILL` of the mean of these hours: what fills a cache or warms up rises more and more slowly. It must also use more than it ever
-did before that series: what rises each morning gives its memory back each night. An hour without a sample ends a series and
-forgets what was used before, and so does a kill. docs/usage.md has how often this is wrong, measured on real traces.
+did before that series: what rises each morning gives its memory back each night. On its first morning nothing shows that yet, but
+its CPU rises with it: memory that grows by no larger a share than CPU does is load, until CPU has fallen by `FELL` from its
+highest. An hour without a sample ends a series and forgets what was used before, and so does a kill. docs/usage.md has how often
+this is wrong, measured on real traces.
 """
 
 import numpy as np
@@ -13,6 +15,7 @@ from agents.engine.tables.row_table import ColumnSpec, Floats, Indices, RowTable
 
 LEAST_RISE = 0.2
 STILL = 0.25
+FELL = 0.1
 HOUR = 3600.0
 
 COLUMNS = {
@@ -22,10 +25,14 @@ COLUMNS = {
     "first_low": ColumnSpec(np.float32, np.nan),
     "rises": ColumnSpec(np.int16),
     "high": ColumnSpec(np.float32, np.nan),
+    "hour_cpu": ColumnSpec(np.float32, np.nan),
+    "first_cpu": ColumnSpec(np.float32, np.nan),
+    "high_cpu": ColumnSpec(np.float32, np.nan),
 }
 """Of each container: the hour (since 1970) of its newest sample and the lowest use in it; the lowest use of the last whole hour
 and of the hour before the first rise; the hours in a row that rose; the highest of these lows before them, since the container
-was started. Bytes in single precision are exact to a seven-millionth."""
+was started. Of CPU: the lowest use in the hour of the newest sample, in the hour before the first rise, and the highest of these
+since. Bytes in single precision are exact to a seven-millionth."""
 _MOST_RISES = 30_000
 
 
@@ -49,25 +56,36 @@ class HourlyMinima:
             self._end_hours(rows[new], hours[new], kept[new])
         low[rows] = np.fmin(low[rows], used)
 
+    def load(self, rows: Indices, cores: Floats) -> None:
+        """The CPU of samples that were just added. Absent and negative amounts are none."""
+        if self._hours and len(rows):
+            low = self._containers.floats("hour_cpu")
+            low[rows] = np.fmin(low[rows], np.where(cores >= 0.0, cores, np.nan))
+
     def _end_hours(self, rows: Indices, hours: Indices, ended: Indices) -> None:
         """The hours `ended` are over for these rows, whose newest samples are of `hours`."""
         columns = self._containers
         low, last, first, high = (columns.floats(name) for name in ("hour_low", "last_low", "first_low", "high"))
-        lowest, before = low[rows], last[rows]
+        low_cpu, first_cpu, high_cpu = (columns.floats(name) for name in ("hour_cpu", "first_cpu", "high_cpu"))
+        lowest, before, cores = low[rows], last[rows], low_cpu[rows]
         rose = lowest > before
         count = np.where(rose, np.minimum(columns.whole("rises")[rows] + 1, _MOST_RISES), 0)
         columns["rises"][rows] = count
         first[rows] = np.where(rose, first[rows], lowest)
+        first_cpu[rows] = np.where(rose, first_cpu[rows], cores)
+        high_cpu[rows] = np.where(rose, np.fmax(high_cpu[rows], cores), cores)
         high[rows] = np.where(rose, high[rows], np.where(np.isnan(before), np.nan, np.fmax(high[rows], before)))
         last[rows] = np.where(hours == ended + 1, lowest, np.nan)
         columns["hour"][rows], low[rows] = hours, np.nan
+        low_cpu[rows] = np.nan
         many = (count >= self._hours) & (hours == ended + 1)  # of a series that an hour without a sample ended nothing is known
         if np.count_nonzero(many):
-            rows, count = rows[many], count[many]
+            rows, count, cores = rows[many], count[many], cores[many]
             lowest, before, base = (found.astype(np.float64) for found in (lowest[many], before[many], first[rows]))
             grown = lowest - base
             more = ~(lowest <= high[rows])
-            leaks = more & (grown >= LEAST_RISE * base) & ((lowest - before) * count >= STILL * grown)
+            loaded = (cores * base > first_cpu[rows] * lowest) & (cores >= (1.0 - FELL) * high_cpu[rows])
+            leaks = more & ~loaded & (grown >= LEAST_RISE * base) & ((lowest - before) * count >= STILL * grown)
             self.leaking += rows[leaks].tolist()
 
     def killed(self, row: int) -> None:
