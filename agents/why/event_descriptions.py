@@ -40,7 +40,7 @@ _RECOMMENDED_AMOUNTS = ("lower", "target", "upper", "uncapped")
 
 _WHAT: Mapping[type, str] = {
     RequestsRecommended: "requests recommended",
-    MemoryLeakFound: "memory leak found, or over",
+    MemoryLeakFound: "memory leak found",
     ResizePlanned: "resize planned",
     EvictionPlanned: "eviction planned",
     UpdateRefused: "update refused",
@@ -75,6 +75,8 @@ _CARRIED_OUT = (*PLANS, VpaConditionsDecided)
 
 def what(event: Event) -> str:
     """The event's name in plain words."""
+    if isinstance(event, MemoryLeakFound):
+        return "memory leak over" if event.over else "memory leak goes on" if event.again else "memory leak found"
     return _WHAT[type(event)]
 
 
@@ -168,7 +170,7 @@ def _(event: RequestsRecommended) -> Numbers:
 
 @_numbers.register
 def _(event: MemoryLeakFound) -> Numbers:
-    return {"workload": event.workload.key, event.leak.container: leak_texts.found(event)}
+    return {"workload": event.workload.key, "container": f"{event.leak.container}, {leak_texts.found(event)}"}
 
 
 @_numbers.register

@@ -21,12 +21,12 @@ def at_length(leak: MemoryLeak) -> str:
         "has no limit" if leak.limit is None else f"reaches its limit of {bytes_text(leak.limit)} at {leak.full:%Y-%m-%d %H:%M}"
     )
     bound = f"so at most {bytes_text(leak.most)} are recommended ({bytes_text(leak.target)} when the leak was found)"
-    return f"the lowest use of {leak.pod.name} {seen}; it {when}; {bound}"
+    return f"whose lowest use in {leak.pod.name} {seen}; it {when}; {bound}"
 
 
 def found(event: MemoryLeakFound) -> str:
     """What a decision about a leak says."""
-    return "over: it was not seen to rise for a day" if event.over else at_length(event.leak)
+    return "whose memory was not seen to rise for a day" if event.over else at_length(event.leak)
 
 
 def _full(leak: MemoryLeak, now: datetime) -> str:

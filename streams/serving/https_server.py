@@ -229,15 +229,13 @@ class HttpsServer:
         return response
 
     async def _answer(self, request: Any, handler: Callable[[Any], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-        connection = None if self._listener is None else self._listener.connection_of(request.protocol)
-        if connection is None:
+        if self._listener is None:
             return await handler(request)
-        request[CONNECTION] = connection
-        connection.began(request.content)
-        try:
+        with self._listener.answering(request) as connection:
+            if connection is None:
+                return await handler(request)
+            request[CONNECTION] = connection
             response = await _in_time(request, handler(request), self._limits.deadline)
-        finally:
-            connection.answered()
         self._close_when_stopping(response)
         return response
 

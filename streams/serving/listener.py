@@ -7,9 +7,11 @@ by one, and a round each second ends those that are over their time.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Self
+
+from aiohttp import web
 
 from schemas.units import Seconds
 from streams.serving.body_budget import BodyBudget
@@ -69,6 +71,19 @@ class Listener:
     def connection_of(self, protocol: object) -> GuardedConnection | None:
         """The connection that aiohttp's protocol serves; None if it is gone."""
         return self._by_protocol.get(protocol)
+
+    @contextmanager
+    def answering(self, request: web.BaseRequest) -> Iterator[GuardedConnection | None]:
+        """While a request is answered, which may take long, its connection is over no time. None: it is gone."""
+        connection = self.connection_of(request.protocol)
+        if connection is None:
+            yield None
+            return
+        connection.began(request.content)
+        try:
+            yield connection
+        finally:
+            connection.answered()
 
     async def _accept(self, at: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -92,12 +92,17 @@ def read(
         if record.partition and context.topics.topic(record.topic).keyed is KeySpace.BROADCAST:
             continue
         ident, event = header(record, "ce_id") or str(record.place), context.codec.decode_or_none(record)
-        if event is None or isinstance(event, _LEFT_OUT) or ident in seen or (isinstance(event, MemoryLeakFound) and event.again):
+        if event is None or isinstance(event, _LEFT_OUT) or ident in seen or not is_news(event):
             continue
         seen.add(ident)
         entry = entry_of(record, event)
         if wanted.holds(entry.about, event_descriptions.workload_of(event)):
             yield entry
+
+
+def is_news(event: Event) -> bool:
+    """False of a leak that was told before: it is told again each hour."""
+    return not (isinstance(event, MemoryLeakFound) and event.again)
 
 
 def entry_of(record: Record, event: Event) -> TimelineEntry:

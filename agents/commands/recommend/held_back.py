@@ -3,6 +3,7 @@
 They are counted apart from what may be freed, so that nobody takes them for money to come.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,8 @@ def in_words(rows: Sequence[RecommendedContainer]) -> str:
     held = [row for row in rows if row.held_back and row.worth > 0]
     if not held:
         return ""
-    amount = (sum(row.saved.cpu or 0.0 for row in held), float(sum(row.saved.memory or 0 for row in held)))
+    amounts = request_totals.amount_texts(
+        math.fsum(row.saved.cpu or 0.0 for row in held), float(sum(row.saved.memory or 0 for row in held))
+    )
     reasons = ", ".join(f"{word} {count}" for word, count in sorted(Counter(row.held_back for row in held).items()))
-    return f"{request_totals.amount_text(amount)} memory of what would be freed is held back (containers: {reasons})"
+    return f"{', '.join(amounts)} of what would be freed is held back (containers: {reasons})"

@@ -1,11 +1,13 @@
 """What becomes of all requests together if targets are taken, in words. What grows is negative, as in the rows' `saved`."""
 
+import re
 from collections.abc import Iterable
 
 from agents.commands.recommend.recommendation_table import RecommendedContainer
 from agents.why import event_descriptions
 
 _MANY_CORES = 10.0
+_NOTHING = re.compile(r"[0.]+\D")
 
 
 def in_words(rows: Iterable[RecommendedContainer]) -> str:
@@ -26,11 +28,20 @@ def in_words(rows: Iterable[RecommendedContainer]) -> str:
 
 def freed_or_added(cpu: float, memory: float) -> str:
     """As `in_words`, of two sums."""
-    cpu_text, memory_text = amount_text((abs(cpu), abs(memory))).rsplit(", ", 1)
-    first, second = ("added" if amount < 0 else "freed" for amount in (cpu, memory))
-    if first == second:
-        return f"{cpu_text} and {memory_text} memory of requests would be {first}"
-    return f"{cpu_text} of requests would be {first} and {memory_text} memory {second}"
+    texts = {word: amount_texts(max(0.0, sign * cpu), max(0.0, sign * memory)) for word, sign in (("freed", 1), ("added", -1))}
+    changes = [(text, word) for word, found in texts.items() for text in found]
+    if not changes:
+        return "no requests would be freed"
+    if len(changes) == 1 or changes[0][1] == changes[1][1]:
+        return f"{' and '.join(text for text, _ in changes)} of requests would be {changes[0][1]}"
+    (first, word), (second, other) = changes
+    return f"{first} of requests would be {word} and {second} {other}"
+
+
+def amount_texts(cpu: float, memory: float) -> list[str]:
+    """As in `2294m CPU` and `605.6 MiB memory`, without what would be shown as nothing."""
+    cpu_text, memory_text = amount_text((cpu, memory)).rsplit(", ", 1)
+    return [text for text in (cpu_text, f"{memory_text} memory") if not _NOTHING.match(text)]
 
 
 def amount_text(amount: tuple[float, float]) -> str:

@@ -35,6 +35,11 @@ class ConsoleData:
     health: tuple[StatusRow, ...]
     events: tuple[ConsoleEvent, ...]
 
+    @property
+    def states(self) -> tuple[tuple[str, str, str, bool], ...]:
+        """The state of each part, without what it says, which has ages that change with each look."""
+        return tuple((row.kind, row.name, row.state, row.warns) for row in self.health)
+
 
 def collect(context: LogContext, settings: Settings, now: datetime) -> ConsoleData:
     """Read it from the log's end. Raises LogUnavailable."""
@@ -42,7 +47,7 @@ def collect(context: LogContext, settings: Settings, now: datetime) -> ConsoleDa
     for name in TOPICS:
         for record in newest_records.read(context.log, context.topics.wire(name), now - _LATELY, most=MOST).records:
             event = context.codec.decode_or_none(record)
-            if event is not None:
+            if event is not None and timeline_rows.is_news(event):
                 entry = timeline_rows.entry_of(record, event)
                 kind = "fact" if name in {"oom-events", "control"} else "outcome" if isinstance(event, Outcome) else "decision"
                 ident = header(record, "ce_id") or entry.place

@@ -18,6 +18,13 @@ nav input, nav select { background: var(--soft); border: 1px solid var(--line); 
 tr[data-why] { cursor: pointer } tr[data-why]:hover, tr[data-why]:focus { background: var(--soft); outline: none }
 #console th, #workloads-table th { cursor: pointer } th[aria-sort=ascending]::after { content: " ↑" }
 th[aria-sort=descending]::after { content: " ↓" } tr.warns td:nth-child(3) { color: var(--bad) }
+#health { margin-top: 1rem } #console + h1 { margin-top: 2.5rem }
+@media (max-width: 45rem) {
+  #health tr, #news tr { border-bottom: 1px solid var(--line); display: block; padding: .4rem 0 }
+  #health :is(td, th), #news :is(td, th) { border: 0; display: inline-block; overflow-wrap: anywhere;
+    padding: 0 .8rem 0 0; white-space: normal }
+  #health td:last-child, #news td:last-child { display: block }
+}
 #events { max-height: 24rem; overflow: auto } #events td:last-child, #health td:last-child { white-space: normal }
 dialog { background: Canvas; border: 1px solid var(--line); border-radius: .5rem; color: CanvasText; max-width: 70rem;
   width: 92vw }

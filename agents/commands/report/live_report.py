@@ -24,7 +24,9 @@ from agents.commands.report.report_data import ReportData
 from agents.commands.report.report_page import LiveParts
 from schemas.units import Seconds
 from streams.errors import BadInput, UllageError
+from streams.serving.connection_limits import ConnectionLimits
 from streams.serving.https_server import SERVED, listening
+from streams.serving.listener import Listener
 
 _STREAMS = 32
 """Pages that are kept up to date at one time."""
@@ -115,6 +117,8 @@ class LiveReport:
     address: LiveAddress
     period: Seconds
     say: Callable[[str], None]
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    _listener: Listener | None = None
     _data: LiveData | None = None
     _version: int = 0
     _streams: int = 0
@@ -128,7 +132,7 @@ class LiveReport:
         app.add_routes([web.get("/", self._page), web.get("/events", self._events), web.get("/why", self._why)])
         runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, **SERVED)
         await runner.setup()
-        listener = listening(runner)
+        self._listener = listener = listening(runner, self.limits)
         try:
             await listener.listen(self.address.host, self.address.port)
             host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
@@ -163,7 +167,10 @@ class LiveReport:
                 raise web.HTTPUnauthorized(text="the token is missing or another one\n")
         elif not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
             raise web.HTTPForbidden(text="this page answers to the names of its own machine alone\n")
-        return await handler(request)
+        if self._listener is None:
+            raise web.HTTPServiceUnavailable(text="nothing is served yet\n")
+        with self._listener.answering(request):
+            return await handler(request)
 
     async def _page(self, _request: web.Request) -> web.Response:
         if self._data is None:

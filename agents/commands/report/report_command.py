@@ -77,16 +77,21 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
     if not 0.2 <= live.every <= 3600:  # noqa: PLR2004  # stated in the sentence below
         raise BadInput(f"--every {live.every:g} is no period: give 0.2 to 3600 seconds")
     address = live_report.address_of(live.listen, _token(live.token_file))
-    newest: datetime | None = None
+    last: live_report.LiveData | None = None
 
     def read() -> live_report.LiveData | None:
-        nonlocal newest
+        """Also without a tick something may become silent: only the report stays as it is then."""
+        nonlocal last
         with _stretch(settings, flags) as (context, since, until):
-            if until == newest:
-                return None
-            newest = until
-            data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
-            return live_report.LiveData(data, console_data.collect(context, settings, until))
+            console = console_data.collect(context, settings, until)
+            if last is not None and last.console.updated == until:
+                if last.console.states == console.states:
+                    return None
+                last = live_report.LiveData(last.report, console)
+            else:
+                data = report_data.collect(context, since, until, top=flags.top, heartbeat=settings.vertical.heartbeat)
+                last = live_report.LiveData(data, console)
+            return last
 
     def explain(asked: str) -> str:
         with _stretch(settings, flags) as (context, *_):

@@ -3,19 +3,31 @@
 import asyncio
 import http.client
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.parse
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from agents import cli
-from agents.commands.report import live_report
+from agents.backtest import price_list
+from agents.commands.report import console_data, live_report, report_data
+from agents.settings import loading, log_factory
+from schemas.units import Seconds
 from streams.errors import BadInput
+from streams.log.file_log import FileLog
+from streams.log.log_port import NewRecord
+from streams.log_context import LogContext
+from streams.serving.connection_limits import ConnectionLimits
 from tests.support import kept_day
 from tests.support.commands import ROOT
 from tests.support.headless_browser import CHROMIUM, HeadlessBrowser
@@ -94,6 +106,54 @@ def test_the_page_asks_for_its_token_and_for_nothing_but_reading(tmp_path: Path)
         assert [status(base), status(base, Host="evil.example")] == [200, 403]
         assert status(base, "POST") == status(f"{base}why", "POST") == 405
         assert [status(f"{base}why?asked={asked}") for asked in ("", "x" * 501, "nothing-of-that-name")] == [400, 400, 404]
+
+
+@pytest.mark.slow
+def test_what_becomes_silent_is_shown_though_no_tick_comes(tmp_path: Path) -> None:
+    log = kept_day.keep(tmp_path, hours=0.2)
+    with served(log) as url:
+
+        def letters() -> str:
+            with urllib.request.urlopen(url) as page:  # noqa: S310  # of this machine
+                return str(re.search(r"<td>dead letters</td>.*?</tr>", page.read().decode()))
+
+        assert "none" in letters()
+        with FileLog(log) as file:
+            file.append([NewRecord("ullage.dead-letters.v1", 0, b"x", b"{}", ())])
+        until = time.monotonic() + 60
+        while "none" in letters():
+            assert time.monotonic() < until, "the page still says that every record could be read"
+            time.sleep(0.2)
+
+
+def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: Path) -> None:
+    log = kept_day.keep(tmp_path, hours=0.2)
+    settings = loading.load(flags={"log.kind": "file", "log.path": str(log), "cluster.name": "demo"}).settings
+    with log_factory.log_to_read(settings) as (opened, fitted):
+        context = LogContext.of(opened, log_factory.topics(fitted), "demo")
+        now = datetime(2026, 1, 5, 0, 12, tzinfo=UTC)
+        report = report_data.collect(context, now - timedelta(minutes=11), now, top=5, heartbeat=settings.vertical.heartbeat)
+        data = live_report.LiveData(report, console_data.collect(context, settings, now))
+    said: asyncio.Queue[str] = asyncio.Queue()
+    limits = ConnectionLimits(head=Seconds(0.3), body=Seconds(0.3), idle=Seconds(0.3))
+    address = live_report.address_of("127.0.0.1:0", "")
+    page = live_report.LiveReport(lambda: data, str, price_list.read(None), "", address, Seconds(0.2), said.put_nowait, limits)
+
+    async def followed() -> None:
+        serving = asyncio.create_task(page.serve())
+        url = await said.get()
+        async with aiohttp.ClientSession() as session, session.get(f"{url}events") as stream:
+            versions = 0
+            async for line in stream.content:
+                versions += line.startswith(b"id: ")
+                if versions == 10:  # two seconds, of which a connection without an answer has a third of one
+                    break
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+        assert versions == 10
+
+    asyncio.run(followed())
 
 
 SHOWN = "[...document.querySelectorAll('#news tbody tr')].filter(row => !row.hidden)"
