@@ -28,8 +28,8 @@ def in_words(rows: Iterable[RecommendedContainer]) -> str:
 
 def freed_or_added(cpu: float, memory: float) -> str:
     """As `in_words`, of two sums."""
-    texts = {word: amount_texts(max(0.0, sign * cpu), max(0.0, sign * memory)) for word, sign in (("freed", 1), ("added", -1))}
-    changes = [(text, word) for word, found in texts.items() for text in found]
+    both = zip((cpu, memory), _texts(abs(cpu), abs(memory)), strict=True)
+    changes = [(text, "added" if amount < 0 else "freed") for amount, text in both if not _NOTHING.match(text)]
     if not changes:
         return "no requests would be freed"
     if len(changes) == 1 or changes[0][1] == changes[1][1]:
@@ -40,8 +40,12 @@ def freed_or_added(cpu: float, memory: float) -> str:
 
 def amount_texts(cpu: float, memory: float) -> list[str]:
     """As in `2294m CPU` and `605.6 MiB memory`, without what would be shown as nothing."""
+    return [text for text in _texts(cpu, memory) if not _NOTHING.match(text)]
+
+
+def _texts(cpu: float, memory: float) -> tuple[str, str]:
     cpu_text, memory_text = amount_text((cpu, memory)).rsplit(", ", 1)
-    return [text for text in (cpu_text, f"{memory_text} memory") if not _NOTHING.match(text)]
+    return cpu_text, f"{memory_text} memory"
 
 
 def amount_text(amount: tuple[float, float]) -> str:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from agents import cli
+from agents.commands.recommend import request_totals
 from schemas.catalogue import Event
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.decisions.recommendations import ContainerRecommendation, LastOomKill, RequestsRecommended
@@ -370,3 +371,17 @@ def test_what_may_not_be_applied_now_is_a_sum_of_its_own_with_what_holds_it_back
     assert held()[0] == "HPA"
     put(ControlChanged(NOW, "demo", Mode.APPLY, paused=True), "control", "demo")
     assert held()[0] == "pause"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "sentence"),
+    [
+        (0.42, -275.9 * 2**20, "420m CPU of requests would be freed and 275.9 MiB memory added"),
+        (0.3, 0, "300m CPU of requests would be freed"),
+        (1e-17, -3 * 2**20, "3.0 MiB memory of requests would be added"),
+        (-1.0, -5 * 2**20, "1000m CPU and 5.0 MiB memory of requests would be added"),
+        (0.0, 0, "no requests would be freed"),
+    ],
+)
+def test_a_sum_says_nothing_of_what_is_nothing(cpu: float, memory: float, sentence: str) -> None:
+    assert request_totals.freed_or_added(cpu, memory) == sentence
