@@ -12,6 +12,7 @@ from datetime import datetime
 from schemas.facts.pods import AdmissionNote, PodPhase, ResizeState
 from schemas.names import Amounts, PodName
 from schemas.units import Bytes, Seconds, millicores
+from streams.clients.cluster_port import Pod
 from streams.simulated.cluster_spec import SimulatedDeployment
 from streams.simulated.load_shapes import LoadMoment, Shape
 
@@ -113,6 +114,8 @@ class SimulatedPod:
     lasts: int | None = None
     ends: int | None = None
     admitted: AdmissionNote | None = None
+    described: Pod | None = field(default=None, compare=False, repr=False)
+    """How it was described last."""
 
     @property
     def idle(self) -> bool:

@@ -12,9 +12,11 @@ from streams.simulated.kubelet import NANO, SimulatedContainer, SimulatedPod
 
 
 def describe_pod(cluster: str, pod: SimulatedPod) -> Pod:
-    """The pod as it is now. Its version only says whether anything changed."""
+    """The pod as it is now. Its version only says whether anything changed, and is made where something did."""
     seen = _described(cluster, pod)
-    return replace(seen, version=hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest())
+    if pod.described is None or seen != pod.described:
+        pod.described = replace(seen, version=hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest())
+    return pod.described
 
 
 def _described(cluster: str, pod: SimulatedPod) -> Pod:

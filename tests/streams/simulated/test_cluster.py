@@ -72,6 +72,17 @@ def test_memory_above_the_limit_is_an_oom_kill_and_restarts_come_later_each_time
     assert cluster.usage() == []
 
 
+def test_a_pod_is_described_anew_where_something_changed_and_only_there() -> None:
+    cluster = cluster_of(steady(0.1, 300), amounts(0.1, 200), amounts(None, 256))
+    seen = []
+    for step in range(1, 10):
+        cluster.advance(START + 15 * step * SECOND)
+        seen.append(only(cluster))
+        assert only(cluster) is seen[-1]
+    versions = {(pod.containers, pod.ooms): pod.version for pod in seen}
+    assert len({pod.version for pod in seen}) == len(versions) > 4
+
+
 def test_a_leak_begins_anew_after_its_kill() -> None:
     # 100 MiB and 3,600 MiB an hour, so 1 MiB a second: over 160 MiB in the step 75 s after the start
     cluster = cluster_of(leak(cores=0.1, memory=100, per_hour=3600), amounts(0.1, 100), amounts(None, 160))
