@@ -43,7 +43,7 @@ from tests.torture import cluster_verdict, lively_stages
 from tests.torture.judge import ConsumerHistory, Pause
 from tests.torture.mutant_consumers import Parts
 from tests.torture.recording_cluster import RecordingCluster
-from tests.torture.torture_cluster import LOOPS, NEEDED, NODES, allowed, deployments, looping, policies
+from tests.torture.torture_cluster import NODES, allowed, deployments, looping, policies, still_looping
 
 NAME = "west"
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -145,10 +145,7 @@ class MutantWorld:
         for uid, count in kills.items():
             if count > MOST_KILLS:
                 yield f"{uid[:8]} was killed {count} times"
-        for pod in self.cluster.pods_by_name.values():
-            limits = [container.limits.memory for container in pod.containers]
-            if pod.name.namespace == LOOPS and any(limit is not None and limit < NEEDED for limit in limits):
-                yield f"{pod.name.name} needs {NEEDED} bytes at each start, and may have {limits}"
+        yield from still_looping(self.cluster)
 
     def _begin(self) -> None:
         """Consumers as new processes have them."""

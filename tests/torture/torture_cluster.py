@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -84,6 +85,14 @@ def looping() -> SimulatedDeployment:
     return SimulatedDeployment(LOOPS, "looping", 2, (needs,))
 
 
+def still_looping(cluster: RecordingCluster) -> Iterator[str]:
+    """The pods of that deployment whose loop of kills has not ended."""
+    for pod in list(cluster.pods_by_name.values()):
+        limits = [container.limits.memory for container in pod.containers]
+        if pod.name.namespace == LOOPS and any(limit is not None and limit < NEEDED for limit in limits):
+            yield f"{pod.name.name} needs {NEEDED} bytes at each start, and may have {limits}"
+
+
 def policies(cluster: str, at: datetime, *, off: bool = False) -> list[VerticalPolicyChanged]:
     """What allows changes of all pods, and of some by eviction alone; or, when `off`, of none."""
     modes = {f"{cluster}/*": UpdateMode.IN_PLACE_OR_RECREATE, f"{cluster}/{EVICTED}/*": UpdateMode.RECREATE}
@@ -116,7 +125,8 @@ class TortureCluster:
         self.codec = Codec(self.topics)
         self.log, self.operator = (KafkaLog(KafkaConnection(self.brokers)) for _ in range(2))
         self.leases, self._webhooks = LeaseServer(), free_ports(INSTANCES)
-        self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=deployments(self.size))
+        load = (*deployments(self.size), looping())
+        self.cluster = RecordingCluster(name=self.name, seed=1, start=self.start, nodes=NODES, deployments=load)
         self.cluster.most_missing = UPDATES.eviction_tolerance
         self.cluster.reviewed_by(ReviewService(self._webhooks))
         self.server = SimulatedServer(self.cluster)
@@ -219,4 +229,5 @@ class TortureCluster:
         for name in cluster_verdict.READ:
             for found in await kafka_topics.whole(self.brokers, self.topics.wire(name), self.topics.partitions):
                 records += found
-        return cluster_verdict.verdict(self.cluster, records, self.codec, self.history)
+        figures, wrong = cluster_verdict.verdict(self.cluster, records, self.codec, self.history)
+        return figures, [*wrong, *still_looping(self.cluster)]
