@@ -3,9 +3,11 @@
 docs/incidents.md has the table. Six minutes of usage, kills and decisions, of which workers marked the first five.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from streams.codec.event_codec import is_of_a_clock
 from streams.log.log_port import NewRecord, Record
 from streams.log.memory_log import MemoryLog
 from streams.log_context import LogContext
-from streams.topics import TOPICS, changelog_topic
+from streams.topics import CLOCK, TOPICS, changelog_topic
 from tests.support import examples
 from tests.support.small_pipeline import WEB, PipelineLog, stages
 
@@ -73,6 +75,24 @@ def altered(records: list[Record], at: int) -> list[Record]:
     return [*records[:at], replace(records[at], headers=(*records[at].headers, ("x", b"y"))), *records[at + 1 :]]
 
 
+def told_later(records: list[Record], at: int) -> list[Record]:
+    """A tick of another time."""
+    return told_other(records, at, lambda tick: tick | {"at": tick["at"] + 1})
+
+
+def told_shorter(records: list[Record], at: int) -> list[Record]:
+    """A tick that says of usage that it ended a record before."""
+    shorter = lambda ends: {partition: max(0, end - 1) for partition, end in ends.items()}  # noqa: E731  # a line of a sum
+    return told_other(
+        records, at, lambda tick: tick | {"ends": tick["ends"] | {"pod-metrics": shorter(tick["ends"]["pod-metrics"])}}
+    )
+
+
+def told_other(records: list[Record], at: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> list[Record]:
+    changed = json.dumps(change(json.loads(records[at].value or b""))).encode()
+    return [*records[:at], replace(records[at], value=changed), *records[at + 1 :]]
+
+
 def cut(records: list[Record], at: int) -> list[Record]:
     return records[:at]
 
@@ -89,7 +109,7 @@ def verified(
         for p in range(bench.topics.partitions):
             records = read(bench, wire, p)
             if wire == bench.topics.wire(topic) and p == damaged_partition(bench, wire):
-                place = records_of(bench, wire, p)[minute - 1]
+                place = minute - 1 if topic == CLOCK else records_of(bench, wire, p)[minute - 1]
                 kept = damage(records, place)
             else:
                 kept = records
@@ -100,7 +120,7 @@ def verified(
 
 def damaged_partition(bench: PipelineLog, wire: str) -> int:
     """The one that has records: by workload, or by cluster."""
-    return HERE if records_of(bench, wire, HERE) else 1 - HERE
+    return 0 if wire == bench.topics.wire(CLOCK) else HERE if records_of(bench, wire, HERE) else 1 - HERE
 
 
 def read(bench: PipelineLog, wire: str, partition: int) -> list[Record]:
@@ -124,6 +144,11 @@ DAMAGES: Sequence[tuple[Damage, bool]] = (
 MINUTES_OF = {cut: (MARKED,), doubled: (2, 3, 4)}
 """A record that comes twice is read a turn later: of the last minute that a mark covers, when no mark covers it any more."""
 INPUT_CASES = [(t, m, *each) for t in INPUTS for each in DAMAGES for m in MINUTES_OF.get(each[0], (2, 3, 4, MARKED))]
+TICK_CASES = [
+    *((minute, *each) for each in DAMAGES if each[0] not in {altered, doubled} for minute in range(1, MINUTES + 1)),
+    *((minute, doubled, False) for minute in range(1, MARKED)),
+    *((minute, damage, False) for damage in (told_later, told_shorter) for minute in range(1, MINUTES + 1)),
+]
 DECISION_CASES = [(t, m, *each) for t in DECISIONS for m in (2, 3) for each in DAMAGES if each[0] not in {doubled, swapped}]
 
 
@@ -144,6 +169,20 @@ def test_a_damaged_input_is_found_with_the_smallest_range_between_two_marks(
 def test_a_damaged_decision_is_found(bench: PipelineLog, topic: str, minute: int, damage: Damage, holes: bool) -> None:
     _, report = verified(bench, topic, minute, damage, holes=holes)
     assert not report.ok
+
+
+@pytest.mark.parametrize(("minute", "damage", "holes"), TICK_CASES)
+def test_a_damaged_tick_is_found(bench: PipelineLog, minute: int, damage: Damage, holes: bool) -> None:
+    _, report = verified(bench, CLOCK, minute, damage, holes=holes)
+    assert not report.ok
+
+
+@pytest.mark.parametrize(("damage", "minute"), [(altered, 3), (doubled, MARKED), (doubled, MINUTES)])
+def test_a_tick_that_is_repeated_after_the_newest_mark_or_has_a_header_that_nobody_reads_changes_nothing(
+    bench: PipelineLog, damage: Damage, minute: int
+) -> None:
+    _, report = verified(bench, CLOCK, minute, damage)
+    assert report.ok
 
 
 @pytest.mark.parametrize("damage", [doubled, swapped])
@@ -179,7 +218,7 @@ def test_a_log_that_begins_later_is_as_one_that_retention_cut(bench: PipelineLog
 
 
 def test_there_are_sixty() -> None:
-    assert len(INPUT_CASES) + len(DECISION_CASES) + 2 + 2 + 1 + 5 >= 60
+    assert len(INPUT_CASES) + len(DECISION_CASES) + len(TICK_CASES) + 3 + 2 + 2 + 1 + 5 >= 60
 
 
 def test_of_a_whole_log_it_is_said_what_is_proven_and_what_is_not(bench: PipelineLog) -> None:
