@@ -1,6 +1,5 @@
 """Judges the webhook's reviews with the pure functions of `agents.logic.admission`, from the view of the log."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -226,7 +225,7 @@ def _review(remembered: RememberedReply, uid: str, lookup: _Lookup) -> Review:
         body = {**body, "response": {**response, "uid": uid}}
     acted = account.status is ReviewStatus.APPLIED and account.resource == "pods" and lookup.workload is not None
     return Review(
-        body=_encoded(body),
+        body=orjson.dumps(body),
         uid=uid,
         status=account.status.value,
         resource=_RESOURCES.get(account.resource, "unknown"),
@@ -250,13 +249,6 @@ def _annotations(review: bytes | Mapping[str, Any]) -> Mapping[str, str]:
     except (KeyError, TypeError, AttributeError):
         return {}
     return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
-
-
-def _encoded(review: Mapping[str, object]) -> bytes:
-    try:
-        return orjson.dumps(review)
-    except TypeError:  # a lone surrogate, for example, in the object under review
-        return json.dumps(review).encode()
 
 
 def _changes(account: AdmissionAccount) -> str:

@@ -38,7 +38,7 @@ def offered(account: AdmissionAccount, controller: str, decision: str, annotatio
     owners = {each.name: each for each in note.before} if note is not None else {}
     containers = tuple(_since(change, owners.get(change.name)) for change in changed[: bounds.MOST_CONTAINERS])
     about = repr((account.namespace, controller, decision, containers))
-    return AdmittedAmounts(hashlib.blake2b(about.encode(errors="replace"), digest_size=8).hexdigest(), controller, containers)
+    return AdmittedAmounts(hashlib.blake2b(about.encode(), digest_size=8).hexdigest(), controller, containers)
 
 
 def note(admitted: AdmittedAmounts) -> Op:

@@ -73,8 +73,8 @@ def answer(review: bytes | str | Mapping[str, Any], lookup: Lookup, settings: Ad
 def with_note(reply: Reply, note: Op, annotations: Mapping[str, str]) -> Reply:
     """The reply with one annotation more; the pod is left as it is if an API server would refuse it with so many."""
     added = [op for op in (*reply.account.ops, note) if str(op["path"]).startswith("/metadata/annotations/")]
-    sizes = [len(name) + len(value.encode(errors="replace")) for name, value in annotations.items()]
-    sizes += [len(str(op["path"])) + len(str(op["value"]).encode(errors="replace")) for op in added]
+    sizes = [len(name) + len(value.encode()) for name, value in annotations.items()]
+    sizes += [len(str(op["path"])) + len(str(op["value"]).encode()) for op in added]
     if sum(sizes) > MOST_ANNOTATIONS:
         reason = f"the pod is left as it is: its annotations would be longer than {MOST_ANNOTATIONS} bytes"
         return _error(replace(reply.account, status=ReviewStatus.ERROR, ops=(), containers=(), reason=reason))
@@ -176,6 +176,7 @@ def _decoded(review: bytes | str | Mapping[str, Any], largest: int) -> Mapping[s
         raise UnreadableError(why)
     try:
         found = json.loads(review, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()  # no record and no answer can carry a lone surrogate
     except RecursionError:
         raise UnreadableError("it is nested too deeply") from None
     except ValueError as error:
@@ -212,25 +213,12 @@ def _error(account: AdmissionAccount) -> Reply:
 
 
 def _response(account: AdmissionAccount, warnings: Sequence[str] = (), status: Mapping[str, object] | None = None) -> Reply:
-    response: dict[str, object] = {"uid": _plain(account.uid), "allowed": status is None}
+    response: dict[str, object] = {"uid": account.uid, "allowed": status is None}
     if status is not None:
         response["status"] = status
     if account.ops:
-        response["patch"] = _encoded(account.ops)
+        response["patch"] = base64.b64encode(orjson.dumps(account.ops)).decode()
         response["patchType"] = "JSONPatch"
     if warnings:
-        response["warnings"] = [_plain(warning) for warning in warnings]
+        response["warnings"] = list(warnings)
     return Reply({"kind": "AdmissionReview", "apiVersion": VERSION, "response": response}, account)
-
-
-def _encoded(ops: Sequence[Op]) -> str:
-    try:
-        patch = orjson.dumps(ops)
-    except TypeError:  # a lone surrogate of the pod's, for example
-        patch = json.dumps(ops, separators=(",", ":")).encode()
-    return base64.b64encode(patch).decode()
-
-
-def _plain(words: str) -> str:
-    """The text without lone surrogates, which no encoding can carry."""
-    return words.encode(errors="replace").decode()

@@ -147,7 +147,7 @@ def _within_annotations(pod: AdmittedPod, made: AdmissionPatch) -> AdmissionPatc
 
 
 def _size(annotation: tuple[str, str]) -> int:
-    return sum(len(text.encode(errors="surrogatepass")) for text in annotation)
+    return sum(len(text.encode()) for text in annotation)
 
 
 def _annotation(op: Op) -> str:

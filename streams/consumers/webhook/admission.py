@@ -137,7 +137,7 @@ def _bounded(reason: str) -> str:
 
 def unchanged(uid: str, warning: str = "") -> bytes:
     """The answer that lets an object through unchanged, with a warning to its user."""
-    response: dict[str, object] = {"uid": uid.encode(errors="replace").decode(), "allowed": True}
+    response: dict[str, object] = {"uid": uid, "allowed": True}
     if warning:
         response["warnings"] = [f"ullage: {warning}"[:_LONGEST_WARNING]]
     return json.dumps({"kind": "AdmissionReview", "apiVersion": _VERSION, "response": response}).encode()

@@ -37,6 +37,7 @@ from streams.sources.kube.publish import vpa_policies
 from streams.sources.kube.publish.autoscaler_publisher import AutoscalerPublisher, MetricQueries, no_queries
 from streams.sources.kube.publish.cluster_control import ClusterControlPublisher, ControlDoor
 from streams.sources.kube.publish.constraint_publisher import UpdateConstraintPublisher
+from streams.sources.kube.publish.fact_changes import NamesNothingError
 from streams.sources.kube.publish.limit_range_policies import LimitRangePublisher
 from streams.sources.kube.publish.node_facts import NodePublisher
 from streams.sources.kube.publish.pod_publisher import PodPublisher
@@ -53,6 +54,7 @@ from streams.sources.kube.watch.notifications import (
     Notification,
     ObjectGone,
     ObjectSeen,
+    ObjectUnread,
     ScaleFound,
     ScaleLookup,
     WatchFailed,
@@ -163,6 +165,8 @@ class KubeSource:
             match notification:
                 case ObjectSeen():
                     self._object_seen(notification)
+                case ObjectUnread():
+                    self._object_unread(notification)
                 case ObjectGone():
                     self._object_gone(notification)
                 case WatchSynced():
@@ -229,18 +233,36 @@ class KubeSource:
 
     def _object_seen(self, seen: ObjectSeen) -> None:
         """Whoever reads an object does so apart from the others, who may need nothing of what one of them cannot read."""
-        at, controller = self._now(), CONTROLLERS.get(seen.kind, "")
+        at, controller, about = self._now(), CONTROLLERS.get(seen.kind, ""), seen.object.metadata
         faults: dict[str, ValueError] = {}
         readers = [partial(publisher.seen, controller, seen.object, at) for publisher in self._publishers]
-        for read in (*readers, partial(self._upsert, seen.kind, seen.object, at)):
+        unread = ObjectUnread(seen.kind, about.namespace, about.name, about.uid)
+        keepers = [partial(publisher.unread, unread, controller) for publisher in self._publishers]
+        readers.append(partial(self._upsert, seen.kind, seen.object, at))
+        keepers.append(partial(self._keep, unread))
+        for read, keep in zip(readers, keepers, strict=True):
             try:
                 read()
             except ValueError as error:
                 faults.setdefault(str(error), error)
-        name = f"{seen.object.metadata.namespace}/{seen.object.metadata.name}"
+                if not isinstance(error, NamesNothingError):
+                    keep()
+        name = f"{about.namespace}/{about.name}"
         for reason, fault in faults.items():
             # It may be the object's or ours, which only the traceback tells; whoever writes objects must not end the source.
             _log.error("an object cannot be read", resource=seen.kind, object=name, reason=reason, exc_info=fault)
+
+    def _object_unread(self, unread: ObjectUnread) -> None:
+        for publisher in self._publishers:
+            publisher.unread(unread, CONTROLLERS.get(unread.kind, ""))
+        self._keep(unread)
+
+    def _keep(self, unread: ObjectUnread) -> None:
+        match unread.kind:
+            case "pods":
+                self._pods.keep(unread)
+            case "verticalpodautoscalers":
+                self._vpas.keep(f"{self._cluster}/{unread.namespace}/{unread.name}")
 
     def _upsert(self, kind: str, found: KubeObject, at: datetime) -> None:
         match found:
@@ -265,7 +287,7 @@ class KubeSource:
         match gone.kind:
             case "pods":
                 self._pod_owners.remove(gone.uid)
-                self._pods.remove(gone.uid, self._now())
+                self._pods.remove(gone, self._now())
             case "verticalpodautoscalers":
                 key = f"{self._cluster}/{gone.namespace}/{gone.name}"
                 self._vpa_targets.remove(key)

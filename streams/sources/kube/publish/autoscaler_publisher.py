@@ -16,9 +16,9 @@ from streams.clients.kube.prediction_specs import PredictionObject
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, LabelSelector
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies, hpa_facts, prediction_policies
-from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.fact_changes import NamesNothingError, PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import EHPAS, HPAS, TSPS
 
 
@@ -107,6 +107,15 @@ class AutoscalerPublisher:
             self._hpas.remove(f"{gone.namespace}/{gone.name}")
             self._scaled.pop(f"{gone.namespace}/{gone.name}", None)
 
+    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+        """What was published of an object that cannot be read is kept."""
+        if unread.kind == EHPAS.name:
+            self._ehpas.keep(ehpa_key(self._cluster, unread.namespace, unread.name))
+        elif unread.kind == TSPS.name:
+            self._predictions.keep(tsp_key(self._cluster, unread.namespace, unread.name))
+        elif unread.kind == HPAS.name:
+            self._hpas.keep(f"{unread.namespace}/{unread.name}")
+
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """Every object of a watched kind that exists was seen."""
         if kind == EHPAS.name:
@@ -131,12 +140,12 @@ class AutoscalerPublisher:
                 self._ehpas.upsert(policy.key, replace(policy, at=at, queries=queries))
 
     def _hpa_seen(self, name: str, found: HpaObject) -> None:
-        """An HPA that scales another workload now is gone for the former one. Raises ValueError for one that names none."""
+        """An HPA that scales another workload now is gone for the former one. Raises ValueError, or NamesNothingError."""
         fact, before = hpa_facts.seen(found, self._cluster, self._now()), self._scaled.pop(name, None)
         if before is not None and (fact is None or fact.workload != before.workload):
             self._hpas.remove(name)
         if fact is None:
-            raise ValueError("spec.scaleTargetRef names no kind or no name, or one with a slash")
+            raise NamesNothingError("spec.scaleTargetRef names no kind or no name, or one with a slash")
         self._scaled[name] = fact
         self._hpas.upsert(name, fact)
 

@@ -25,7 +25,7 @@ from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import object_authors
 from streams.sources.kube.publish.enumerations import member
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import CONTROLS
 
 NAME = "ullage"
@@ -50,6 +50,7 @@ class ClusterControlPublisher:
         self._cluster, self._operator, self._door = context.cluster, OperatorLog(context), door
         self._partition = context.cluster_partition("control")[1]
         self._objects: dict[str, ControlObject] = {}
+        self._unread: set[str] = set()
         self._due: set[str] = set()
         self._last: ControlChanged | None = None
         self._place: Place | None = None
@@ -66,13 +67,20 @@ class ClusterControlPublisher:
         """As SubjectPublisher."""
         if isinstance(found, ControlObject):
             self._objects[found.metadata.name] = found
+            self._unread.discard(found.metadata.name)
             self._due.add(found.metadata.name)
 
     def gone(self, gone: ObjectGone, _controller: str, _at: datetime) -> None:
         """As SubjectPublisher."""
         if gone.kind == CONTROLS.name:
             self._objects.pop(gone.name, None)
+            self._unread.discard(gone.name)
             self._due.discard(gone.name)
+
+    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+        """What it said stays in force, and commands that it refuses stay refused."""
+        if unread.kind == CONTROLS.name:
+            self._unread.add(unread.name)
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """As SubjectPublisher."""
@@ -84,7 +92,8 @@ class ClusterControlPublisher:
             return
         self._retry = None
         try:
-            if self._listed and NAME not in self._objects and self._last is not None and self._last.through:
+            missing = NAME not in self._objects and NAME not in self._unread
+            if self._listed and missing and self._last is not None and self._last.through:
                 self._publish(replace(self._last, at=at, through=""))
             for name in sorted(self._due):
                 self._obey(self._objects[name], at)

@@ -8,6 +8,7 @@ from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.update_facts import ObjectChanged
 from schemas.facts.webhook_leases import WebhookLeaseSeen
+from streams.clients.kube.autoscaler_specs import HpaObject
 from streams.clients.kube.watched_objects import (
     ControllerObject,
     EventObject,
@@ -17,12 +18,12 @@ from streams.clients.kube.watched_objects import (
 )
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish import failed_creations, scheduling_facts
-from streams.sources.kube.publish.fact_changes import PublishedFacts
+from streams.sources.kube.publish.fact_changes import NamesNothingError, PublishedFacts
 from streams.sources.kube.publish.failed_creations import FailedCreations
 from streams.sources.kube.publish.paced_facts import PacedFacts
 from streams.sources.kube.publish.publisher import Publisher
 from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import HPAS
 
 ALIVE = timedelta(seconds=60)
@@ -68,8 +69,10 @@ class UpdateConstraintPublisher:
             if isinstance(found, row.resource.type):
                 name, fact = f"{found.metadata.namespace}/{found.metadata.name}", row.read(found, self._cluster, at)
                 self._objects[row.resource.name].put(name, fact, at)
-                if isinstance(fact, HpaTargetChanged):
-                    self._hpa_policies.upsert(name, fact)
+                if isinstance(found, HpaObject):
+                    self._hpa_policies.put(name, fact if isinstance(fact, HpaTargetChanged) else None)
+                    if fact is None:
+                        raise NamesNothingError("spec.scaleTargetRef names no kind or no name")
         match found:
             case LeaseObject():
                 self._lease_seen(found, at)
@@ -80,6 +83,15 @@ class UpdateConstraintPublisher:
                 self._controller(controller, found, at)
             case _:
                 pass
+
+    def unread(self, unread: ObjectUnread, controller: str) -> None:
+        """What an object that cannot be read was known to ask for still holds."""
+        if (facts := self._objects.get(unread.kind)) is not None:
+            facts.keep(f"{unread.namespace}/{unread.name}")
+            if unread.kind == HPAS.name:
+                self._hpa_policies.keep(f"{unread.namespace}/{unread.name}")
+        elif controller:
+            self._controllers.keep(f"{unread.namespace}/{controller}/{unread.name}")
 
     def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
         """An object is gone. Of Leases only one is watched: the last webhook that stops deletes it."""

@@ -26,6 +26,10 @@ class ObjectFact(Protocol):
 F = TypeVar("F", bound=ObjectFact)
 
 
+class NamesNothingError(ValueError):
+    """An object is read, and names nothing that a fact could be about, so what was published of it is withdrawn."""
+
+
 class PublishedFacts(Generic[F]):
     """Facts of one kind. `publish` publishes one; `withdraw` publishes that its object is gone."""
 
@@ -34,6 +38,7 @@ class PublishedFacts(Generic[F]):
         self._withdraw: Callable[[F], None] = withdraw
         self._current: dict[str, F] = {}
         self._published: dict[str, F] = {}
+        self._unread: set[str] = set()
 
     def restore(self, published: Mapping[str, F]) -> None:
         """Start from what the log has, and publish every current fact that differs."""
@@ -44,6 +49,7 @@ class PublishedFacts(Generic[F]):
     def upsert(self, name: str, fact: F) -> None:
         """An object exists. Publishes its fact unless the same was published before."""
         self._current[name] = fact
+        self._unread.discard(name)
         before = self._published.get(name)
         if before is None or not alike(before, fact):
             self._published[name] = fact
@@ -60,23 +66,28 @@ class PublishedFacts(Generic[F]):
         else:
             self.upsert(name, fact)
 
+    def keep(self, name: str) -> None:
+        """An object exists and cannot be read: what was published of it stays until it is read again, or gone."""
+        self._unread.add(name)
+
     def remove(self, name: str) -> None:
         """An object is gone. Withdraws its fact if it was published."""
         self._current.pop(name, None)
+        self._unread.discard(name)
         published = self._published.pop(name, None)
         if published is not None:
             self._withdraw(published)
 
     def mark_synced(self, waiting: Collection[str] = ()) -> None:
-        """Every object that exists was upserted or is `waiting`: what was published and is neither is gone."""
-        for name in sorted(self._published.keys() - self._current.keys() - set(waiting)):
+        """Every object that exists was upserted, kept or is `waiting`: what was published and is none of that is gone."""
+        for name in sorted(self._published.keys() - self._current.keys() - self._unread - set(waiting)):
             self.remove(name)
 
     def republish(self, at: datetime, older: timedelta) -> None:
         """Publish again each current fact that was last published this long ago."""
         for name, published in list(self._published.items()):
-            if at - published.at >= older and name in self._current:
-                self._published[name] = again = replace(self._current[name], at=at)
+            if at - published.at >= older and (name in self._current or name in self._unread):
+                self._published[name] = again = replace(self._current.get(name, published), at=at)
                 self._publish(again)
 
 

@@ -10,7 +10,7 @@ from streams.clients.kube.watched_objects import KubeObject, LimitRangeItem, Lim
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 _TYPES = {each.value for each in LimitType}
 
@@ -67,6 +67,11 @@ class LimitRangePublisher:
         self._at = at
         if gone.kind == "limitranges":
             self._limits.remove(f"{self._cluster}/{gone.namespace}/LimitRange/{gone.name}")
+
+    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+        """As SubjectPublisher."""
+        if unread.kind == "limitranges":
+            self._limits.keep(f"{self._cluster}/{unread.namespace}/LimitRange/{unread.name}")
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """As SubjectPublisher."""

@@ -9,7 +9,7 @@ from streams.publishing.pod_facts import kept_labels
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.publisher import Publisher
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 
 def changed(found: NodeObject, cluster: str, at: datetime) -> NodeChanged:
@@ -55,6 +55,11 @@ class NodePublisher:
         self._at = at
         if gone.kind == "nodes":
             self._nodes.remove(gone.name)
+
+    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+        """As SubjectPublisher."""
+        if unread.kind == "nodes":
+            self._nodes.keep(unread.name)
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """As SubjectPublisher."""

@@ -49,6 +49,10 @@ class PacedFacts(Generic[F]):
         self._since.pop(name, None)
         self._facts.remove(name)
 
+    def keep(self, name: str) -> None:
+        """An object exists and cannot be read."""
+        self._facts.keep(name)
+
     def mark_synced(self) -> None:
         """Every object that exists was seen."""
         self._facts.mark_synced()

@@ -19,6 +19,7 @@ from streams.publishing.pod_facts import pod_changed
 from streams.publishing.published_state import REPUBLISH_AFTER, PublishedState
 from streams.sources.kube.publish import oom_kills
 from streams.sources.kube.publish.publisher import Publisher
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 _log = structlog.get_logger(__name__)
 MOST_EVICTIONS = 10_000
@@ -43,6 +44,8 @@ class PodPublisher:
     def __init__(self, publisher: Publisher, published: PublishedState) -> None:
         self._publisher, self._published = publisher, published
         self._pods: dict[str, _Pod] = {}
+        self._unread: dict[tuple[str, str], str] = {}
+        """By namespace and name the uid of each pod that exists and cannot be read, empty where even that cannot."""
         self._evictions: OrderedDict[str, EventObject] = OrderedDict()
 
     def restore(self, published: PublishedState) -> None:
@@ -56,6 +59,7 @@ class PodPublisher:
         uid = found.pod.uid
         before = self._pods.get(uid)
         pod = self._pods[uid] = _Pod(pod_changed(found, at))
+        self._unread.pop((found.pod.namespace, found.pod.name), None)
         if before is None:
             pod.kills = oom_kills.unpublished(oom_kills.of_pod(found, None), self._published.newest.get(uid))
         else:
@@ -78,8 +82,15 @@ class PodPublisher:
             facts.append(self._recorded(pod.fact, at))
         self._publisher.publish(*facts, *self._new_kills(pod))
 
-    def remove(self, uid: str, at: datetime) -> None:
+    def keep(self, unread: ObjectUnread) -> None:
+        """A pod exists and cannot be read: what was published of it stays until it is read again, or gone."""
+        self._unread[unread.namespace, unread.name] = unread.uid
+
+    def remove(self, gone: ObjectGone, at: datetime) -> None:
         """A pod is gone. Its kills are published even if its workload was never found."""
+        name = (gone.namespace, gone.name)
+        uid = gone.uid or next((uid for uid, (_, pod) in self._published.pods.items() if (pod.namespace, pod.name) == name), "")
+        self._unread.pop(name, None)
         pod = self._pods.pop(uid, None)
         if pod is not None:
             if uid not in self._published.newest and pod.kills:
@@ -89,17 +100,22 @@ class PodPublisher:
 
     def mark_synced(self, at: datetime) -> None:
         """Every pod that exists was upserted: what was published and does not exist is gone, and so are the pods of evictions."""
-        gone = [uid for uid in self._published.pods if uid not in self._pods]
+        gone = [uid for uid in self._published.pods if uid not in self._pods and not self._kept(uid)]
         for uid in sorted(gone, key=lambda uid: (self._published.pods[uid][0].key, self._published.pods[uid][1].name, uid)):
             self._withdraw(uid, at)
         while self._evictions:
             self._drop_eviction()
 
+    def _kept(self, uid: str) -> bool:
+        """Whether a pod that was published is one that exists and cannot be read."""
+        known = self._published.pods[uid][1]
+        return self._unread.get((known.namespace, known.name)) in ("", uid)
+
     def republish(self, at: datetime) -> None:
         """Publish again each pod whose newest record is old."""
         for uid, newest in list(self._published.newest.items()):
-            if at - newest.at >= REPUBLISH_AFTER and uid in self._pods:
-                self._publisher.publish(self._recorded(self._pods[uid].fact, at))
+            if at - newest.at >= REPUBLISH_AFTER and (uid in self._pods or (uid in self._published.pods and self._kept(uid))):
+                self._publisher.publish(self._recorded(self._pods[uid].fact if uid in self._pods else newest, at))
 
     def record_eviction(self, event: EventObject) -> None:
         """An event was seen. If it is an eviction, its kills are published, or wait for the pod."""

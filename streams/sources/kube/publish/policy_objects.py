@@ -30,7 +30,7 @@ from streams.publishing.operator_log import OperatorLog
 from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import object_authors
 from streams.sources.kube.publish.enumerations import member
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 from streams.sources.kube.watch.watched_resources import POLICIES
 
 MOST = 1_000
@@ -90,6 +90,8 @@ class PolicyObjectPublisher:
         self._context, self._operator, self._door = context, OperatorLog(context), door
         self._namespaces = frozenset(namespaces)
         self._objects: dict[tuple[str, str], _Mirrored] = {}
+        self._unread: set[str] = set()
+        """The names in policies of objects that exist and cannot be read."""
         self._in_force: dict[str, VerticalPolicyChanged] = {}
         self._said: dict[str, _Answer] = {}
         """By uid: what the status says, also before the watch shows it."""
@@ -105,7 +107,8 @@ class PolicyObjectPublisher:
     def seen(self, _controller: str, found: KubeObject, at: datetime) -> None:
         """As SubjectPublisher."""
         if isinstance(found, PolicyObject):
-            self._objects[found.metadata.namespace, found.metadata.name] = self._read(found, at)
+            self._objects[found.metadata.namespace, found.metadata.name] = mirrored = self._read(found, at)
+            self._unread.discard(mirrored.through)
             said = commanding_objects.applied(found)
             self._said.setdefault(found.metadata.uid, (said.observed_generation, said.status == "True", said.message))
             self._due = True
@@ -114,8 +117,14 @@ class PolicyObjectPublisher:
         """As SubjectPublisher."""
         if gone.kind == POLICIES.name:
             self._objects.pop((gone.namespace, gone.name), None)
+            self._unread.discard(f"{KIND}/{gone.namespace}/{gone.name}")
             self._said.pop(gone.uid, None)
             self._due = True
+
+    def unread(self, unread: ObjectUnread, _controller: str) -> None:
+        """What it said stays in force."""
+        if unread.kind == POLICIES.name:
+            self._unread.add(f"{KIND}/{unread.namespace}/{unread.name}")
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:  # noqa: ARG002  # the protocol's
         """As SubjectPublisher."""
@@ -146,7 +155,7 @@ class PolicyObjectPublisher:
                 return  # the process says so, and the next minute tries again
 
     def _obey(self, at: datetime) -> None:
-        wanted: dict[str, VerticalPolicyChanged] = {}
+        wanted = {target: policy for target, policy in self._in_force.items() if policy.through in self._unread}
         counted: dict[str, int] = {}
         refused: dict[str, str] = {}
         mirrored = sorted(self._objects.values(), key=lambda each: each.age)

@@ -7,6 +7,7 @@ what changed meanwhile is published.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
@@ -36,7 +37,7 @@ from streams.sources.kube.publish.capacity_buffers import CapacityBuffers
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
 from streams.sources.kube.publish.publisher import Publisher
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 TOPIC = "scheduling-changes"
 STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -286,6 +287,16 @@ class SchedulingPublisher:
             case _:
                 self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
 
+    def unread(self, unread: ObjectUnread, controller: str) -> None:
+        """What was published of an object that cannot be read is kept."""
+        name, bare = f"{unread.namespace}/{unread.name}", unread.name
+        kept: dict[str, tuple[PublishedFacts[Any], str]] = {"pods": (self._pods, unread.uid), "nodes": (self._nodes, bare)}
+        kept["namespaces"] = (self._namespaces, bare)
+        kept |= {"poddisruptionbudgets": (self._budgets, name), "configmaps": (self._priorities, name)}
+        kept |= {"capacitybuffers": (self._buffers, name)}
+        facts, key = kept.get(unread.kind, (self._controllers, f"{controller}/{name}"))
+        facts.keep(key)
+
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""
         self._at = at
@@ -362,7 +373,7 @@ class SchedulingPublisher:
     # Pods and their shapes
 
     def _publish_pod(self, fact: PodPlacementChanged) -> None:
-        if fact.shape not in self._published_shapes:
+        if fact.shape not in self._published_shapes and fact.shape in self._shapes:
             self._published_shapes.add(fact.shape)
             self._publisher.publish(self._shapes[fact.shape])
         self._publisher.publish(fact)

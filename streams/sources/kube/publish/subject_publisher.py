@@ -5,7 +5,7 @@ from typing import Protocol
 
 from streams.clients.kube.watched_objects import KubeObject
 from streams.publishing.published_state import PublishedState
-from streams.sources.kube.watch.notifications import ObjectGone
+from streams.sources.kube.watch.notifications import ObjectGone, ObjectUnread
 
 
 class SubjectPublisher(Protocol):
@@ -15,7 +15,13 @@ class SubjectPublisher(Protocol):
         """Start from what the log has, and publish what differs. Raises LogUnavailable."""
 
     def seen(self, controller: str, found: KubeObject, at: datetime) -> None:
-        """An object exists, new or changed. Raises ValueError for one that cannot be read."""
+        """An object exists, new or changed. Raises ValueError for one that cannot be read; then `unread` follows.
+
+        Raises NamesNothingError for one that is read and makes no fact.
+        """
+
+    def unread(self, unread: ObjectUnread, controller: str) -> None:
+        """An object exists and cannot be read: what was published of it is kept."""
 
     def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
         """An object no longer exists."""

@@ -36,11 +36,11 @@ class UpdateResource:
     """A fact without the fields that change all the time: these are published every few seconds only."""
 
 
-def hpa(found: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged:
-    """What an HPA scales, and by which resources. Raises ValueError for one that names nothing."""
+def hpa(found: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged | None:
+    """What an HPA scales, and by which resources; None for one that names nothing. Raises ValueError for an odd metric."""
     target, about = found.spec.scale_target_ref, found.metadata
     if not target.kind or not target.name:
-        raise ValueError("spec.scaleTargetRef names no kind or no name")
+        return None
     metrics = [
         ehpa_policies.metric(entry, f"spec.metrics[{place}]")
         for place, entry in enumerate(found.spec.metrics or (_DEFAULT,))

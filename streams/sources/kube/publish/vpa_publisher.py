@@ -55,6 +55,10 @@ class VpaPublisher:
         self._served.pop(key, None)
         self._facts.remove(key)
 
+    def keep(self, key: str) -> None:
+        """A VPA exists and cannot be read."""
+        self._facts.keep(key)
+
     def mark_synced(self, waiting: Collection[str]) -> None:
         """Every VPA that exists is published, or is `waiting` for its target."""
         self._facts.mark_synced(waiting)

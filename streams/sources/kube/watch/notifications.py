@@ -18,6 +18,16 @@ class ObjectSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectUnread:
+    """An object exists and cannot be read, as was said when it was seen. The uid is empty where it cannot be read either."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectGone:
     """An object that was seen no longer exists."""
 
@@ -60,7 +70,7 @@ class CheckpointsFound:
     found: tuple[CheckpointObject, ...]
 
 
-Notification = ObjectSeen | ObjectGone | WatchSynced | WatchFailed | ScaleFound | CheckpointsFound
+Notification = ObjectSeen | ObjectUnread | ObjectGone | WatchSynced | WatchFailed | ScaleFound | CheckpointsFound
 
 
 @dataclass(frozen=True, slots=True)

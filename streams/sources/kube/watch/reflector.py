@@ -15,7 +15,7 @@ from streams.clients.kube.list_watch_requests import ListedObject, ListWatch, No
 from streams.clients.kube.pod_objects import ObjectMeta
 from streams.clients.kube.watched_objects import KubeObject
 from streams.errors import EdgeError, GiveUp, Outdated, TryAgain, Unreachable
-from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
+from streams.sources.kube.watch.notifications import Notification, ObjectGone, ObjectSeen, ObjectUnread, WatchFailed, WatchSynced
 from streams.sources.kube.watch.watched_resources import ResourceWatch
 
 _log = structlog.get_logger(__name__)
@@ -124,11 +124,16 @@ class Reflector:
         reported = self._versions.get(key)
         if reported == identity:
             return []
-        before: list[Notification] = [self._forget(key)] if reported is not None and reported[0] != identity[0] else []
         if item.object is None:
             _log.error("an object cannot be read", resource=self.watch.name, object="/".join(key), reason=item.fault)
-            return before
+            if not item.metadata.name:
+                return []
+            identity = (identity[0] or ("" if reported is None else reported[0]), identity[1])
+        another = reported is not None and "" not in (reported[0], identity[0]) and reported[0] != identity[0]
+        before: list[Notification] = [self._forget(key)] if another else []
         self._versions[key] = identity
+        if item.object is None:
+            return [*before, ObjectUnread(self.watch.kind, *key, identity[0])]
         return [*before, ObjectSeen(self.watch.kind, item.object)]
 
     def _forget(self, key: tuple[str, str]) -> Notification:

@@ -6,7 +6,7 @@ one object costs no other object anything.
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -49,6 +49,8 @@ SPECS = {
 }
 TEXTS = {"operator": "In", "kind": "Deployment", "type": "Resource", "phase": "Running", "mode": "Off", "updateMode": "Off"}
 """Fields in which only some texts are sound."""
+NOT_OF_OBJECTS = ("SourceReported", "WebhookLeaseSeen", "PodShapeSeen", "StageRulesChanged")
+FEW = 8
 NAMELESS = (("metadata",), ("metadata", "name"), ("metadata", "namespace"))
 """Where nobody can say whose field it is."""
 PLAIN = {
@@ -118,6 +120,22 @@ class Cluster:
             self.scene.handle(*told)
         return told, [line for line in lines if line["log_level"] in {"error", "critical"}]
 
+    def restart(self, *objects: Json) -> None:
+        """Another process, which knows only what the log tells, is given this list."""
+        self.scene.restart()
+        self.list(*objects)
+        self.scene.sync()
+
+    def known(self) -> Sequence[str]:
+        """The kinds of the facts and policies about objects."""
+        topics = ("policies", "pod-changes-by-cluster", "cluster-changes", "scheduling-changes")
+        events = [type(event).__name__ for topic in topics for event in self.scene.events(topic)]
+        return [event for event in events if event not in NOT_OF_OBJECTS]
+
+    def withdrawn(self) -> Sequence[str]:
+        """Those that say that an object is gone."""
+        return [event for event in self.known() if event.endswith(("Removed", "Deleted", "Gone", "Left"))]
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
@@ -141,6 +159,39 @@ def test_every_field_of_every_watched_object_may_be_odd(name: str) -> None:
             assert len(line["reason"]) < 2_000, (place, line)
             named = [str(part) for part in place if isinstance(part, str)]
             assert any(part.lower() in line["reason"].lower() for part in named[-2:]), (place, line)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_was_known_of_an_object_that_cannot_be_read_is_kept_over_a_restart_until_it_is_gone(name: str) -> None:
+    watch = EVERY[name]
+    cluster = Cluster(watch, nodes=watch in _RESOURCES[:-3])
+    whole = sound(msgspec.inspect.type_info(watch.resource.type))
+    whole["metadata"] |= {"name": "mine", "namespace": "shop", "resourceVersion": "1"}
+    fine = copy.deepcopy(whole)
+    fine["metadata"] |= {"name": "fine", "uid": "another"}
+    said = [(each, cluster.list(each, fine)[1]) for place, each in odd(whole) if place not in NAMELESS]
+    unread = [each for each, lines in said if any("names no kind" not in line["reason"] for line in lines)]
+    for changed in unread[:: max(1, len(unread) // FEW)]:
+        cluster = Cluster(watch, nodes=watch in _RESOURCES[:-3])
+        cluster.list(whole, fine)
+        for _ in range(2):
+            cluster.restart(changed, fine)
+            assert cluster.withdrawn() == [], changed
+        asked = bool(cluster.known())
+        cluster.restart(fine)
+        assert bool(cluster.withdrawn()) is asked, changed
+
+
+def test_an_hpa_that_names_no_target_any_more_constrains_nobody() -> None:
+    about = {"name": "web", "namespace": "shop", "uid": "u"}
+    target = {"kind": "Deployment", "name": "web"}
+    for bare in ({"kind": "Deployment", "name": ""}, {"kind": "", "name": "web"}, {}):
+        cluster = Cluster(EVERY["horizontalpodautoscalers as HpaObject"], nodes=False)
+        cluster.list({"metadata": {**about, "resourceVersion": "1"}, "spec": {"scaleTargetRef": target}})
+        _, lines = cluster.list({"metadata": {**about, "resourceVersion": "2"}, "spec": {"scaleTargetRef": bare}})
+        assert all("spec.scaleTargetRef names no kind or no name" in line["reason"] for line in lines)
+        assert lines
+        assert set(cluster.withdrawn()) == {"HpaGone", "HpaTargetRemoved"}
 
 
 def test_a_vpa_without_a_spec_is_said_to_be_unsupported() -> None:
