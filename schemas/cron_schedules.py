@@ -64,6 +64,11 @@ class CronSchedule:
     zone: str = ""
     every: int = 0
 
+    @property
+    def never(self) -> bool:
+        """Whether it has no moment at all, as on 30 February."""
+        return not self.every and _never(self)
+
     def next(self, now: float, zone: tzinfo) -> int | None:
         """The first moment after `now` (seconds since the epoch), or None if none comes."""
         if self.every:

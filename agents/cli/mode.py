@@ -18,6 +18,14 @@ def mode(  # noqa: PLR0913  # one for each flag
         str | None, Parameter(help="Share of a cluster's and a workload's pods that may be away at one time, as `10%`.")
     ] = None,
     reason: Annotated[str, Parameter(help="Why, for who reads the log later.")] = "",
+    schedule: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="What holds at times: `'0 9 * * mon-fri Europe/Berlin for 8h: mode shadow, budget 5%, paused (why)'`. "
+            "Repeat it for more; without it there are none.",
+            consume_multiple=False,
+        ),
+    ] = (),
     on_an_open_log: Annotated[
         bool, Parameter(negative="", help="Allow `apply` although whoever reaches Kafka can write into the log.")
     ] = False,
@@ -34,6 +42,7 @@ def mode(  # noqa: PLR0913  # one for each flag
         mode=to,
         budget=budget,
         reason=reason,
+        schedules=schedule,
         on_an_open_log=on_an_open_log,
         unless_an_object_says=unless_an_object_says,
     )

@@ -5,6 +5,7 @@ stages and consumers obey the same record.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -132,6 +133,15 @@ def faults(control: ControlChanged) -> Iterator[str]:
         else:
             if every:
                 yield f"{where}.begins is '{schedule.begins}'; @every has no moment at which it begins"
+
+
+def refusals(control: ControlChanged) -> Iterator[str]:
+    """Why nobody should write such a record: its faults, and schedules without a moment, which do nothing."""
+    yield from faults(control)
+    for i, schedule in enumerate(control.schedules[:MOST_SCHEDULES]):
+        with suppress(ValueError):  # a fault, which is said already
+            if cron_schedules.parse(schedule.begins).never:
+                yield f"schedules[{i}].begins is '{schedule.begins}'; there is no such day, so it never begins"
 
 
 def objection(control: ControlChanged | None, cluster: str) -> str | None:

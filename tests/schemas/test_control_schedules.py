@@ -82,6 +82,41 @@ def test_what_no_schedule_may_say_is_a_fault_of_the_record(changes: dict[str, An
     assert list(control.faults(record(OFFICE, SALE, FREEZE))) == []
 
 
+@pytest.mark.parametrize("begins", ["0 0 30 2 *", "0 0 31 4,6,9,11 *", ", 9 * * *"])
+def test_a_schedule_that_never_begins_is_refused_at_the_door_and_no_fault_of_a_record(begins: str) -> None:
+    never = record(OFFICE, replace(FREEZE, begins=begins))
+    (why,) = control.refusals(never)
+    assert why == f"schedules[1].begins is '{begins}'; there is no such day, so it never begins"
+    assert list(control.faults(never)) == list(control.refusals(record(OFFICE, replace(SALE, begins="0 0 29 2 *")))) == []
+
+
+@pytest.mark.parametrize(
+    ("moment", "paused"),
+    [
+        ("2026-10-25T00:29:59", False),  # Berlin shows 2:30 twice on this day: at 0:30 and at 1:30 UTC
+        ("2026-10-25T00:30:00", True),
+        ("2026-10-25T02:29:59", True),
+        ("2026-10-25T02:30:00", False),
+    ],
+)
+def test_a_pause_whose_beginning_clocks_show_twice_begins_with_the_first_and_ends_after_the_second(
+    moment: str, *, paused: bool
+) -> None:
+    twice = ControlSchedule("30 2 * * *", 60, "Europe/Berlin", paused=True)
+    assert record(twice).in_force_at(at(moment)).paused is paused
+
+
+def test_a_window_over_midnight_and_one_that_outlasts_its_own_next_beginning_have_no_gap() -> None:
+    night = record(ControlSchedule("0 23 31 12 *", 120, paused=True))
+    assert [night.in_force_at(at(t)).paused for t in ("2026-12-31T22:59:59", "2027-01-01T00:00:00", "2027-01-01T01:00:00")] == [
+        False,
+        True,
+        False,
+    ]
+    always = record(ControlSchedule("0 0 * * *", 24 * 60 + 1, paused=True))
+    assert all(always.in_force_at(at(t)).paused for t in ("2026-07-01T23:59:59", "2026-07-02T00:00:00", "2026-07-02T00:01:00"))
+
+
 def test_more_schedules_than_are_allowed_are_a_fault() -> None:
     (fault,) = control.faults(record(*[OFFICE] * 21))
     assert fault == "schedules has 21 entries; 20 are allowed"

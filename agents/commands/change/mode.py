@@ -1,14 +1,16 @@
 """Runs `ullage mode`: how far Ullage may go in a cluster. `pause` and `resume` change a cluster's control in the same way."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from agents.commands.change import schedule_texts
 from agents.commands.change.operator_session import operator_session
 from agents.settings import log_factory, setting_texts
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note, sentence
-from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode, refusals
 from schemas.units import Fraction
 from streams.errors import BadInput
 from streams.publishing import source_reports
@@ -20,10 +22,11 @@ def run(  # noqa: PLR0913  # one for each flag
     mode: Mode,
     budget: str | None,
     reason: str,
+    schedules: Sequence[str] = (),
     on_an_open_log: bool = False,
     unless_an_object_says: bool = False,
 ) -> None:
-    """Set the mode, and the budget (`10%` or `0.1`) unless it is None. A pause stays.
+    """Set the mode, the schedules, and the budget (`10%` or `0.1`) unless it is None. A pause stays.
 
     Raises BadInput, also for mode apply on a log that anybody may write, unless that is wanted. With `unless_an_object_says`,
     nothing is done where an object of the cluster commands.
@@ -34,15 +37,25 @@ def run(  # noqa: PLR0913  # one for each flag
         if last is not None and last.through:
             sentence(f"{settings.cluster.name} is left as it is: {describe(last)}")
             return
-    if mode is Mode.APPLY and not on_an_open_log and settings.log.kind == "kafka":
+    said = tuple(map(schedule_texts.read, schedules))
+    if Mode.APPLY in (mode, *(each.mode for each in said)) and not on_an_open_log and settings.log.kind == "kafka":
         _require_rights(settings)
-    change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason)
+    change_control(settings, mode=mode, budget=None if budget is None else _share(budget), reason=reason, schedules=said)
 
 
-def change_control(
-    settings: Settings, *, reason: str, mode: Mode | None = None, budget: float | None = None, paused: bool | None = None
+def change_control(  # noqa: PLR0913  # one for each value of the record
+    settings: Settings,
+    *,
+    reason: str,
+    mode: Mode | None = None,
+    budget: float | None = None,
+    paused: bool | None = None,
+    schedules: tuple[ControlSchedule, ...] = (),
 ) -> None:
-    """Publish the cluster's newest control with these changes, and print the result. None leaves a value as it is."""
+    """Publish the cluster's newest control with these changes, and print the result.
+
+    None leaves a value as it is; a mode comes with its schedules, and ends those of before. Raises BadInput.
+    """
     cluster = settings.cluster.name
     with operator_session(settings) as (operator, at):
         source_reports.require_cluster(operator.context, cluster)
@@ -50,7 +63,9 @@ def change_control(
         if last.through and paused is not True:  # a pause must not depend on a source that hears the object
             raise BadInput(_elsewhere(last, mode=mode, budget=budget, paused=paused))
         if paused is False and not last.paused:
-            sentence(f"{cluster} is not paused: {describe(last)}")
+            now = last.in_force_at(at)
+            why = "is paused by a schedule, which `resume` does not end" if now.paused else "is not paused"
+            sentence(f"{cluster} {why}: {describe(last, at)}")
             return
         changed = replace(
             last,
@@ -61,10 +76,14 @@ def change_control(
             reason=reason if paused is not None or not last.paused else last.reason,
             by=operator.author,
             through="",
-            schedules=() if mode is not None else last.schedules,
+            schedules=schedules if mode is not None else last.schedules,
         )
+        if (refusal := next(refusals(changed), None)) is not None:
+            raise BadInput(f"{refusal}: nothing was changed")
         operator.publish(changed)
-    sentence(f"{cluster}: {describe(changed)}")
+    sentence(f"{cluster}: {describe(changed, at)}")
+    for schedule in changed.schedules:
+        sentence(f"  {schedule}")
     if last.schedules and not changed.schedules:
         note(f"its schedules ({len(last.schedules)}) are in force no more")
     if last.through:

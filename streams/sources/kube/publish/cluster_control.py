@@ -13,7 +13,7 @@ import structlog
 
 from schemas import event_bounds
 from schemas.names import Place
-from schemas.policies.control import ControlChanged, ControlSchedule, Mode, faults
+from schemas.policies.control import ControlChanged, ControlSchedule, Mode, refusals
 from schemas.units import Fraction
 from streams.clients.kube import cluster_control_client, commanding_objects
 from streams.clients.kube.cluster_control_client import KIND, ControlObject, ScheduleSpec
@@ -148,7 +148,7 @@ class ClusterControlPublisher:
         fault = event_bounds.fault(control)
         if fault is not None:
             raise ValueError(f"the object is too large: {' '.join(fault).lstrip('.')}")
-        if (odd := next(faults(control), None)) is not None:
+        if (odd := next(refusals(control), None)) is not None:
             raise ValueError(f"spec.{odd}")
         why = self._door.why_open() if control.may_apply and not spec.on_an_open_log else None
         if why is not None:

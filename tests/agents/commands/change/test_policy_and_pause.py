@@ -403,6 +403,58 @@ def test_after_a_pause_that_no_source_undoes_the_commands_work_again_and_the_obj
     assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN)
 
 
+def test_the_command_writes_schedules_and_a_mode_without_them_ends_them(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.tick()
+    noon = "0 12 * * mon-fri Europe/Berlin for 8h: mode shadow, budget 5%, paused (lunch (long))"
+    night = "@daily for 30 min: budget 0.3"
+    assert desk.run("mode", "plan", "--schedule", noon, "--schedule", night) == 0
+    schedules = (
+        ControlSchedule(
+            "0 12 * * mon-fri", 480, "Europe/Berlin", Mode.SHADOW, Fraction(0.05), paused=True, reason="lunch (long)"
+        ),
+        ControlSchedule("@daily", 30, budget=Fraction(0.3)),
+    )
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, schedules=schedules)
+    assert f"  {schedules[0]}\n  {schedules[1]}\n" in capsys.readouterr().out
+    assert desk.run("mode", "plan", *(word for each in schedules for word in ("--schedule", str(each)))) == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN, schedules=schedules)
+    assert desk.run("mode", "plan") == 0
+    assert desk.control() == ControlChanged(AT, "demo", Mode.PLAN)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("every morning", "--schedule 'every morning' is none; one is '0 9"),
+        ("0 9 * * * for 8h: sleep", "says 'sleep'; it says `mode` (shadow, plan, apply)"),
+        ("0 9 * * * for 8h: ", "says ''; it says `mode`"),
+        ("0 9 * * * for 8h: budget some", "has the budget 'some', which is no share"),
+        ("0 9 * * * for 8h: budget 500%", "schedules[0].budget is 5.0"),
+        ("0 9 * * * Mars/Olympus for 8h: paused", "'Mars/Olympus' is no time zone"),
+        ("0 9 30 2 * for 8h: paused", "there is no such day, so it never begins"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused_and_changes_nothing(
+    text: str, why: str, desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.run("mode", "plan", "--schedule", text) != 0
+    assert why in " ".join(capsys.readouterr().err.split())
+    assert desk.control() is None
+
+
+def test_a_pause_by_schedule_is_named_by_resume_and_by_what_a_command_prints(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.tick()
+    freeze = ("--schedule", "* * * * * for 5 min: paused (freeze)")
+    assert desk.run("mode", "plan", *freeze) == 0
+    assert "plan, 10% of the pods at one time; PAUSED: freeze; schedules: 1, 1 of them now" in capsys.readouterr().out
+    assert desk.run("resume") == 0
+    assert "demo is paused by a schedule, which `resume` does not end: plan" in capsys.readouterr().out
+    assert desk.run("pause", "--reason", "INC-1") == desk.run("resume") == 0
+    assert "PAUSED: freeze" in capsys.readouterr().out.splitlines()[-2]
+
+
 def test_where_an_object_says_a_policy_the_command_names_it_and_changes_nothing(
     desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
