@@ -6,15 +6,12 @@ would give and accept the very same are kept, so it changes nothing but the time
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
-import orjson
-
-from agents.logic.vertical.decision_builder import DeferredBecause
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import RequestsRecommended
+from schemas.plain_json import JsonObject
 from streams.log.log_port import NewRecord, Record, size_of
 
 MOST_BYTES = 64 << 20
@@ -58,14 +55,13 @@ class OwnDecisionCache:
     def publish(self, record: NewRecord, event: Event, refuse: Refuse) -> None:
         """Keep an event that reading `record` would give, and that `refuse` accepts, of a partition that is followed.
 
-        The event no longer holds what it was decided from: from now on its `because` is read from the record.
+        Its `because` is the text that stands in the record, so that reading the record gives no other one.
         """
         flying, value = self._partitions[record.topic, record.partition], record.value
         because = event.because if isinstance(event, RequestsRecommended) else None
-        if value is None or value in flying or not isinstance(because, DeferredBecause):
+        if value is None or value in flying or not isinstance(because, JsonObject):
             return
-        because.make_again(partial(_because, value))
-        size = size_of(record) + _EVENT_BYTES
+        size = size_of(record) + len(because.text) + _EVENT_BYTES
         self.size += size
         flying[value] = _Published(record, event, refuse, size)
 
@@ -86,8 +82,3 @@ class OwnDecisionCache:
             _, gone = flying.popitem(last=False)
             self.size -= gone.size
         return found.event
-
-
-def _because(value: bytes) -> Mapping[str, object]:
-    body: dict[str, Mapping[str, object]] = orjson.loads(value)
-    return body["because"]

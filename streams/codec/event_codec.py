@@ -5,8 +5,7 @@ fields, lifts old versions, and lets a topic that carries only one type leave `c
 Everything else is BadRecord with the path; no other exception leaves `decode`.
 """
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,7 +17,7 @@ from zlib import crc32
 import msgspec
 import orjson
 
-from schemas import event_bounds
+from schemas import event_bounds, plain_json
 from schemas.catalogue import CATALOGUE, Catalogue, Event, Kind, parse_wire_name, wire_name
 from schemas.facts.usage import MetricsScraped
 from schemas.names import Place
@@ -34,7 +33,6 @@ from streams.topics import Topics
 __all__ = ["Codec", "causes", "header", "is_of_a_clock"]
 
 _CONTENT_TYPE, _SPEC_VERSION = ("content-type", b"application/json"), ("ce_specversion", b"1.0")
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
 
 
 class Codec:
@@ -78,7 +76,10 @@ class Codec:
     def _value(self, event: Event) -> bytes:
         """The body. An event that goes to two topics, one after the other, is written once."""
         if event is not self._last_written[0]:
-            self._last_written = event, self._scrapes.encode(event) if isinstance(event, MetricsScraped) else _to_json(event)
+            self._last_written = (
+                event,
+                self._scrapes.encode(event) if isinstance(event, MetricsScraped) else plain_json.dumps(event),
+            )
         return self._last_written[1]
 
     def encode_for_all(self, event: Event, *, topic: str, key: str, source: str) -> list[NewRecord]:
@@ -189,7 +190,7 @@ class Codec:
                 event: Event = read(value)
                 _convert_to_utc(event, times)
                 if kind.event is not MetricsScraped and _is_odd(value):
-                    _to_json(event)  # refuses what we could not write again: integers beyond 64 bits, lone surrogates
+                    plain_json.dumps(event)  # refuses what we could not write again: integers beyond 64 bits, lone surrogates
             except msgspec.MsgspecError as error:
                 raise _bad_record(kind, error) from error
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -217,20 +218,6 @@ def _refuse_unbounded(event: Event) -> None:
     if fault is not None:
         where, what = fault
         raise BadRecord(f"{where.lstrip('.')} {what}", f"${where}")
-
-
-def _to_json(event: Event) -> bytes:
-    return orjson.dumps(event, default=_to_plain, option=_OPTIONS)
-
-
-def _to_plain(value: object) -> object:
-    """Converts what orjson cannot write: mappings other than dicts, and arrays with an unusual layout."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    numpy = sys.modules.get("numpy")  # not loaded here: without it there is no array
-    if numpy is not None and isinstance(value, numpy.ndarray):
-        return value.tolist()
-    raise TypeError(f"a {type(value).__name__} has no place in an event")
 
 
 def _only_new_fields(body: EventBody) -> EventBody:

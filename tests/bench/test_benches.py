@@ -35,7 +35,7 @@ class Figures:
 def test_the_recommender_alone() -> None:
     found = Figures()
     vertical.measure(found.put, 1_000)
-    assert len(found.values) == 8
+    assert len(found.values) == 9
     assert min(found.values.values()) > 0
 
 

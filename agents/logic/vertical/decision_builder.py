@@ -1,7 +1,8 @@
 """Builds the recommender's decisions, with every number that a person needs to redo the sum.
 
 Most readers of decisions only read the amounts. So numbers are taken out of the arrays for all decisions of a turn at once, and
-`because` is built at the first access. What is equal in every decision (the stage's settings) is cited, not repeated.
+`because` is written when it is first needed, from columns of texts. What is equal in every decision (the stage's settings) is
+cited, not repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from math import isnan
 from typing import TypeVar
 
 import numpy as np
+import orjson
 
 from agents.engine.tables.row_table import Floats, Indices
 from agents.engine.turn import Decided, Turn
@@ -21,9 +23,9 @@ from agents.logic.vertical.aggregated_usage import REACHED
 from agents.logic.vertical.memory_leaks import LeakChange
 from agents.logic.vertical.percentile_estimation import MILLI
 from agents.logic.vertical.recommended_amounts import AMOUNTS, Recommendation
-from agents.logic.vertical.rule_explanations import own_rules
+from agents.logic.vertical.rule_explanations import RuleExplanations, own_rules
 from agents.logic.vertical.vertical_settings import ADAPTIVE, NAME, VerticalSettings
-from schemas import times
+from schemas import plain_json, times
 from schemas.decisions.recommendations import (
     Because,
     CitedRules,
@@ -37,6 +39,7 @@ from schemas.decisions.recommendations import (
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, Workload
+from schemas.plain_json import JsonObject
 from schemas.times import NEVER
 from schemas.units import Bytes, Cores
 
@@ -59,39 +62,6 @@ class IngestedOomKill:
         """Its form in a decision."""
         kill = self.event
         return LastOomKill(kill.at, kill.pod, kill.container, kill.memory_request, self.counted, self.place)
-
-
-class DeferredBecause(Mapping[str, object]):
-    """A `because` that is built at the first access. It equals any mapping with the same content."""
-
-    __slots__ = ("_made", "_make")
-
-    def __init__(self, make: Callable[[], Mapping[str, object]]) -> None:
-        self._make, self._made = make, None
-
-    _make: Callable[[], Mapping[str, object]]
-    _made: Mapping[str, object] | None
-
-    def make_again(self, make: Callable[[], Mapping[str, object]]) -> None:
-        """Drop the content and its sources; `make` returns the same content again."""
-        self._make, self._made = make, None
-
-    def _body(self) -> Mapping[str, object]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-    def __getitem__(self, name: str) -> object:
-        return self._body()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._body())
-
-    def __len__(self) -> int:
-        return len(self._body())
-
-    def __repr__(self) -> str:
-        return repr(self._body())
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +211,8 @@ class DeferredRecommendation:
         found = range(of.begins[self._number], of.begins[self._number + 1])
         names = [of.containers[place][1] for place in found]
 
-        def because() -> Mapping[str, object]:
-            return {
+        def because() -> bytes:
+            content = {
                 **of.builder.inline(),
                 "containers": {name: of.numbers.reasons(place) for name, place in zip(names, found, strict=True)},
                 "policy": body(grounds.policy),
@@ -251,9 +221,10 @@ class DeferredRecommendation:
                 **({"left_out": grounds.left_out} if grounds.left_out else {}),
                 **({"floors": grounds.floors} if grounds.floors else {}),
             }
+            return plain_json.dumps(content)
 
         amounts = [of.numbers.container(place, name) for name, place in zip(names, found, strict=True)]
-        return of.builder.event(self.subject, grounds, amounts, DeferredBecause(because))
+        return of.builder.event(self.subject, grounds, amounts, JsonObject(because))
 
 
 class UsageNumbers:
@@ -271,24 +242,9 @@ class UsageNumbers:
         cores, memory = self._amounts
         return ContainerRecommendation(name, *map(Amounts, cores[place], memory[place]))
 
-    def reasons(self, place: int) -> dict[str, object]:
-        """The numbers under the amounts of a container.
-
-        `reached` says how much was used in a share of the time, or more (of memory, of its daily peaks); old samples lose weight.
-        `shares` (percentiles) and `margin` are there if a policy changes them from the settings, bounds if there are any. CPU is
-        in cores, memory in bytes.
-        """
-        columns = self._columns
-        rules = columns.rules[place]
-        differing = self._own.differing(rules)
-        return {
-            "samples": int(columns.count[place]),
-            "first": _time(columns.first[place]),
-            "last": _time(columns.last[place]),
-            "cpu": {**_resource(columns.cpu, place), **differing.cpu},
-            "memory": {**_resource(columns.memory, place), **differing.memory},
-            **differing.container,
-        }
+    def reasons(self, place: int) -> orjson.Fragment:
+        """The numbers under the amounts of a container, as `_layout` has them."""
+        return orjson.Fragment(self._layouts[place] % self._columns[place])
 
     def node(self, place: int) -> dict[str, object]:
         """The node that a container's pod was cut down to, and the pod's sums that exceed it; empty for a pod that fits."""
@@ -314,57 +270,70 @@ class UsageNumbers:
         return _known(cores, Cores), _known(memory, lambda found: Bytes(int(found)))
 
     @cached_property
-    def _columns(self) -> "_Columns":
+    def _layouts(self) -> list[str]:
+        """The layout of each container. Nearly all have the same rules, and those that are equal share one."""
+        rules, made = self._done.of.rules[self._places], dict[bytes, str]()
+        rows = [row.tobytes() for row in rules]
+        for place, row in enumerate(rows):
+            if row not in made:
+                made[row] = plain_json.dumps(_layout(self._own.differing(rules[place].tolist()))).decode()
+        return [made[row] for row in rows]
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, ...]]:
+        """The numbers of each container as texts, in the order in which its layout, with its names sorted, wants them."""
         done, places = self._done, self._places
         evidence = done.evidence
-        return _Columns(
-            count=evidence.count[places].tolist(),
-            first=evidence.first[places].tolist(),
-            last=evidence.last[places].tolist(),
-            rules=done.of.rules[places].tolist(),
-            cpu=_ResourceColumns.of(done, 0, places, _CPU_BUCKETS),
-            memory=_ResourceColumns.of(done, 1, places, _MEMORY_BUCKETS),
-        )
+        columns = [
+            *_resource_columns(done, 0, places, _CPU_BUCKETS),
+            list(map(_time, evidence.first[places].tolist())),
+            list(map(_time, evidence.last[places].tolist())),
+            *_resource_columns(done, 1, places, _MEMORY_BUCKETS),
+            _texts(evidence.count[places].astype(np.int64)),
+        ]
+        return list(zip(*columns, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _ResourceColumns:
-    percentiles: tuple[list[float], list[float], list[float]]
-    confidence: list[float]
-    minimum: list[float]
-    reached: list[dict[str, float]]
-
-    @staticmethod
-    def of(done: Recommendation, resource: int, places: Indices, buckets: Buckets) -> "_ResourceColumns":
-        """Of CPU (0) or memory (1)."""
-        estimate, scale = (done.cpu, MILLI) if resource == 0 else (done.memory, 1.0)
-        lower, target, upper = (found[places].tolist() for found in estimate.percentiles)
-        confidence, minimum = estimate.confidence[places].tolist(), (estimate.minimum[places] / scale).tolist()
-        ends = np.column_stack([found[places] for found in done.evidence.reached[resource]])
-        # A percentile is the end of its bucket; what was certainly reached is where that bucket starts.
-        starts = buckets.starts[np.maximum(np.searchsorted(buckets.starts, ends) - 1, 0)]
-        reached = [dict(zip(map(str, REACHED), line, strict=True)) for line in starts.tolist()]
-        return _ResourceColumns((lower, target, upper), confidence, minimum, reached)
+_HERE = orjson.Fragment("%s")
+_RESOURCE: Mapping[str, object] = {
+    "confidence": _HERE,
+    "minimum": _HERE,
+    "percentiles": {"lower": _HERE, "target": _HERE, "upper": _HERE},
+    "reached": dict.fromkeys(map(str, REACHED), _HERE),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    count: list[float]
-    first: list[float]
-    last: list[float]
-    rules: list[list[float]]
-    cpu: _ResourceColumns
-    memory: _ResourceColumns
+def _layout(differing: RuleExplanations) -> Mapping[str, object]:
+    """Where each number stands.
 
-
-def _resource(columns: _ResourceColumns, place: int) -> dict[str, object]:
-    lower, target, upper = columns.percentiles
+    `reached` says how much was used in a share of the time, or more (of memory, of its daily peaks); old samples lose weight.
+    `shares` (percentiles) and `margin` are there if a policy changes them from the settings, bounds if there are any. CPU is in
+    cores, memory in bytes.
+    """
     return {
-        "percentiles": {"lower": lower[place], "target": target[place], "upper": upper[place]},
-        "confidence": columns.confidence[place],
-        "minimum": columns.minimum[place],
-        "reached": columns.reached[place],
+        "samples": _HERE,
+        "first": _HERE,
+        "last": _HERE,
+        "cpu": {**_RESOURCE, **differing.cpu},
+        "memory": {**_RESOURCE, **differing.memory},
+        **differing.container,
     }
+
+
+def _resource_columns(done: Recommendation, resource: int, places: Indices, buckets: Buckets) -> Iterator[list[str]]:
+    """Those of CPU (0) or memory (1), in the order of their sorted names."""
+    estimate, scale = (done.cpu, MILLI) if resource == 0 else (done.memory, 1.0)
+    yield _texts(estimate.confidence[places])
+    yield _texts(estimate.minimum[places] / scale)
+    yield from (_texts(percentile[places]) for percentile in estimate.percentiles)
+    for _, ends in sorted(zip(map(str, REACHED), done.evidence.reached[resource], strict=True)):
+        # A percentile is the end of its bucket; what was certainly reached is where that bucket starts.
+        yield _texts(buckets.starts[np.maximum(np.searchsorted(buckets.starts, ends[places]) - 1, 0)])
+
+
+def _texts(column: Floats | Indices) -> list[str]:
+    """The numbers as JSON; `null` for NaN."""
+    return plain_json.dumps(np.ascontiguousarray(column)).decode()[1:-1].split(",")
 
 
 def _known(amounts: Floats, unit: Callable[[float], A]) -> list[list[A | None]]:
@@ -373,8 +342,8 @@ def _known(amounts: Floats, unit: Callable[[float], A]) -> list[list[A | None]]:
 
 
 @lru_cache(maxsize=4096)
-def _time(seconds: float) -> str | None:
-    return None if seconds == NEVER else times.rfc3339(times.from_seconds(seconds))
+def _time(seconds: float) -> str:
+    return "null" if seconds == NEVER else f'"{times.rfc3339(times.from_seconds(seconds))}"'
 
 
 @lru_cache(maxsize=1 << 16)

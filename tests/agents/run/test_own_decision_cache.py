@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from agents.logic.validation.events import refuse
 from agents.logic.vertical import vertical_event_validation
-from agents.logic.vertical.decision_builder import DeferredBecause
 from agents.run.own_decision_cache import OwnDecisionCache
 from agents.run.partition_task import SharedRecord, Task
 from agents.run.pipeline import stages
 from agents.settings.all_settings import Settings
+from schemas import plain_json
 from schemas.catalogue import Event
 from schemas.decisions.recommendations import (
     CitedRules,
@@ -27,6 +27,7 @@ from schemas.decisions.recommendations import (
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.ids import DecisionId
 from schemas.names import Amounts, Place, PodName, Workload
+from schemas.plain_json import JsonObject
 from schemas.units import Bytes, Cores
 from streams.codec.event_codec import Codec
 from streams.errors import BadRecord
@@ -93,7 +94,7 @@ def back(new: NewRecord, offset: int = 3) -> Record:
 
 
 def deferred(event: RequestsRecommended, because: Any = None) -> RequestsRecommended:
-    return replace(event, because=DeferredBecause(lambda: {"samples": 7} if because is None else because))
+    return replace(event, because=JsonObject(lambda: plain_json.dumps({"samples": 7} if because is None else because)))
 
 
 GOOD = RequestsRecommended(

@@ -11,6 +11,7 @@ from agents.logic.usage.pod_index import met
 from agents.logic.vertical.estimate_rules import cap
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
+from schemas import plain_json
 from schemas.facts.pods import ContainerSeen, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled
 from schemas.facts.vpa_checkpoints import CheckpointSeen, SavedHistogram
@@ -203,6 +204,28 @@ def test_a_policy_tunes_percentile_margin_and_minimum_of_its_containers_alone() 
     told = vpa(annotations={"ullage/*.margin": "0.5", "ullage/app.minimum_cpu": "0.4"})
     assert run(open_stage(), policies=[told]).containers[0].target == Amounts(0.4, 820036896)
     assert run(open_stage(per_vpa=False), policies=[told]).containers[0].target == Amounts(0.126, 628694953)
+
+
+def test_the_reasons_have_each_number_at_its_name_and_what_differs_from_the_settings() -> None:
+    tuning = Tuning(margin=0.5, minimum=Amounts(0.4, None), target_cpu_percentile=0.5)
+    bounds = (Amounts(0.01, None), Amounts(7.0, 10**9))
+    tuned = (ContainerPolicy("app", *bounds, tuning=tuning),)
+    rows = [(API.key, "a", name, 0.1, HALF_GIB) for name in ("app", "side")]
+    said = run(open_stage(), 31, rows=rows, policies=[vpa(containers=tuned)])
+    because = said.because
+    assert because.text == plain_json.dumps(dict(because))
+    app, side = because["containers"]["app"], because["containers"]["side"]
+    assert (app["margin"], app["samples"], side["samples"]) == (0.5, 31, 31)
+    assert (app["cpu"]["min_allowed"], app["cpu"]["max_allowed"], app["memory"]["max_allowed"]) == (0.01, 7.0, 10**9)
+    assert (app["cpu"]["minimum"], side["cpu"]["minimum"]) == (0.4, 0.012)  # two containers share a pod's 25 m
+    assert app["cpu"]["shares"] == {"lower": 0.5, "target": 0.5, "upper": 0.95}
+    assert "min_allowed" not in app["memory"]
+    assert side.keys() == {"samples", "first", "last", "cpu", "memory"}
+    for name, resource in ((name, resource) for name in (app, side) for resource in ("cpu", "memory")):
+        part, upper = name[resource], 0.1103 if resource == "cpu" else 546691265
+        assert part["percentiles"]["lower"] <= part["percentiles"]["target"] <= part["percentiles"]["upper"] <= upper
+        assert part["reached"]["0.1"] <= part["reached"]["0.01"] <= (0.1 if resource == "cpu" else HALF_GIB)
+        assert part["confidence"] == pytest.approx(30 / 1440)
 
 
 def test_a_removed_setting_is_the_default_again() -> None:

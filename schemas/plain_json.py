@@ -1,0 +1,60 @@
+"""JSON as events are written in it: sorted names, times in UTC, arrays as lists; and objects that are kept as their text."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+import orjson
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS
+
+
+def dumps(value: object) -> bytes:
+    """The same value always gives the same bytes. Raises TypeError for what JSON cannot carry."""
+    return orjson.dumps(value, default=_to_plain, option=_OPTIONS)
+
+
+class JsonObject(Mapping[str, object]):
+    """An object that is written once and read only by whoever wants to know. It equals any mapping with the same content."""
+
+    __slots__ = ("_make", "_read", "_text")
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        """`make` gives the text when it is first needed, and is dropped then with all that it holds."""
+        self._make: Callable[[], bytes] | None = make
+        self._text, self._read = b"", dict[str, object]()
+
+    @property
+    def text(self) -> bytes:
+        """The object as `dumps` writes it."""
+        if self._make is not None:
+            self._text, self._make = self._make(), None
+        return self._text
+
+    def _content(self) -> dict[str, object]:
+        if not self._read:
+            self._read = orjson.loads(self.text)
+        return self._read
+
+    def __getitem__(self, name: str) -> object:
+        return self._content()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content())
+
+    def __len__(self) -> int:
+        return len(self._content())
+
+    def __repr__(self) -> str:
+        return repr(self._content())
+
+
+def _to_plain(value: object) -> object:
+    """Converts what orjson cannot write: mappings other than dicts, and arrays with an unusual layout."""
+    if isinstance(value, JsonObject):
+        return orjson.Fragment(value.text)
+    if isinstance(value, Mapping):
+        return dict(value)
+    numpy = sys.modules.get("numpy")  # not loaded here: without it there is no array
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} has no place in an event")
