@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -135,10 +137,10 @@ def _go_through(hour: Hour) -> None:
     assert "Deployment/web" in hour.box()
     assert "would be" in hour.box()
     hour.box()
-    [port] = free_ports(1)
-    served = ("webhook.host=127.0.0.1", f"webhook.port={port}", f"webhook.url=https://127.0.0.1:{port}/")
-    hour.commands.start("webhook", "consumer", "webhook", *(word for each in served for word in ("--set", each)))
-    hour.commands.wait(lambda: hour.world.ask.find(CONFIGURATION), 60, "the webhook is registered")
+    port, health = free_ports(2)
+    at = ("webhook.host=127.0.0.1", f"webhook.port={port}", f"webhook.url=https://127.0.0.1:{port}/", f"metrics.port={health}")
+    hour.commands.start("webhook", "consumer", "webhook", *(word for each in at for word in ("--set", each)))
+    hour.commands.wait(lambda: _ready(health) and hour.world.ask.find(CONFIGURATION), 60, "the webhook is ready and registered")
     assert "successfully rolled out" in hour.box()
     assert "1" not in hour.requests(), "new pods get what is recommended"
     for name in ("resizer", "evictor"):
@@ -150,6 +152,14 @@ def _go_through(hour: Hour) -> None:
     hour.commands.wait(lambda: hour.requests() == {"1"}, 90, "the pods have back what they had")
     hour.commands.wait(lambda: len(_done(hour)) >= 2 * 2, 30, "an outcome says of both that they were resized, and put back")
     assert hour.box().count("Running") == 2
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:  # a process of this test
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:
+        return False
 
 
 def _wait_for_figures(hour: Hour) -> None:
