@@ -18,6 +18,7 @@ from schemas.facts.pods import PodPhase
 from schemas.names import PodName
 from schemas.outcomes import Action
 from schemas.policies import control
+from schemas.policies.vertical import UpdateMode
 from streams.errors import BadInput
 
 _NO_SCALING = (
@@ -25,6 +26,10 @@ _NO_SCALING = (
     "and run `ullage source asg` (docs/nodes.md)"
 )
 _ACTIONS = {Action.RESIZE: "a resize in place", Action.EVICT: "eviction"}
+_NEW_PODS = {
+    UpdateMode.INITIAL: "its new pods get what is recommended",
+    UpdateMode.OFF: "its new pods get nothing of it, either",
+}
 KINDS = ("pod", "workload", "node")
 
 
@@ -167,6 +172,8 @@ def _answers(updater: Updater, cluster: str, pod: PodName, mine: PodOutlook | No
     yield f"should be changed ({wanted}), by {_ACTIONS[mine.candidate.action]}"
     for each in mine.objections:
         yield f"  {'waits' if each.guard in WAITING else 'no'}: guard '{each.guard}' says: {each.reason}"
+        if (new := _NEW_PODS.get(mine.candidate.situation.policy.policy.update_mode)) and each.guard == "mode":
+            yield f"  {new}"
     held = updater.clusters.control.get(cluster)
     obstacle = control.objection(None if held is None else held.event, cluster)
     if obstacle is not None and "paused" not in {each.guard for each in mine.objections}:

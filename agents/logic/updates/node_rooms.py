@@ -156,12 +156,29 @@ def objection(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[S
     (cpu, memory), now = requested(pod, planned), requested(pod, {})
     if (cpu <= now[0] and memory <= now[1]) or any(room.holds(cpu, memory) for room in rooms):
         return None
-    room = max(rooms, key=lambda room: (min(room.cpu / (cpu or 1.0), 1.0) + min(room.memory / (memory or 1.0), 1.0), room.what))
+    room = _nearest(cpu, memory, rooms)
     wanted, there = in_words(cpu, memory), in_words(room.cpu, room.memory)
     return (
         f"no node could take the pod's successor, which would request {wanted}: {room.what} has most, {there} beside DaemonSets. "
         "Give the cluster a larger node, or bound the workload with maxAllowed"
     )
+
+
+def waiting(pod: PodChanged, rooms: Sequence[SuccessorRoom]) -> str:
+    """Why a pod has no node yet, as far as the nodes and groups that are known tell."""
+    if not rooms:
+        return "no source reports nodes, so nobody knows whether one could take it"
+    cpu, memory = requested(pod, {})
+    if any(room.holds(cpu, memory) for room in rooms):
+        return "one could take it but for other pods, or for a rule of the scheduler; the Events of the pod say which"
+    room = _nearest(cpu, memory, rooms)
+    there = f"{room.what} has most, {in_words(room.cpu, room.memory)} beside DaemonSets"
+    return f"it requests {in_words(cpu, memory)}, which none has: {there}. Ask for less, or for a larger node"
+
+
+def _nearest(cpu: float, memory: float, rooms: Sequence[SuccessorRoom]) -> SuccessorRoom:
+    """The one that comes nearest to what is asked for."""
+    return max(rooms, key=lambda room: (min(room.cpu / (cpu or 1.0), 1.0) + min(room.memory / (memory or 1.0), 1.0), room.what))
 
 
 def may_grow(pod: PodChanged, planned: Mapping[str, Amounts], rooms: Sequence[SuccessorRoom]) -> bool:

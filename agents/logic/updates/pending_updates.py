@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.logic.guards.shared_guards import Objection
-from agents.logic.updates import cap_sentences, startup_boosts, update_guards
+from agents.logic.updates import cap_sentences, node_rooms, startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.cluster_situation import ClusterSituation
 from agents.logic.updates.updater import Updater
 from agents.logic.updates.updater_records import NO_HISTORY
 from schemas import times
-from schemas.facts.pods import PodPhase
+from schemas.facts.pods import PodChanged, PodPhase
 from schemas.policies.control import Mode
 
 _BUDGETS = ("workload-budget", "namespace-budget", "budget")
@@ -66,6 +66,7 @@ class NoChange(StrEnum):
     UNKNOWN = "are not known"
     ENDED = "have ended"
     LEAVING = "are being deleted"
+    NODELESS = "wait for a node"
     UNGOVERNED = "have no policy and no VPA"
     FOREIGN = "have a VPA that another recommender serves"
     BOOSTED = "have a startup boost"
@@ -75,7 +76,7 @@ class NoChange(StrEnum):
     FITTING = "request amounts within the recommended bounds"
 
 
-_OF_ONE = {"are": "is", "have": "has", "request": "requests"}
+_OF_ONE = {"are": "is", "have": "has", "request": "requests", "wait": "waits"}
 
 
 def counted(why: NoChange, count: int) -> str:
@@ -108,6 +109,7 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
         yield NoChange.ENDED, f"the pod has ended: it is {pod.fact.phase.value}"
     if pod.fact.leaving:
         yield NoChange.LEAVING, "the pod is being deleted"
+    yield from _waits(updater, pod.fact)
     workload = pod.fact.workload.key
     policy = updater.policies.of(workload)
     if policy is None:
@@ -130,6 +132,15 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     beyond = () if recommended is None else cap_sentences.of_bounds(recommended.containers, policy)
     more = "".join(f"; {sentence}" for sentence in beyond)
     yield NoChange.FITTING, f"its requests lie within the recommended bounds, so it need not be changed{more}"
+
+
+def _waits(updater: Updater, pod: PodChanged) -> Iterator[tuple[NoChange, str]]:
+    """Of a pod that no node has taken yet."""
+    if pod.phase is not PodPhase.PENDING or pod.node is not None:
+        return
+    daemons = node_rooms.daemons(updater.clusters.pods_of, pod.workload.cluster)
+    rooms = updater.clusters.constraints.rooms.of(pod.workload.cluster, daemons, updater.turn)
+    yield NoChange.NODELESS, f"it waits for a node: {node_rooms.waiting(pod, rooms)}"
 
 
 def _planned(updater: Updater, uid: str) -> str | None:

@@ -9,10 +9,12 @@ import pytest
 from agents.commands.past import why_not
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import UpdateRefused
+from schemas.facts.nodes import NodeChanged
 from schemas.facts.pods import AdmissionNote, AmountsBefore, ContainerSeen, PodChanged, PodPhase
 from schemas.names import Amounts, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.units import Bytes, Cores
 from streams.log.file_log import FileLog
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
 from tests.support.updater_log import UpdaterLog, recommended
@@ -229,11 +231,52 @@ def test_one_word_may_name_a_workload_and_a_pending_pod_says_that_no_node_is_add
     log.turn(START, *pods_of(API, 1, 0.2), pod("waits", START, phase=PodPhase.PENDING))
     log.turn(NOW)
     assert log.run("why-not", "web/Deployment/api") == 0
-    assert capsys.readouterr().out.startswith("2 pods of demo/web/Deployment/api: left alone: no policy and no VPA governs")
+    said = capsys.readouterr().out
+    assert said.startswith("1 pod of demo/web/Deployment/api: left alone: no policy and no VPA governs")
+    assert "1 pod of demo/web/Deployment/api: left alone: it waits for a node" in said
     assert log.run("why-not", "waits") == 0
     assert "  it is pending, and node scaling is off for cluster 'demo'" in capsys.readouterr().out
     assert log.run("why-not", "node", "n1") == 2
     assert "nothing is known of node 'n1': node scaling is off for cluster 'demo'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cores", "says"),
+    [
+        (None, "no source reports nodes, so nobody knows whether one could take it"),
+        (0.5, "it requests 1000m and 1.00 GiB, which none has: node 'n1' has most, 500m and 8.00 GiB beside DaemonSets"),
+        (4.0, "one could take it but for other pods, or for a rule of the scheduler"),
+    ],
+)
+def test_pods_that_wait_for_a_node_are_told_from_others_with_what_nodes_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cores: Cores | None, says: str
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    nodes = [] if cores is None else [NodeChanged(when(START), "demo", "n1", Amounts(cores, Bytes(8 * GIB)))]
+    waits = [pod(name, START, phase=PodPhase.PENDING, node=None) for name in ("a", "b")]
+    log.turn(START, VerticalPolicyChanged(when(START), "*", "1", UpdateMode.RECREATE), *nodes, *waits)
+    log.turn(NOW)
+    assert log.run("why-not", "web/Deployment/api") == 0
+    assert f"2 pods of demo/web/Deployment/api: left alone: it waits for a node: {says}" in capsys.readouterr().out
+    assert log.run("plan") == 0
+    assert "    2 wait for a node" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        (UpdateMode.INITIAL, "its new pods get what is recommended"),
+        (UpdateMode.OFF, "its new pods get nothing of it, either"),
+    ],
+)
+def test_why_not_tells_a_mode_for_new_pods_from_one_for_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: UpdateMode, says: str
+) -> None:
+    log = UpdaterLog(tmp_path / "log.jsonl")
+    log.turn(START, VerticalPolicyChanged(when(START), OFF.key, "1", mode), *pods_of(OFF, 2))
+    log.turn(NOW, recommended(NOW, OFF))
+    assert log.run("why-not", "shop/Deployment/off") == 0
+    assert f"has update mode '{mode}', which leaves running pods alone; {says}" in capsys.readouterr().out
 
 
 def test_the_plan_says_what_new_pods_of_each_workload_would_get(shop: UpdaterLog, capsys: pytest.CaptureFixture[str]) -> None:
