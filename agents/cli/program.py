@@ -37,6 +37,7 @@ from agents.cli import (
     worker,
 )
 from agents.cli.examples import EXAMPLES
+from agents.cli.maturity import TEXTS
 
 app = App(
     name="ullage",
@@ -60,7 +61,8 @@ _GROUPS: Mapping[str, tuple[App | Callable[..., object], ...]] = {
 
 
 def _example(name: str) -> str:
-    return f"Example: `{EXAMPLES[name]}`"
+    example = f"Example: `{EXAMPLES[name]}`"
+    return f"{example}\n\n{TEXTS[name]}" if name in TEXTS else example
 
 
 for number, (title, commands) in enumerate(_GROUPS.items()):

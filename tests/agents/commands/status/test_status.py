@@ -24,7 +24,10 @@ from schemas.facts.sources import SourceReported
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 from schemas.names import PodName, Workload
 from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
+from schemas.policies.authors import Author, KnownBy
 from schemas.policies.control import ControlChanged, Mode
+from schemas.policies.ehpa import EhpaChanged
+from schemas.policies.vpa import VpaChanged
 from schemas.units import Seconds
 from streams import clock_log
 from streams.clock_rules import FILL, ClockRecord
@@ -117,6 +120,24 @@ def test_what_a_source_goes_on_without_is_said_and_a_warning(site: Site, capsys:
     assert "at work !" in capsys.readouterr().out
     site.report("asg", "node-group-changes", ago=0)
     assert site.rows(capsys)["source", "asg"][1].endswith("sees node-group-changes")
+
+
+def test_of_each_kind_of_object_the_one_that_changed_last_is_named_with_who_changed_it(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alice = Author("kubectl-edit at 2026-01-05T11:00:00+00:00", KnownBy.CLUSTER)
+    events: list[VpaChanged | EhpaChanged] = [
+        VpaChanged(NOW, "demo", "shop", "cart", NOW, by=Author("argocd", KnownBy.CLUSTER)),
+        VpaChanged(NOW, "demo", "shop", "web", NOW, by=alice),
+        VpaChanged(NOW, "other", "shop", "far", NOW, by=alice),
+        EhpaChanged(NOW, "demo", "shop", "web", created=NOW),
+    ]
+    site.append(policy_records(events, site.codec))
+    rows = {name: said for (what, name), said in site.rows(capsys).items() if what == "objects"}
+    assert rows == {
+        "VerticalPodAutoscaler": ("mirrored", f"the last that changed is shop/web, by {alice}"),
+        "EffectiveHorizontalPodAutoscaler": ("mirrored", "the last that changed is shop/web, the object does not say by whom"),
+    }
 
 
 def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
