@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import MsgspecError
 
 from agents.commands.status import clock_silence
+from agents.commands.status.status_rows import length
 from agents.engine.checkpoint_selection import StoredState
 from agents.engine.stage import Stage
 from agents.engine.turn import State
@@ -24,6 +25,7 @@ from agents.run.stage_runner import Runner, TaskStart
 from agents.settings import log_factory
 from agents.settings.all_settings import Settings
 from agents.terminal.output import note
+from schemas import times
 from streams import truncated_topics
 from streams.errors import BadInput
 from streams.log_context import LogContext
@@ -61,19 +63,29 @@ def newest_turn(
     return runner.tasks[0].state, runner.tasks[0].turn
 
 
+_BEHIND_MS = 60_000
+"""Event time that a state may be behind the newest tick, which may come while it is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterStates:
-    """The states of one cluster's stages at the end of a log that is open. `context` reads that log."""
+    """The states of one cluster's stages at the end of a log that is open. `context` reads it; `tick` is its newest."""
 
     context: LogContext
+    tick: NewestTick | None
     _settings: Settings
     _said: set[str] = field(default_factory=set)
 
     def of(self, name: str) -> tuple[State, int]:
-        """That of the stage of this name in the cluster's partition, and its turn. Says once what the log has lost."""
+        """That of the stage of this name in the cluster's partition, and its turn. Says once what the log has lost, or lacks."""
         [stage] = [each for each in stages(self._settings) if each.name == name]
         partition = self.context.topics.partition_of(self.context.cluster)
-        return newest_turn(self.context, stage, partition, self._settings.worker.name, say=self._say_once)
+        state, turn = newest_turn(self.context, stage, partition, self._settings.worker.name, say=self._say_once)
+        if self.tick is not None and 0 <= turn < times.to_ms(self.tick.at) - _BEHIND_MS:
+            behind = length((times.to_ms(self.tick.at) - turn) / 1000)
+            lacks = f"what stage '{name}' reads lacks records, and `ullage status` says where"
+            self._say_once(f"this is as of {times.from_ms(turn):%Y-%m-%d %H:%M:%S} UTC, {behind} before the newest tick: {lacks}")
+        return state, turn
 
     def scaler(self) -> tuple[Scaler, int]:
         """That of the scaler, and its turn, which is below 0 if it has taken none."""
@@ -88,10 +100,6 @@ class ClusterStates:
             raise BadInput("the log holds no turn that is complete yet: is `ullage source clock` running?")
         return state
 
-    def newest_tick(self) -> NewestTick | None:
-        """The newest tick of the log."""
-        return OperatorLog(self.context).newest_tick()
-
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:
             self._said.add(sentence)
@@ -105,10 +113,11 @@ def cluster_states(settings: Settings) -> Iterator[ClusterStates]:
     Raises BadInput for a cluster that no source has named, LogUnavailable.
     """
     with stoppable(), log_factory.log_to_read(settings) as (log, fitted):
-        states = ClusterStates(LogContext.of(log, log_factory.topics(fitted), settings.cluster.name), fitted)
-        source_reports.require_cluster(states.context, settings.cluster.name)
-        clock_silence.warn_of_silence(states.newest_tick(), settings)
-        yield states
+        context = LogContext.of(log, log_factory.topics(fitted), settings.cluster.name)
+        source_reports.require_cluster(context, settings.cluster.name)
+        tick = OperatorLog(context).newest_tick()
+        clock_silence.warn_of_silence(tick, settings)
+        yield ClusterStates(context, tick, fitted)
 
 
 def _start(context: LogContext, stage: Stage, partition: int, worker: str) -> TaskStart | None:

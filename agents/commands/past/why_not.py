@@ -42,10 +42,9 @@ def run(settings: Settings, asked: Sequence[str], form: TextForm = "table") -> N
     answers = {"pod": _about_pod, "workload": _about_workload, "node": _about_node}
     with cluster_states(settings) as states:
         answer = list(answers[kind](states, name))
-        tick = states.newest_tick() if settings.log.at else None
     output_table.print_text(form, answer, {"asked": " ".join(asked), "answer": [line.strip() for line in answer]})
-    if tick is not None:
-        moment = f"{tick.at:%Y-%m-%d %H:%M:%S} UTC, the newest tick before {settings.log.at}"
+    if settings.log.at and states.tick is not None:
+        moment = f"{states.tick.at:%Y-%m-%d %H:%M:%S} UTC, the newest tick before {settings.log.at}"
         note(f"as it was at {moment}; without --at it is as it is now")
 
 

@@ -1,11 +1,13 @@
 """`ullage plan` and `why-not`: what would be done to pods now, and why one is left alone, from a log alone."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents import cli
 from agents.commands.past import why_not
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.pod_updates import UpdateRefused
@@ -16,6 +18,7 @@ from schemas.outcomes import Action, ActionFinished, OutcomeDetail, Result
 from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores
 from streams.log.file_log import FileLog
+from tests.support import kept_day
 from tests.support.cluster_events import API, GIB, MINUTE, START, pod, vpa, when
 from tests.support.updater_log import UpdaterLog, recommended
 
@@ -331,3 +334,17 @@ def test_a_log_is_opened_once_for_all_stages_that_answer(
     monkeypatch.setattr(FileLog, "__init__", counted)
     shop.run(*words)
     assert len(opened) == 1
+
+
+def test_an_answer_from_before_the_newest_tick_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a topic lost its end its readers take no turn any more, though the clock ticks."""
+    path = kept_day.keep(tmp_path, hours=0.4)
+    lines = path.read_text().splitlines(keepends=True)
+    ours = [line for line in lines if line.startswith('{"at":"ullage.recommendations-by-cluster.v1:')]
+    lost = set(ours[len(ours) // 2 :])
+    path.write_text("".join(line for line in lines if line not in lost))
+    assert cli.run(["why-not", "shop/web", "--log", str(path)]) == 0
+    said = capsys.readouterr().err
+    assert re.search(
+        r"this is as of 2026-01-05 00:\d\d:\d\d UTC, .* before the newest tick: what stage 'updater' reads lacks", said
+    ), said
