@@ -11,8 +11,8 @@ from agents.demo.demo_settings import START
 from schemas.decisions.vpa_conditions import ConditionStatus
 from schemas.names import Amounts
 from schemas.policies.vertical import ContainerMode, ContainerPolicy, ControlledValues, UpdateMode
-from schemas.units import Bytes
-from streams.simulated.load_shapes import MIB, jvm
+from schemas.units import Bytes, Cores
+from streams.simulated.load_shapes import MIB, Load, LoadMoment, jvm
 from tests.support.oom_world import OomWorld, growing_again, hot, template
 
 MODES = (UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.RECREATE, UpdateMode.IN_PLACE)
@@ -62,6 +62,16 @@ def test_a_loop_that_begins_when_the_last_one_is_forgotten_ends_too(mode: Update
     again = [kill for kill in world.kills if kill.at >= START + later]
     assert again
     assert again[-1].at < START + later + timedelta(minutes=15)
+
+
+def test_memory_that_is_needed_in_the_first_minutes_alone_is_given_once() -> None:
+    def shape(moment: LoadMoment) -> Load:
+        return Load(Cores(0.1), Bytes((3000 if moment.age < 300 else 200) * MIB))
+
+    container = replace(template("app", 0, 0.0, 1000, 1000), shape=shape)
+    world = OomWorld(3, (container,), UpdateMode.RECREATE, hours=30.0).play()
+    assert 0 < max(world.kills_of_pods.values()) <= 3
+    assert world.kills[-1].at < START + timedelta(hours=1)
 
 
 def test_the_profile_upstream_mends_every_pod_too() -> None:

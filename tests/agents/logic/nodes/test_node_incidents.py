@@ -185,3 +185,11 @@ def test_a_drained_node_counts_for_a_spread_only_where_its_taint_does_not(
     run.run(20)
     assert bool(run.removed) is goes
     assert len(run.removed) <= 1
+
+
+def test_a_pod_that_no_node_can_ever_take_keeps_no_idle_node() -> None:
+    busy = (shape("busy", cpu=3000), controller("busy"), pod("b", "busy", node="n2"))
+    never = (shape("never", cpu=100, node_selector={"x": "nowhere"}), pod("q", "never", created=START))
+    run = ScalerRun(group("a", desired=2), *joined("n1"), *joined("n2"), *busy, *never, settings=QUICK)
+    run.run(20)
+    assert (run.removed, run.grown) == (["n1"], [])

@@ -56,3 +56,11 @@ def test_zero_needs_something_that_is_known_without_pods() -> None:
         replicas(FROM_1_37, 2, 30.0, HpaMemory(), only_cpu)
     with_cron = replace(only_cpu, crons=(CronTrigger("night", "0 1 * * *", "0 5 * * *", 8),))
     assert replicas(FROM_1_37, 2, 30.0, HpaMemory(), with_cron) == 2
+
+
+@pytest.mark.parametrize("current", [0, 2])
+def test_while_its_metric_cannot_be_read_a_workload_stays_as_it_is(current: int) -> None:
+    """Nobody knows whether there is work: it is neither taken to zero nor woken for nothing."""
+    situation = ScalingSituation(scale(MONDAY, current), WorkloadPods(()), None, MONDAY.timestamp(), {})
+    result = replica_planning.plan(ehpa_objects.ehpa_of(WITHOUT), situation, HpaMemory(rests=True), FROM_1_37)
+    assert result.decision.replicas == current
