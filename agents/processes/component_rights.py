@@ -104,6 +104,7 @@ RIGHTS: Mapping[str, tuple[AccessRight, ...]] = {
         *_each("get create patch delete", "prediction.crane.io", "timeseriespredictions"),
         *_each("patch", "prediction.crane.io", "timeseriespredictions/status"),
         *_each("get create patch delete", "autoscaling", "horizontalpodautoscalers"),
+        *_each("create", "", "events"),
         *_each("list", "", "pods"),
         *_each("get patch", "*", "*/scale"),
     ),
