@@ -36,6 +36,8 @@ class ChartKafka:
     address: str
     login: dict[str, bytes]
     authority: Path
+    own: dict[str, bytes]
+    said: Path
 
     def connection(self, **changed: Any) -> KafkaConnection:
         """As a process of the chart connects."""
@@ -97,7 +99,8 @@ def kafka(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Char
                 assert process.poll() is None, text[-3000:]
                 assert time.monotonic() < until, text[-3000:]
                 time.sleep(0.2)
-            yield ChartKafka(f"localhost:{port}", _secret(documents, "ullage-kafka"), folder / "login" / "ca.crt")
+            login, own = (_secret(documents, name) for name in ("ullage-kafka", "ullage-kafka-broker"))
+            yield ChartKafka(f"localhost:{port}", login, folder / "login" / "ca.crt", own, folder / "said")
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -129,6 +132,13 @@ def test_whoever_has_no_login_and_whoever_trusts_another_broker_is_refused(
     with KafkaLog(kafka.connection(**changed)) as log, pytest.raises(LogUnavailable) as refused:
         log.partitions("ullage.control.v1")
     assert said in str(refused.value)
+
+
+def test_the_brokers_log_has_no_password_and_no_key_of_one(kafka: ChartKafka) -> None:
+    said = kafka.said.read_text()
+    assert "storedKey" not in said
+    for secret in (kafka.login, kafka.own):
+        assert secret["password"].decode() not in said
 
 
 def test_every_process_of_the_chart_is_given_the_login_and_only_the_broker_its_own(helm: Path) -> None:

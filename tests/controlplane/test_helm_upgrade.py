@@ -1,5 +1,6 @@
 """What an upgrade of the chart keeps: the passwords and certificates that an installation made, on the real API server."""
 
+import base64
 import os
 import subprocess
 from collections.abc import Iterator
@@ -54,4 +55,18 @@ def test_an_upgrade_keeps_the_passwords_and_certificates_of_the_charts_kafka(rel
     release.helm("upgrade", "ullage", str(CHART), "--reuse-values", "--set-string", "mode=shadow")
     assert {name: release.secret(name) for name in names} == installed
     release.helm("rollback", "ullage", "1")
+    assert {name: release.secret(name) for name in names} == installed
+    said = release.helm("get", "values", "ullage", "--all")
+    for secret in installed.values():
+        assert base64.b64decode(secret["password"]).decode() not in said
+
+
+@pytest.mark.timeout(300)
+def test_a_second_installation_takes_over_the_passwords_that_the_volume_of_the_charts_kafka_knows(release: Release) -> None:
+    names = ("ullage-kafka", "ullage-kafka-broker")
+    install = ("install", "ullage", str(CHART), "--set-string", "clusterName=prod,kafka.kind=single")
+    release.helm(*install, "--set-string", "commonAnnotations.owner=platform")
+    installed = {name: release.secret(name) for name in names}
+    release.helm("uninstall", "ullage")
+    release.helm(*install)
     assert {name: release.secret(name) for name in names} == installed
