@@ -86,7 +86,7 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (CORE, "limitranges", "list", {KUBE}),
     (CORE, "limitranges", "update", set()),
     (CORE, "events", "list", {KUBE}),
-    (CORE, "events", "create", {RESIZER, EVICTOR, ASG}),
+    (CORE, "events", "create", {RESIZER, EVICTOR, ASG, AUTOSCALERS}),
     (CORE, "events", "update", set()),
     (CORE, "secrets", "get", set()),
     (CORE, "secrets", "list", set()),
