@@ -290,9 +290,9 @@ async def _in_time(request: web.BaseRequest, answer: Awaitable[web.StreamRespons
         async with asyncio.timeout(deadline):
             return await answer
     except TimeoutError:
-        if not request.content.at_eof():
-            return web.Response(status=408, text=f"the request was not there within {deadline:g} s\n")
         late: LateAnswer | None = request.get(LATE_ANSWER)
         if late is not None:
             return late.make()
+        if not request.content.at_eof():
+            return web.Response(status=408, text=f"the request was not there within {deadline:g} s\n")
         return web.Response(status=503, text=f"no answer within {deadline:g} s\n")

@@ -31,6 +31,7 @@ class ReceiverScene:
     reasons: list[str] = field(default_factory=list)
     now: Callable[[], datetime] = lambda: NOW
     window: float = 300.0
+    deadline: float = 4.0
     codes: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -44,7 +45,9 @@ class ReceiverScene:
     def listening(self) -> Iterator["ReceiverScene"]:
         options = ReceiverOptions(self.names, lambda: self.token, Bytes(self.most_bytes))
         endpoint = ReceiverEndpoint(self.samples, self, options, not_taking=lambda: self.reasons, now=self.now)
-        with HttpsServer(endpoint.routes, None, limits=ServerLimits(body=self.most_bytes)) as self.server:
+        with HttpsServer(
+            endpoint.routes, None, limits=ServerLimits(body=self.most_bytes, deadline=Seconds(self.deadline))
+        ) as self.server:
             yield self
         endpoint.close()
         self._pool.clear()

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from schemas.units import Bytes, Seconds
 from streams.errors import BadInput
-from streams.serving.https_server import read_body
+from streams.serving.https_server import LATE_ANSWER, LateAnswer, read_body
 from streams.sources.usage.promql import MetricNames
 from streams.sources.usage.received import otlp, remote_write
 from streams.sources.usage.received.received_errors import RequestTooLarge, UnreadableRequest
@@ -89,7 +89,8 @@ class ReceiverEndpoint:
         return response
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
-        """Why a request is not even read."""
+        """Why a request is not even read. One that is late is to come again: at 408 a sender would drop it."""
+        request[LATE_ANSWER] = LateAnswer(lambda: self._later("the request was not there and taken in time"))
         try:
             token = self._options.token()
         except BadInput as error:

@@ -127,6 +127,10 @@ def test_what_somebody_wrote_past_the_object_is_undone_within_a_minute(scene: Ku
             {"mode": "plan", "schedules": [{"begins": "0 9 * * *", "minutes": 5, "mode": "all"}]},
             "spec.schedules[0].mode is 'all'",
         ),
+        (
+            {"mode": "plan", "schedules": [{"begins": "0 9 30 2 *", "minutes": 5, "paused": True}]},
+            "spec.schedules[0].begins is '0 9 30 2 *'; there is no such day, so it never begins",
+        ),
         ({"mode": "plan", "schedules": [{"begins": "0 9 * * *", "mode": "shadow"}]}, "missing required field `minutes`"),
         ({"mode": "x" * 100_000}, "spec.mode is 'xxx"),
         ({"mode": "plan", "reason": "x" * 2_000_000}, "the object is too large: reason"),

@@ -1,6 +1,7 @@
 """Remote-write 1.0 and 2.0 into samples of usage, over HTTP."""
 
 import contextlib
+import socket
 
 import pytest
 from hypothesis import given, settings
@@ -190,6 +191,18 @@ def test_senders_are_told_to_come_again_while_nothing_can_be_taken() -> None:
         assert (answer.status, answer.headers["Retry-After"], answer.data) == (503, "5", b"the log is away\n")
         scene.reasons.clear()
         assert scene.write([(labels(MEMORY), [(AT, 1.0)])]).status == 204
+
+
+def test_a_sender_that_is_slow_is_told_to_come_again() -> None:
+    """At 408 Prometheus and Collectors drop what they have."""
+    with ReceiverScene(deadline=0.2).listening() as scene:
+        sender = socket.create_connection(("127.0.0.1", scene.server.port), timeout=60)
+        sender.sendall(b"POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n")
+        sender.sendall(b"Content-Length: 10\r\n\r\n12345")
+        said = sender.recv(1000).decode()
+        sender.close()
+    assert said.startswith("HTTP/1.1 503 ")
+    assert "Retry-After: 5\r\n" in said
 
 
 def test_a_declared_length_beyond_the_bound_is_refused_before_it_is_unpacked() -> None:
