@@ -14,9 +14,6 @@ from schemas.decisions.recommendations import Because
 from schemas.names import PodName
 from schemas.units import Seconds
 
-NOT_UNDERSTOOD = "NotUnderstood"
-"""The code of a refusal for pods that the scheduler does not place although a node has room for them by all that is known."""
-
 
 class RemovalReason(StrEnum):
     """Why a node goes."""

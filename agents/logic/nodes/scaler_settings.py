@@ -79,7 +79,7 @@ class ScalerSettings:
     unready_time: Seconds = Seconds(1200.0)
     """How long a node that is not ready must be unneeded before it goes."""
     delay_after_add: Seconds = Seconds(600.0)
-    """No node goes in this time after a group grew."""
+    """No node of a group goes in this time after the group grew; with `profile: upstream`, no node of any group."""
     delay_after_delete: Seconds = Seconds(0.0)
     """No node goes in this time after another one did. Upstream takes its scan interval."""
     delay_after_failure: Seconds = Seconds(180.0)
@@ -167,6 +167,9 @@ class ScalerSettings:
     recommended_requests: bool = True
     """Whether removals, replacements and growth reckon with the requests that new pods get by the recommendations in force. Not
     upstream's."""
+    smaller_successors: bool = False
+    """Whether a node goes, too, whose pods find room only because their successors will ask for less. Fewer nodes, and pods wait
+    longer. Not upstream's."""
     planned_replicas: bool = False
     """Whether groups also grow for replicas that the forecaster plans and that have no pods yet. Upstream's
     `enable-proactive-scaleup` goes by what controllers want themselves."""

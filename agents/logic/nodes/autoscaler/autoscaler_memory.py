@@ -24,8 +24,8 @@ class CarriedState:
 
     `since`: when an instance without a node was first seen; `unneeded`: since when a node is not needed; `failed`: until when a
     failed simulation of its removal counts. `interval` is None before the second look. `stumbles`: when a removal failed in a
-    group; `kept_size`: until when its size is not lowered; `late` and `starting` are those of `ClusterStateRegistry`, `roomy` is
-    that of `NodeAutoscaler`.
+    group; `growths`: when it grew; `kept_size`: until when its size is not lowered; `late` and `starting` are those of
+    `ClusterStateRegistry`, `roomy` is that of `NodeAutoscaler`.
     """
 
     grown: float
@@ -46,6 +46,7 @@ class CarriedState:
     stumbles: Mapping[str, float] = field(default_factory=dict)
     kept_size: Mapping[str, float] = field(default_factory=dict)
     roomy: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    growths: Mapping[str, float] = field(default_factory=dict)
 
 
 def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: float) -> NodeAutoscaler:
@@ -60,6 +61,7 @@ def recall(memory: CarriedState | None, settings: NodeAutoscalerSettings, now: f
     state.backoff.entries, state.given_up = dict(memory.backoff), dict(memory.given_up)
     state.late, state.starting = frozenset(memory.late), frozenset(memory.starting)
     auto.stumbles, auto.kept_size, auto.roomy = dict(memory.stumbles), dict(memory.kept_size), dict(memory.roomy)
+    auto.growths = dict(memory.growths)
     down.unneeded = {name: _unneeded(name, since) for name, since in memory.unneeded.items()}
     down.failed, down.looked = dict(memory.failed), memory.looked
     down.interval = NEVER if memory.interval is None else memory.interval
@@ -88,6 +90,7 @@ def remember(auto: NodeAutoscaler) -> CarriedState:
         stumbles=dict(auto.stumbles),
         kept_size=dict(auto.kept_size),
         roomy=dict(auto.roomy),
+        growths=dict(auto.growths),
     )
 
 

@@ -56,6 +56,8 @@ class NodeAutoscaler:
         self.grown = self.deleted = self.stumbled = start - LONG_AGO
         self.stumbles: dict[str, float] = {}
         """When the removal of a node last failed, by its group."""
+        self.growths: dict[str, float] = {}
+        """When each group last grew, where each is for itself."""
         self.kept_size: dict[str, float] = {}
         """Until when no group is asked again to want fewer nodes, after it could not be lowered."""
         self.roomy: dict[str, tuple[str, float]] = {}
@@ -69,6 +71,8 @@ class NodeAutoscaler:
         """A group's target was raised."""
         self.state.scale_up(group, delta, now)
         self.grown = now
+        if self.settings.state.by_group:
+            self.growths[group] = now
 
     def failed_to_grow(self, group: str, failure: ScaleUpFailure, now: float) -> None:
         """A group's target could not be raised."""
@@ -110,6 +114,7 @@ class NodeAutoscaler:
     def judged(self, world: NodeDecisionInputs, now: float) -> dict[str, GroupRow]:
         """The groups by name, with what this decision knows of each."""
         deleting = Counter(node.group for node in world.nodes if node.deleting is not None)
+        delays = self.settings.delays
         return {
             group.name: replace(
                 group,
@@ -117,18 +122,20 @@ class NodeAutoscaler:
                 healthy=self.state.group_healthy(group.name) and group.name not in self.out,
                 backed_off=self.backed_off(group, now),
                 out=group.name in self.out,
-                stumbled=self.stumbles.get(group.name, now - LONG_AGO) + self.settings.delays.after_failure > now,
+                stumbled=group.name in self.stumbles and self.stumbles[group.name] + delays.after_failure > now,
+                grew=group.name in self.growths and self.growths[group.name] + delays.after_add > now,
                 deleting=deleting[group.name],
             )
             for group in world.groups
         }
 
-    def cooling(self, now: float, *, growing: bool) -> bool:
-        """Whether no node may go because something grew, went or failed a short while ago."""
-        delays = self.settings.delays
+    def settling(self, now: float, *, growing: bool) -> bool:
+        """Whether a group grew a short while ago."""
         grown = now if growing else self.grown
-        return (
-            grown + delays.after_add > now
-            or self.deleted + delays.after_delete > now
-            or self.stumbled + delays.after_failure > now
-        )
+        return grown + self.settings.delays.after_add > now
+
+    def cooling(self, now: float, *, growing: bool) -> bool:
+        """Whether no node at all may go because one went or failed to go a short while ago, or with upstream a group grew."""
+        delays = self.settings.delays
+        waits = self.deleted + delays.after_delete > now or self.stumbled + delays.after_failure > now
+        return waits or (not self.settings.state.by_group and self.settling(now, growing=growing))

@@ -7,7 +7,7 @@ from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscaler
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisionInputs, NodeDecisions
 from agents.logic.nodes.growth import scale_up
 from agents.logic.nodes.growth.group_row import GroupRow
-from agents.logic.nodes.removal import consolidation, node_replacements
+from agents.logic.nodes.removal import consolidation, node_replacements, successors
 from agents.logic.nodes.removal.consolidation import Consolidation, ConsolidationRequest
 from agents.logic.nodes.removal.deletion_budgets import RunningDeletions
 from agents.logic.nodes.removal.drain_rules import DrainContext
@@ -32,7 +32,8 @@ def removals(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisio
     if not picture.shrink or not auto.settings.shrink or before.placed is None:
         return before
     work, asked = _removal(auto, picture, before), picture.replace
-    auto.scale_down.successors = picture.world.successors
+    coming = picture.world.successors
+    auto.scale_down.successors = coming if auto.settings.scale_down.smaller else successors.no_smaller(coming)
     auto.scale_down.look(picture.cluster, work.nodes, work.groups, work.scene)
     outdated = _replacements(work) if asked.names else before.outdated
     auto.scale_down.keep({node.row for node in work.nodes if node.name in asked.held}, work.nodes)
@@ -49,10 +50,14 @@ def removals(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisio
 
 
 def _removal(auto: NodeAutoscaler, picture: DecisionPicture, before: NodeDecisions) -> _Removal:
+    """A group that grows by this decision grew just now."""
     world, placed = picture.world, before.placed or {}
     nodes = [replace(node, pods=(*node.pods, *placed[node.row])) if node.row in placed else node for node in world.nodes]
     scene = DrainContext(picture.now, auto.settings.drain, world.workloads, world.budgets)
-    return _Removal(auto, picture, nodes, auto.judged(world, picture.now), scene)
+    groups, growing = auto.judged(world, picture.now), {one.group for one in before.grow}
+    if auto.settings.state.by_group and auto.settings.delays.after_add > 0:
+        groups.update({name: replace(groups[name], grew=True) for name in growing})
+    return _Removal(auto, picture, nodes, groups, scene)
 
 
 def _replacements(work: _Removal) -> Replacements:

@@ -31,5 +31,7 @@ class GroupRow:
     """Whether it is left alone, because too many of its nodes are not ready."""
     stumbled: bool = False
     """Whether a node of it could not be removed a short while ago."""
+    grew: bool = False
+    """Whether it grew so short a while ago that no node of it goes yet."""
     deleting: int = 0
     """How many of its nodes are being deleted."""

@@ -25,13 +25,15 @@ NATURE = attrgetter("nature")
 class PendingSettings:
     """Pods below `cutoff` in priority are expendable; younger than `delay` seconds they wait.
 
-    `new`: seconds for which pods count as new; 0 if the caller waits for further ones itself.
+    `new` and `new_gpu`: seconds for which pods, and those that ask for GPUs, count as new; 0 if the caller waits for further ones
+    itself.
     """
 
     cutoff: int = -10
     delay: float = 0.0
     gpus: frozenset[str] = frozenset(("nvidia.com/gpu",))
     new: float = NEW
+    new_gpu: float = NEW_GPU
 
 
 def expendable(nature: PodNature, settings: PendingSettings) -> bool:
@@ -74,7 +76,7 @@ def all_new(pods: Sequence[SchedulablePod], settings: PendingSettings, now: floa
     asking = {nature for nature in set(map(NATURE, pods)) if any(nature.shape.request(name) for name in settings.gpus)}
     gpu = [pod for pod in pods if pod.nature in asking] if asking else []
     return all(now - pod.created < settings.new for pod in pods) or (
-        bool(gpu) and all(now - pod.created < NEW_GPU for pod in gpu)
+        bool(gpu) and all(now - pod.created < settings.new_gpu for pod in gpu)
     )
 
 

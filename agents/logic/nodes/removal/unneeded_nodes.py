@@ -62,6 +62,7 @@ class StayReason(StrEnum):
     GROUP_OUT = "NodeGroupUnhealthy"
     GROUP_KEPT = "NodeGroupKept"
     STUMBLED = "RemovalFailedInGroup"
+    GREW = "NodeGroupGrewLately"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class ScaleDownSettings:
     """Upstream's flags. `recheck`: seconds for which a failed simulation counts; `minima`: how much of a resource must stay.
 
     `tainted`: a node that goes counts for no spread constraint that honours taints; upstream forgets the taint that it will have.
+    `smaller`: a node goes, too, whose pods find room only because their successors will ask for less.
     """
 
     unready_too: bool = True
@@ -87,6 +89,7 @@ class ScaleDownSettings:
     default: GroupOptions = field(default_factory=GroupOptions)
     minima: Mapping[str, int] = field(default_factory=dict)
     tainted: bool = False
+    smaller: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +339,8 @@ class ScaleDown:
             return StayingNode(StayReason.NOT_LONG_ENOUGH if node.ready else StayReason.NOT_UNREADY_LONG_ENOUGH)
         if one.drained.wait:
             return StayingNode(StayReason.WAITING, one.drained.wait[0].key)
-        if node.group in groups and groups[node.group].stumbled:
-            return StayingNode(StayReason.STUMBLED)
+        if node.group in groups and (stay := _lately(groups[node.group])) is not None:
+            return StayingNode(stay)
         if left.get(node.group, 0) <= 0:
             return StayingNode(StayReason.MIN_SIZE)
         size = node.node.capacity
@@ -347,6 +350,11 @@ class ScaleDown:
         for name in spare:
             spare[name] -= size.get(name, 0)
         return None
+
+
+def _lately(group: GroupRow) -> StayReason | None:
+    """What happened in a group a short while ago that keeps its nodes."""
+    return StayReason.STUMBLED if group.stumbled else StayReason.GREW if group.grew else None
 
 
 def _by_nature(pods: Iterable[SchedulablePod]) -> dict[PodNature, list[SchedulablePod]]:

@@ -3,11 +3,13 @@
 It imports all of these parts, so it is separate from the settings, which every command reads.
 """
 
+from dataclasses import replace
+
 from agents.logic.nodes.autoscaler.cluster_state_registry import StateSettings
 from agents.logic.nodes.autoscaler.group_backoff import BackoffSettings
 from agents.logic.nodes.autoscaler.node_autoscaler import NodeAutoscalerSettings, ScaleDownDelays
 from agents.logic.nodes.growth import similar_node_groups
-from agents.logic.nodes.growth.pending_pods import NEW, PendingSettings
+from agents.logic.nodes.growth.pending_pods import PendingSettings
 from agents.logic.nodes.growth.scale_up import ClusterLimits, ScaleUpSettings
 from agents.logic.nodes.removal.deletion_budgets import DeletionParallelism
 from agents.logic.nodes.removal.drain_rules import DrainSettings
@@ -28,7 +30,7 @@ def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
             settings.max_provision, settings.max_startup, settings.ok_unready, 100 * settings.max_unready, by_group=several
         ),
         backoff=BackoffSettings(settings.backoff_first, settings.backoff_longest, settings.backoff_forgotten),
-        pending=PendingSettings(settings.pod_priority_cutoff, settings.pod_delay, new=0.0 if several else NEW),
+        pending=_pending(settings),
         scale_up=ScaleUpSettings(settings.chain(), limits, likeness, several=several, fast_path=settings.fastpath),
         scale_down=_scale_down(settings),
         drain=_drain(settings),
@@ -37,6 +39,12 @@ def of(settings: ScalerSettings) -> NodeAutoscalerSettings:
         shrink=settings.scale_down,
         enforce_minimum=settings.enforce_minimum,
     )
+
+
+def _pending(settings: ScalerSettings) -> PendingSettings:
+    """Ours waits for further pods by `batch_idle`, so that young ones, of GPUs or not, hold back nobody."""
+    upstream = PendingSettings(settings.pod_priority_cutoff, settings.pod_delay)
+    return upstream if settings.profile == ScalerProfile.UPSTREAM else replace(upstream, new=0.0, new_gpu=0.0)
 
 
 def _drain(settings: ScalerSettings) -> DrainSettings:
@@ -59,4 +67,5 @@ def _scale_down(settings: ScalerSettings) -> ScaleDownSettings:
         default=settings.group_defaults,
         minima={name: amount for name, amount in minima.items() if amount},
         tainted=settings.profile == ScalerProfile.ULLAGE,
+        smaller=settings.smaller_successors,
     )

@@ -12,6 +12,7 @@ from agents.logic.nodes.cluster.cluster_view import ClusterView
 from agents.logic.nodes.cluster.outdated_nodes import NoticeOf
 from agents.logic.nodes.removal.node_replacements import ReplacementRequest
 from agents.logic.nodes.scaler_settings import ScalerSettings
+from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.units import Fraction
 
 
@@ -67,9 +68,11 @@ class DrainLimits:
     def objection(self, group: str, *, broken: bool) -> Objection | None:
         """Why no drain of a further node may begin. A broken node is away already, so no budget holds its repair."""
         if self.drains >= self.most:
-            return Objection("drains", f"{self.drains} nodes are being removed; while so many are, no further one is drained")
+            return Objection(
+                RefusalCode.DRAINS, f"{self.drains} nodes are being removed; while so many are, no further one is drained"
+            )
         found = None if broken else self.budget.objection(self.headcount, group)
-        return None if found is None else Objection("budget", found)
+        return None if found is None else Objection(RefusalCode.BUDGET, found)
 
     def take(self, group: str, *, ready: bool) -> None:
         """One more drain begins. A node that is not ready is away already."""

@@ -15,7 +15,8 @@ from agents.logic.nodes.scaler import scaling_plans
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scheduling.pod_scheduling_needs import PodNature, SchedulablePod
 from schemas.decision_subjects import Subject
-from schemas.decisions.node_updates import NOT_UNDERSTOOD, ScaleRefused
+from schemas.decisions.node_updates import ScaleRefused
+from schemas.decisions.scale_refusal_codes import RefusalCode
 
 PATIENCE = 60.0
 """Seconds that the scheduler has to place a pod for which a node has room."""
@@ -50,5 +51,5 @@ def refusals(state: ScalerState, look: DecisionRound) -> Iterator[ScaleRefused]:
             owner, name = index.shape(shape).owner, shape.split("/", 1)[1]
             kind, named = ("Pod", pods[0].name) if owner is None else (owner.kind, owner.name)
             subject = Subject.of_object(context.cluster, kind, pods[0].namespace, named, name)
-            refused = scaling_plans.refusal(context, subject, Objection(NOT_UNDERSTOOD, why), {}, len(pods))
+            refused = scaling_plans.refusal(context, subject, Objection(RefusalCode.NOT_UNDERSTOOD, why), {}, len(pods))
             yield replace(refused, example=pods[0].key)

@@ -91,7 +91,7 @@ class ReplacementPlanner:
             return "another one is being replaced by a cheaper one"
         if self.look.found.grow:
             return "groups grow for pods that wait"
-        if self.look.found.cooling:
+        if self.look.found.cooling or self.look.auto.settling(self.look.now, growing=False):
             return scaling_plans.COOLING
         groups = {self.context.view.seen[name].group for name in option.names}
         held = next((one for group in sorted(groups) if (one := room.objection(group, broken=False)) is not None), None)

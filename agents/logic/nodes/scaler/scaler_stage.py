@@ -41,6 +41,7 @@ from agents.logic.stage_rules import StageRules
 from schemas import times
 from schemas.decision_subjects import Subject
 from schemas.decisions.node_updates import ScaleRefused
+from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.names import Place
 from schemas.outcomes import ActionFinished, OutcomeDetail, Result
 
@@ -190,7 +191,7 @@ class Scaler(PartedState):
             decided += self._soft_taints(context, found)
             decided += buffer_statuses.plans(state, context)
         elif found.grow or found.delete.empty or found.delete.drain:
-            refusals.append(scaling_refusals.about_cluster(context, scaling_refusals.PAUSED, pause))
+            refusals.append(scaling_refusals.about_cluster(context, RefusalCode.PAUSED, pause))
         decided += halt_reports.reports(state, taken) if look else ()
         refusals += scaling_refusals.all_of(state, taken, found, look_at_nodes=look)
         refusals += [scaling_plans.released(context, record, why) for record, why in released]
@@ -241,7 +242,7 @@ class Scaler(PartedState):
             if objection is not None:
                 subject = Subject.of_node(cluster, name, context.view.nodes[name].fact.uid)
                 numbers = {"budget": look.budget.share}
-                refusals.append(scaling_plans.refusal(context, subject, Objection(scaling_refusals.BUDGET, objection), numbers))
+                refusals.append(scaling_plans.refusal(context, subject, Objection(RefusalCode.BUDGET, objection), numbers))
             elif open_plans.is_new(state, cluster, key, SaidLast("remove", "empty" if one.empty else "unneeded")):
                 yield open_plans.removal(state, context, one)
                 look.auto.started([one.node.group], look.now)

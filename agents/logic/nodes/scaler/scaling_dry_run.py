@@ -24,7 +24,8 @@ from agents.logic.nodes.scaler.replacement_plans import ReplacementPlanner
 from agents.logic.nodes.scaler.scaler_stage import Scaler
 from agents.logic.nodes.scheduling.pod_scheduling_needs import SchedulablePod
 from schemas import times
-from schemas.decisions.node_updates import NOT_UNDERSTOOD, RemovalReason
+from schemas.decisions.node_updates import RemovalReason
+from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.policies.control import Mode
 
 MOST_NATURES = 10_000
@@ -280,7 +281,7 @@ def _of_pod(state: ScalerState, look: DecisionRound, pod: SchedulablePod) -> Ite
     elif found.halted:  # nobody looked whether a node has room for it
         return
     elif misread := misread_pods.reason_of(state, look.context.cluster, look.auto, pod, look.now):
-        yield ScalingObstacle(NOT_UNDERSTOOD, misread, {})
+        yield ScalingObstacle(RefusalCode.NOT_UNDERSTOOD, misread, {})
     elif pod not in found.not_triggered and not found.postponed:
         yield ScalingObstacle("HasRoom", "a node has room for it, or one that is coming will: the scheduler places it", {})
 
@@ -296,7 +297,7 @@ def _of_groups(state: ScalerState, look: DecisionRound) -> Iterator[ScalingObsta
         yield ScalingObstacle(trouble.code, f"group '{group}': {trouble.reason}", trouble.numbers)
     for group, reason in sorted(look.found.scale_up.skipped.items()):
         if group not in troubles:
-            refusal = scaling_plans.skipped_group(look.context, group, reason)
+            refusal = scaling_refusals.skipped_group(look.context, group, reason)
             yield ScalingObstacle(refusal.code, f"group '{group}': {reason}", refusal.because)
 
 

@@ -11,7 +11,6 @@ from agents.logic.guards.shared_guards import Objection
 from agents.logic.nodes.autoscaler.node_decision_values import NodeDecisions
 from agents.logic.nodes.cluster.cluster_view import ClusterView
 from agents.logic.nodes.cluster.scaler_table_values import StartedReplacement
-from agents.logic.nodes.growth import expanders, scale_up
 from agents.logic.nodes.growth.helpless_pods import HelplessPods
 from agents.logic.nodes.growth.scale_up import GroupIncrease
 from agents.logic.nodes.removal import node_utilization
@@ -27,6 +26,7 @@ from schemas.decision_subjects import Subject
 from schemas.decisions import NodeUpdate
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason, ScaleRefused, ScaleUpPlanned, SoftTaintPlanned
 from schemas.decisions.recommendations import Because
+from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.facts.node_groups import InstanceInterruptionNoticed, NodeInstanceSeen
 from schemas.ids import DecisionId
 from schemas.names import Place, PodName
@@ -71,6 +71,7 @@ STAYS: Mapping[StayReason, str] = {
     StayReason.GROUP_OUT: "too many nodes of its group are not ready, so that group is left as it is",
     StayReason.GROUP_KEPT: "its cloud ends no node of its group; `ullage status` says why",
     StayReason.STUMBLED: "the removal of a node of its group failed a short while ago",
+    StayReason.GREW: "its node group grew a short while ago",
 }
 
 
@@ -332,7 +333,7 @@ def refusal(context: PlanContext, subject: Subject, objection: Objection, number
         at=context.turn.at,
         cluster=context.cluster,
         subject=subject,
-        code=objection.guard,
+        code=str(objection.guard),
         reason=objection.reason,
         count=count,
         because=numbers,
@@ -344,7 +345,7 @@ def no_priorities(context: PlanContext, why: str) -> ScaleRefused:
     known = context.view.priorities
     namespace, name = ("", "cluster-autoscaler-priority-expander") if known is None else (known.fact.namespace, known.fact.name)
     subject = Subject.of_object(context.cluster, "ConfigMap", namespace, name)
-    return refusal(context, subject, Objection(expanders.INVALID, why), {}, len(context.view.inputs.waiting))
+    return refusal(context, subject, Objection(RefusalCode.NO_PRIORITIES, why), {}, len(context.view.inputs.waiting))
 
 
 def stays(context: PlanContext, name: str, stay: StayingNode) -> ScaleRefused:
@@ -368,16 +369,7 @@ def released(context: PlanContext, record: StartedReplacement, why: str) -> Scal
     if record.node:
         reason = f"it came so that {names} could go, and is kept for that no longer: {why}"
     numbers = {"replaces": list(record.names), "reason": record.reason, "growth": record.plan}
-    return refusal(context, subject, Objection("ReplacementReleased", reason), numbers)
-
-
-def skipped_group(context: PlanContext, group: str, reason: str) -> ScaleRefused:
-    """A group that may not grow although pods wait."""
-    code = {scale_up.BACKED_OFF: "BackedOff", scale_up.AT_MAXIMUM: "AtMaximum", scale_up.NOT_READY: "NotReady"}
-    fact = context.view.groups[group].fact
-    numbers = {"desired": fact.desired, "most": fact.most, **({"no template": fact.no_template} if fact.no_template else {})}
-    subject = Subject.of_node_group(context.cluster, group)
-    return refusal(context, subject, Objection(code.get(reason, "Limited"), reason), numbers, len(context.view.inputs.waiting))
+    return refusal(context, subject, Objection(RefusalCode.REPLACEMENT_RELEASED, reason), numbers)
 
 
 def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subject) -> ScaleRefused:
@@ -390,11 +382,11 @@ def helpless(context: PlanContext, pods: HelplessPods, shape: str, owner: Subjec
         for group, failure in some
     }
     plugins = sorted({failure.plugin for failure in pods.failures.values()})
-    objection = Objection("NoGroupMayGrow", "no node group that would take these pods may grow")
+    objection = Objection(RefusalCode.NO_GROUP_MAY_GROW, "no node group that would take these pods may grow")
     if plugins:
         named = "; ".join(f"group '{group}': {what}" for group, what in list(missing.items())[:MOST_NAMED])
         more = f"; and {len(pods.failures) - MOST_NAMED} groups more" if len(pods.failures) > MOST_NAMED else ""
         reason = f"no node group's new node would take these pods: {', '.join(plugins)}; {named}{more}"
-        objection = Objection("NoGroupFits", reason[:MOST_REASON])
+        objection = Objection(RefusalCode.NO_GROUP_FITS, reason[:MOST_REASON])
     numbers = {"groups": failures, "missing": missing, "pods": pods.count, "shape": shape}
     return replace(refusal(context, owner, objection, numbers, pods.count), example=pods.pod.key)

@@ -1,6 +1,6 @@
 """What a decision leaves as it is, and why: waiting pods, groups and nodes. A refusal is said once, and again when it changes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agents.engine.turn import Decided
 from agents.logic.guards import shared_guards
@@ -17,20 +17,22 @@ from agents.logic.nodes.scaler import group_troubles, halt_reports, misread_pods
 from agents.logic.nodes.scaler.decision_round import DecisionRound
 from agents.logic.nodes.scaler.scaling_plans import PlanContext
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import NOT_UNDERSTOOD, ScaleRefused
+from schemas.decisions.node_updates import ScaleRefused
+from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.names import Place
 
 MOST_NODES = 500
 """Nodes of which one decision says that they stay; the others are said by the next ones."""
-BUDGET = "budget"
-"""The code of a refusal whose sentence counts, so that it is news only once."""
-MISCONFIGURED = "GroupMisconfigured"
-PAUSED = "paused"
-LIMITED, MAX_NODES = "limited", "MaxNodesTotalReached"
 FAULTS = "faults"
 """What refusals of misconfigured groups are remembered under, because a group may be refused growth as well."""
 QUIET = frozenset((StayReason.RECENT, StayReason.DELETING, StayReason.OTHER, StayReason.NO_TURN, StayReason.COMING))
 """Reasons that say nothing new about a node."""
+_SKIPPED: Mapping[str, RefusalCode] = {
+    scale_up.BACKED_OFF: RefusalCode.GROUP_BACKED_OFF,
+    scale_up.AT_MAXIMUM: RefusalCode.GROUP_AT_MAXIMUM,
+    scale_up.NOT_READY: RefusalCode.GROUP_NOT_READY,
+}
+"""The codes of reasons why a group may not grow; any other reason is a limit."""
 
 
 def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, look_at_nodes: bool) -> list[ScaleRefused]:
@@ -42,13 +44,13 @@ def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, loo
     if found.halted:
         return said
     if found.postponed:
-        said.append(about_cluster(context, "postponed", scaling_plans.POSTPONED))
+        said.append(about_cluster(context, RefusalCode.POSTPONED, scaling_plans.POSTPONED))
     if found.scale_up.refused:
         said.append(about_cluster(context, code_of(found.scale_up.refused), found.scale_up.refused))
     elif found.helpless and 0 < context.settings.most_nodes <= len(context.view.inputs.nodes):
-        said.append(about_cluster(context, MAX_NODES, scale_up.MAX_NODES))
+        said.append(about_cluster(context, RefusalCode.MAX_NODES, scale_up.MAX_NODES))
     if context.view.inputs.waiting and not found.grow:
-        said += [scaling_plans.skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
+        said += [skipped_group(context, *one) for one in sorted(found.scale_up.skipped.items())]
     if context.view.inputs.waiting and Expander.PRIORITY in context.settings.chain():
         priorities = cluster_view.priorities_of(context.view.priorities)
         said += [scaling_plans.no_priorities(context, priorities)] if isinstance(priorities, str) else []
@@ -66,12 +68,21 @@ def all_of(state: ScalerState, look: DecisionRound, found: NodeDecisions, *, loo
     return said
 
 
-def code_of(refused: str) -> str:
+def code_of(refused: str) -> RefusalCode:
     """The code of a limit of the whole cluster that lets no group grow; that of nodes is upstream's."""
-    return MAX_NODES if refused == scale_up.MAX_NODES else LIMITED
+    return RefusalCode.MAX_NODES if refused == scale_up.MAX_NODES else RefusalCode.LIMITED
 
 
-def about_cluster(context: PlanContext, code: str, reason: str) -> ScaleRefused:
+def skipped_group(context: PlanContext, group: str, reason: str) -> ScaleRefused:
+    """A group that may not grow although pods wait."""
+    code = _SKIPPED.get(reason, RefusalCode.GROUP_LIMITED)
+    fact = context.view.groups[group].fact
+    numbers = {"desired": fact.desired, "most": fact.most, **({"no template": fact.no_template} if fact.no_template else {})}
+    subject = Subject.of_node_group(context.cluster, group)
+    return scaling_plans.refusal(context, subject, Objection(code, reason), numbers, len(context.view.inputs.waiting))
+
+
+def about_cluster(context: PlanContext, code: RefusalCode, reason: str) -> ScaleRefused:
     """A refusal that concerns all pods that wait."""
     subject = Subject.of_object(context.cluster, "Cluster", "", context.cluster)
     return scaling_plans.refusal(context, subject, Objection(code, reason), {}, len(context.view.inputs.waiting))
@@ -86,9 +97,10 @@ def _unmatched(context: PlanContext, choices: Sequence[ExpanderChoice]) -> Itera
         return
     named = ", ".join(f"'{group}'" for group in groups[: scaling_plans.MOST_NAMED])
     more = f" and {len(groups) - scaling_plans.MOST_NAMED} more" if len(groups) > scaling_plans.MOST_NAMED else ""
-    objection = Objection(expanders.NOT_MATCHED, f"no pattern matches {named}{more}, so another group grows")
+    objection = Objection(RefusalCode.PRIORITIES_MISS_GROUPS, f"no pattern matches {named}{more}, so another group grows")
     if any(reason == expanders.NONE_MATCHED for reason, _group in events):
-        objection = Objection(expanders.NONE_MATCHED, f"no pattern matches any group that could grow, as {named}{more}: all pass")
+        why = f"no pattern matches any group that could grow, as {named}{more}: all pass"
+        objection = Objection(RefusalCode.PRIORITIES_MISS_ALL, why)
     subject = Subject.of_object(context.cluster, "ConfigMap", priorities.fact.namespace, priorities.fact.name)
     yield scaling_plans.refusal(
         context, subject, objection, {"groups": groups[: scaling_plans.MOST_EXAMPLES]}, len(context.view.inputs.waiting)
@@ -101,7 +113,7 @@ def _misconfigured(context: PlanContext) -> Iterator[ScaleRefused]:
         fault = group_troubles.faults(known.fact)
         if fault:
             subject = Subject.of_node_group(context.cluster, name)
-            yield scaling_plans.refusal(context, subject, Objection(MISCONFIGURED, fault), {})
+            yield scaling_plans.refusal(context, subject, Objection(RefusalCode.GROUP_MISCONFIGURED, fault), {})
 
 
 def _staying(state: ScalerState, look: DecisionRound, found: NodeDecisions) -> list[ScaleRefused]:
@@ -125,7 +137,7 @@ def news(
     """New refusals. Refusals that no longer hold are forgotten once in each look at the nodes."""
     said, held, now = state.said, set[str](), context.turn.number / 1000
     for event in refusals:
-        kind = FAULTS if event.code == MISCONFIGURED else event.subject.kind.value
+        kind = FAULTS if event.code == RefusalCode.GROUP_MISCONFIGURED else event.subject.kind.value
         key = f"{context.cluster}/said/{kind}/{_name(event.subject)}"
         held.add(key)
         current = SaidLast(event.code, _changing(event, now))
@@ -137,10 +149,12 @@ def news(
 
 
 def _changing(event: ScaleRefused, now: float) -> str:
-    """What of a refusal is news when it changes. The scheduler's words about a pod change at any time, so they are no news."""
-    if event.code == NOT_UNDERSTOOD:
-        return str(int(now // halt_reports.AGAIN))
-    return "" if event.code == BUDGET else event.reason
+    """What of a refusal is news when it changes; what keeps pods waiting is said again for as long as it does.
+
+    The scheduler's words about a pod change at any time, and the sentence about a budget counts, so they are no news.
+    """
+    said = "" if event.code in (RefusalCode.NOT_UNDERSTOOD, RefusalCode.BUDGET) else event.reason
+    return f"{said} {now // halt_reports.AGAIN:.0f}" if event.code in PODS_WAIT else said
 
 
 def _place(context: PlanContext, event: ScaleRefused) -> tuple[Place, ...]:
@@ -178,7 +192,7 @@ def _forget(state: ScalerState, context: PlanContext, held: set[str]) -> None:
 
 
 def _is_pause(said: SaidLast | None) -> bool:
-    return said is not None and said.code == PAUSED
+    return said is not None and said.code == RefusalCode.PAUSED
 
 
 def _name(subject: Subject) -> str:

@@ -17,8 +17,9 @@ from agents.engine.checkpoint_selection import CheckpointMark
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from agents.settings.all_settings import Settings
 from schemas.decision_subjects import Subject, SubjectKind
-from schemas.decisions.node_updates import NodeScalingHalted
+from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
 from schemas.decisions.pod_updates import ResizePlanned, UpdateRefused
+from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.decisions.vpa_conditions import ConditionStatus, ConditionType, DecidedCondition, VpaConditionsDecided
 from schemas.facts.sources import SourceReported
 from schemas.facts.webhook_leases import WebhookLeaseSeen
@@ -401,6 +402,21 @@ def test_a_group_is_out_until_it_is_said_to_be_over_whatever_is_wrong(
         assert rows == {("nodes", "out"): ("halted", "nothing grows or shrinks: of out")}
     else:
         assert rows == {("node group", "out"): ("out", f"cluster 'demo'; {code}: of out")}
+
+
+@pytest.mark.parametrize("code", sorted(PODS_WAIT))
+def test_pods_for_which_nothing_is_done_are_named_with_the_reason(
+    site: Site, capsys: pytest.CaptureFixture[str], code: RefusalCode
+) -> None:
+    whole = code in (RefusalCode.LIMITED, RefusalCode.MAX_NODES, RefusalCode.POSTPONED)
+    pods = Subject.of_object("demo", "Cluster" if whole else "ReplicaSet", "" if whole else "shop", "demo" if whole else "web")
+    for minutes, said in ((20, "long ago"), (9, "no label")):
+        at = NOW - timedelta(minutes=minutes)
+        ident = f"scaler/0/{int(at.timestamp()) * 1000}/refuse/{pods.id}"
+        event = ScaleRefused(ident, at, "demo", pods, code.value, said, 3, {})
+        site.append([site.codec.encode(event, topic="node-updates", key="demo", partition=0, source="/test")])
+    rows = {key: says for key, says in site.rows(capsys).items() if key[0] == "pods"}
+    assert rows == {("pods", "demo" if whole else "shop/web"): ("waiting", "cluster 'demo'; 3 pods: no label")}
 
 
 def _decision(site: Site, plan: ResizePlanned, number: int) -> NewRecord:

@@ -1,11 +1,15 @@
 """Nodes that come otherwise than was promised: each group learns from them, and says what was missing."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from agents.logic.nodes.cluster.group_patterns import GroupPatterns
+from agents.logic.nodes.cluster.transient_taints import TransientTaints
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleRefused, ScaleUpPlanned
 from schemas.facts.node_groups import NodeGroupSeen, NodeInstanceGone, NodeTemplateSeen
@@ -266,3 +270,59 @@ def test_upstreams_profile_takes_the_first_node_by_name() -> None:
     run.step(pod("p"))
     run.run(15)
     assert run.grown == [("a", 2, 3)]
+
+
+@dataclass(frozen=True)
+class Looks:
+    """A node, as it was promised or as it is: what a pod that waits can tell it by."""
+
+    cpu: int
+    label: str | None
+    tainted: bool = False
+    own: int = 0
+
+    def takes(self, cpu: int, label: str | None) -> bool:
+        return self.cpu - self.own >= cpu and label in (None, self.label) and not self.tainted
+
+    @property
+    def size(self) -> dict[str, int]:
+        return {**SIZE, "cpu": self.cpu}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"topology.kubernetes.io/zone": "zone-a", **({X: self.label} if self.label else {})}
+
+
+CPU, LABEL = st.sampled_from((2000, 4000, 8000)), st.sampled_from((None, "y", "z"))
+
+
+@settings(max_examples=60)
+@given(
+    promised=st.builds(Looks, CPU, LABEL, own=st.just(100)),
+    real=st.builds(Looks, CPU, LABEL, st.booleans(), st.sampled_from((0, 500, 1000))),
+    cpu=st.sampled_from((500, 1500, 3500, 7500)),
+    label=LABEL,
+)
+def test_in_any_world_a_new_node_is_believed_to_have_what_the_last_one_has_and_growth_in_vain_happens_once(
+    promised: Looks, real: Looks, cpu: int, label: str | None
+) -> None:
+    template = NodeTemplateSeen(promised.labels, (), promised.size, promised.size)
+    run = ScalerRun(group(template=template), shape(cpu=cpu, node_selector={X: label} if label else {}), pod("p"), settings=QUICK)
+    taints = (NodeTaint("team", "a", "NoSchedule"),) if real.tainted else ()
+    own = [replace(STATIC, requests={"cpu": real.own}), pod("s", "static", node="n")] if real.own else []
+    looks = {"allocatable": real.size, "capacity": real.size, "taints": taints, "labels": real.labels}
+    came = grown(run, group(template=template), 150, pods=own, **looks)
+    assert came == (["new1"] if promised.takes(cpu, label) else [])
+    if not came:
+        return
+    state = run.stage.clusters
+    [fact] = [known.fact for known in state.groups.values()]
+    pattern = state.patterns.get(f"{CLUSTER}/a")
+    assert pattern is not None
+    believed = GroupPatterns({"a": pattern}, (), TransientTaints(), controllers=frozenset()).of(fact)
+    assert believed is not None
+    assert (dict(believed.node.allocatable), dict(believed.node.labels).get(X)) == (real.size, real.label)
+    assert ([one.key for one in believed.node.taints] == ["team"]) is real.tainted
+    assert sum(one.request("cpu") for one in believed.pods) == real.own
+    if not real.takes(cpu, label):
+        assert "node 'new1'" in said(run)

@@ -8,13 +8,14 @@ import pytest
 from agents.logic.nodes.aws import capacity_pools, group_options
 from agents.logic.nodes.aws.group_options import GroupOptions
 from schemas.catalogue import Event
-from schemas.decisions.node_updates import NodeScalingHalted
+from schemas.decisions.node_updates import NodeScalingHalted, ScaleUpPlanned
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
-from schemas.facts.node_groups import ScalingActivityFailed
-from schemas.facts.scheduled_pods import LabelQuery, PodToleration, SpreadConstraint
+from schemas.facts.node_groups import NodeTemplateSeen, ScalingActivityFailed
+from schemas.facts.scheduled_pods import LabelQuery, PodPlacementRemoved, PodToleration, SpreadConstraint
+from schemas.names import PodName
 from schemas.outcomes import Result
 from schemas.well_known_labels import DO_NOT_DISRUPT, HOSTNAME, OPTION_TAG, SAFE_TO_EVICT, SCALE_DOWN_DISABLED
-from tests.support.cluster_events import START, when
+from tests.support.cluster_events import GIB, START, when
 from tests.support.node_scene import CLUSTER, ScalerRun, controller, group, instance, joined, node, pod, shape
 
 ZONE = "topology.kubernetes.io/zone"
@@ -193,3 +194,54 @@ def test_a_pod_that_no_node_can_ever_take_keeps_no_idle_node() -> None:
     run = ScalerRun(group("a", desired=2), *joined("n1"), *joined("n2"), *busy, *never, settings=QUICK)
     run.run(20)
     assert (run.removed, run.grown) == (["n1"], [])
+
+
+# A group that grows, or pods that are young, hold back nobody else
+
+
+@pytest.mark.parametrize(("profile", "goes"), [("ullage", ["idle"]), ("upstream", [])])
+def test_groups_that_grow_all_the_time_keep_no_node_of_another_group(profile: str, goes: list[str]) -> None:
+    """A pod for group 'a' every half minute, for ten minutes; a node of 'a' goes only once that is over."""
+    busy = [shape("busy", cpu=3900, node_selector={"group": "a"}), controller("busy")]
+    settings = {"unneeded_time": 30.0, "delay_after_add": 60.0, "interval": 1.0, "profile": profile}
+    a = group("a", desired=1, most=100)
+    run = ScalerRun(a, *joined("spare"), *busy, group("b", desired=1), *joined("idle", "b"), settings=settings)
+    for number in range(20):
+        run.step(pod(f"p{number}", "busy", node="spare" if not number else None, created=run.now))
+        run.run(30)
+        for plan in run.decided:
+            if isinstance(plan, ScaleUpPlanned) and plan.after > a.desired:
+                a = replace(a, desired=plan.after)
+                name = f"a{plan.after}"
+                run.answer(plan, Result.DONE)
+                run.step(a, *joined(name), pod(f"p{number}", "busy", node=name, created=run.now))
+    assert a.desired > 10
+    assert run.removed == goes
+
+
+def test_a_node_of_a_group_that_grew_stays_for_a_while_and_says_so() -> None:
+    settings = {"unneeded_time": 5.0, "delay_after_add": 60.0, "interval": 1.0}
+    run = ScalerRun(group("a", desired=1), *joined("idle"), shape("large", cpu=3000), controller("large"), settings=settings)
+    run.step(pod("one", "large", node="idle"), pod("two", "large"))
+    run.run(3)
+    [plan] = run.of(ScaleUpPlanned)
+    run.answer(plan, Result.DONE)
+    run.step(group("a", desired=2), *joined("new"), pod("two", "large", node="new"))
+    run.step(PodPlacementRemoved(when(run.now), CLUSTER, PodName("shop", "one", "uid-one")))
+    run.run(20)
+    assert (run.removed, run.refused("idle")[-1:]) == ([], ["NodeGroupGrewLately"])
+    run.run(60)
+    assert run.removed == ["idle"]
+
+
+@pytest.mark.parametrize(("profile", "grown"), [("ullage", [("a", 0, 1), ("g", 0, 1)]), ("upstream", [])])
+def test_young_pods_that_ask_for_gpus_hold_back_no_growth(profile: str, grown: list[tuple[str, int, int]]) -> None:
+    """Upstream waits half a minute for more of them, and lets all other pods wait as long."""
+    sizes = {"cpu": 4000, "memory": 16 * GIB, "pods": 110, "nvidia.com/gpu": 1}
+    devices = group("g", template=NodeTemplateSeen({"group": "g"}, (), sizes, sizes))
+    train = shape("train", requests={"cpu": 1000, "memory": GIB, "nvidia.com/gpu": 1})
+    web = shape(node_selector={"group": "a"})
+    run = ScalerRun(group("a"), devices, web, train, settings={"profile": profile})
+    run.step(pod("t", "train", created=run.now), pod("w", created=run.now))
+    run.run(25)
+    assert sorted(run.grown) == grown

@@ -1,5 +1,6 @@
 """One group's trouble is that group's: with any one group broken in any way, others serve the pods that they can, and shrink."""
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from agents.logic.nodes.removal.unneeded_nodes import StayReason
 from agents.logic.nodes.scaler import scaling_dry_run, scaling_plans
 from agents.logic.nodes.scaler.group_troubles import TroubleCode
 from schemas.decisions.node_updates import NodeRemovalPlanned, NodeScalingHalted, SizeCorrectionPlanned
+from schemas.decisions.scale_refusal_codes import PODS_WAIT, RefusalCode
 from schemas.facts.expander_priorities import ExpanderPrioritiesSeen
 from schemas.facts.nodes import NodeTaint
 from schemas.outcomes import Result
@@ -249,6 +251,27 @@ def test_why_not_names_the_group_that_is_out_and_says_nothing_of_room_while_all_
         run.run(60.0)
         assert code in answers(run, "p")
         assert "HasRoom" not in answers(run, "p")
+
+
+def test_the_page_has_each_code_of_a_refusal_with_an_alert_that_exists_or_why_there_is_none() -> None:
+    docs, rules = Path(__file__).parents[4] / "docs", Path(__file__).parents[4] / "deploy/helm/ullage/files/alerts.yaml"
+    section = (docs / "nodes.md").read_text(encoding="utf-8").split("## What waits, and what tells of it")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
+    codes = [code for names, _what, _alert in rows for code in re.findall(r"`(\w+)`", names)]
+    assert sorted(codes) == sorted({*map(str, RefusalCode), *map(str, StayReason)})
+    alerts = {name for _codes, _what, alert in rows for name in re.findall(r"`(Ullage\w+)`", alert)}
+    text = rules.read_text(encoding="utf-8")
+    assert alerts <= set(re.findall(r"alert: (\w+)", text))
+    assert alerts <= set(re.findall(r"^\| `(\w+)` \|", (docs / "troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert all("Ullage" in alert or alert.startswith(("none", "the pods' own")) for _codes, _what, alert in rows)
+    assert all(re.search(rf'guard=~?"[^"]*\b{code}\b', text) for code in PODS_WAIT)
+
+
+@pytest.mark.parametrize("path", sorted((Path(scaling_plans.__file__).parent).glob("*.py")), ids=lambda path: path.name)
+def test_no_refusal_has_a_code_of_its_own(path: Path) -> None:
+    calls = [call for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(call, ast.Call)]
+    codes = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Objection"]
+    assert not [ast.unparse(code) for code in codes if isinstance(code, ast.Constant)]
 
 
 def test_the_page_tells_every_trouble_of_a_group_and_every_stay_has_a_sentence() -> None:

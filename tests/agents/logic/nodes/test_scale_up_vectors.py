@@ -7,6 +7,7 @@ import yaml
 
 from agents.logic.nodes.growth import expanders, node_estimator, priority_config
 from agents.logic.nodes.growth.node_estimator import GroupTemplate, PodGroup
+from schemas.decisions.scale_refusal_codes import RefusalCode
 from tests.support.ca_vectors import amounts, cluster, node, shape, total, vectors
 
 Vector = dict[str, Any]
@@ -39,12 +40,12 @@ def _priorities(inputs: Vector, events: list[tuple[str, str]]) -> priority_confi
         return None
     text = inputs.get("priorities_yaml") or ""
     if not text and "priority" in inputs["chain"]:
-        events.append((expanders.INVALID, ""))
+        events.append((RefusalCode.NO_PRIORITIES.value, ""))
         return None
     try:
         return priority_config.read(yaml.safe_load(text))
     except (priority_config.PrioritiesError, yaml.YAMLError):
-        events.append((expanders.INVALID, ""))
+        events.append((RefusalCode.NO_PRIORITIES.value, ""))
         return None
 
 

@@ -64,19 +64,27 @@ def test_it_can_be_switched_off_and_upstream_does_not_know_it(settings: dict[str
     assert world(policy(), recommended(3.5), **settings).removed != []
 
 
-def test_a_node_goes_whose_pods_come_back_smaller_and_the_plan_says_so() -> None:
+@pytest.mark.parametrize("more", [False, True])
+def test_a_node_whose_pods_fit_only_because_they_come_back_smaller_goes_if_people_say_so(more: bool) -> None:
     """Pods of 2.5 cores do not fit beside each other, those of one core do. The lower threshold lets such a node be looked at."""
     run = ScalerRun(
         group(desired=2, least=1), *joined("n1"), *joined("n2"), small(cpu=2500), controller(),
-        settings={**SOON, "utilization_threshold": 0.9},
+        settings={**SOON, "utilization_threshold": 0.9, "smaller_successors": more},
     )  # fmt: skip
     run.step(pod("a", node="n1"), pod("b", node="n2"))
     run.run(20.0)
     assert run.removed == []
     run.step(policy(), recommended(1.0))
     run.run(400.0)  # a failed look counts for five minutes
-    [plan] = run.of(NodeRemovalPlanned)[:1]
-    assert plan.because["pods that come back with recommended requests"] == 1
+    counts = [plan.because["pods that come back with recommended requests"] for plan in run.of(NodeRemovalPlanned)[:1]]
+    assert counts == ([1] if more else [])
+
+
+def test_a_successor_that_asks_for_less_of_one_resource_and_more_of_another_needs_the_larger_of_both() -> None:
+    """A pod of one core and 1 GiB moves to a node of 4 cores and 16 GiB that has such a pod."""
+    assert world(policy(), recommended(0.5, gib=1.0)).removed != []
+    assert world(policy(), recommended(0.5, gib=15.5)).removed == []
+    assert world(policy(), recommended(3.5, gib=0.5)).removed == []
 
 
 def test_growth_for_the_pods_of_a_node_that_goes_is_for_what_they_will_request() -> None:
