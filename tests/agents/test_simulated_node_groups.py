@@ -112,8 +112,9 @@ def test_a_shortage_concerns_its_group_alone_and_is_given_up_until_it_is_over() 
     assert {one.result for one in outcomes} == {Result.DONE}
     said = [one for one in fleet.events(NodeScalingHalted, "node-updates") if one.group == "away"]
     assert said[0].reason.startswith("it is left out, because its last growth failed with InsufficientInstanceCapacity")
-    [row] = halted_scaling.rows(fleet.context, START + timedelta(minutes=30))
+    row, pods = halted_scaling.rows(fleet.context, START + timedelta(minutes=30))
     assert (row.kind, row.name, row.state, row.warns) == ("node group", "away", "out", True)
+    assert (pods.kind, pods.state, pods.warns) == ("pods", "waiting", True)
     fleet.run(minutes=75)
     assert fleet.waiting == 0
     assert fleet.cloud.running["away"] == 4
