@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from aiokafka import AIOKafkaProducer
 
+from agents.logic.vertical.vertical_settings import ADAPTIVE
 from schemas.facts.pods import ContainerSeen, PodChanged, PodDeleted, PodPhase
 from schemas.facts.usage import ContainerOOMKilled, MetricsScraped
 from schemas.names import Amounts, PodName, Workload
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged, VerticalPolicyRemoved
 from schemas.units import Bytes, Cores, Fraction
 from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
@@ -99,9 +100,12 @@ class Load:
         if self.chance.random() < 0.2:
             return self._everywhere(VerticalPolicyRemoved(at=moment, target=target), "rules", target)
         mode = self.chance.choice(list(UpdateMode))
+        decides = ContainerPolicy(policy=ADAPTIVE if self.chance.random() < 0.5 else None)
         version = f"v{self.chance.randrange(10**6)}"
         return self._everywhere(
-            VerticalPolicyChanged(at=moment, target=target, version=version, update_mode=mode), "rules", target
+            VerticalPolicyChanged(at=moment, target=target, version=version, update_mode=mode, containers=(decides,)),
+            "rules",
+            target,
         )
 
     def _control(self, moment: datetime) -> list[NewRecord]:

@@ -182,16 +182,16 @@ def _compare_decisions(report: Report, want: dict[tuple[str, str], Content], fou
     seen: dict[tuple[str, str], set[Content]] = defaultdict(set)
     for r in found:
         seen[_id(r)].add(_content(r))
+    by_adaptive = sum(b"cpu_expert" in (value or b"") for _, _, value, _ in want.values())
+    report.figures.update({"decisions": len(want), "decisions by adaptive": by_adaptive, "in topics": len(found)})
     counts = {
-        "decisions": len(want),
-        "in topics": len(found),
         "missing": sum(i not in seen for i in want),
         "two contents": sum(len(c) > 1 for c in seen.values()),
         "other content": sum(i in want and want[i] not in c for i, c in seen.items()),
         "extra": sum(i not in want for i in seen),
     }
     report.figures.update(counts)
-    report.wrong += [f"{n} {what}" for what, n in list(counts.items())[2:] if n]
+    report.wrong += [f"{n} {what}" for what, n in counts.items() if n]
 
 
 def _compare_state(report: Report, where: str, done: Redone, changelog: list[Record]) -> None:

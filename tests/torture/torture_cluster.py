@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from agents.logic.vertical.vertical_settings import ADAPTIVE
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned
 from schemas.outcomes import Action, ActionFinished
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Bytes, Cores, Fraction
 from streams.broker.preflight import free_ports
 from streams.codec.event_codec import Codec
@@ -54,6 +55,8 @@ LOOPS = "loops"
 """The namespace whose pods need `NEEDED` at each start, and have less."""
 EVICTED = "recreate"
 """The namespace whose pods are evicted and never resized."""
+ADAPTIVE_TARGET = "{}/resize/Deployment/d1*"
+"""The Deployments of a cluster, near half of those that are resized, for which `adaptive` decides."""
 
 
 def swinging(cores: float, mib: float, phase: float) -> Shape:
@@ -96,7 +99,12 @@ def still_looping(cluster: RecordingCluster) -> Iterator[str]:
 def policies(cluster: str, at: datetime, *, off: bool = False) -> list[VerticalPolicyChanged]:
     """What allows changes of all pods, and of some by eviction alone; or, when `off`, of none."""
     modes = {f"{cluster}/*": UpdateMode.IN_PLACE_OR_RECREATE, f"{cluster}/{EVICTED}/*": UpdateMode.RECREATE}
-    return [VerticalPolicyChanged(at, target, "v1", UpdateMode.OFF if off else mode) for target, mode in modes.items()]
+    modes[ADAPTIVE_TARGET.format(cluster)] = UpdateMode.IN_PLACE_OR_RECREATE
+    decides = {ADAPTIVE_TARGET.format(cluster): (ContainerPolicy(policy=ADAPTIVE),)}
+    return [
+        VerticalPolicyChanged(at, target, "v1", UpdateMode.OFF if off else mode, decides.get(target, ()))
+        for target, mode in modes.items()
+    ]
 
 
 def allowed(cluster: str, at: datetime, *, paused: bool) -> ControlChanged:

@@ -54,7 +54,7 @@ class TortureOptions:
     minimum: tuple[tuple[str, int], ...] = (
         ("acts", 200), ("resizes", 100), ("evictions", 40), ("patched", 40), ("recoveries", 20),
         ("expired", 5), ("refused under a pause", 3), ("torn checkpoints", 2), ("take-overs", 2),
-        ("ticks that do not count", 20),
+        ("ticks that do not count", 20), ("decisions by adaptive", 100),
     )  # fmt: skip
     """Fewer than so many, and the run shows nothing."""
     worker_mutants: tuple[str, ...] = ()
@@ -80,6 +80,6 @@ SHORT = TortureOptions(
     minimum=(
         ("acts", 40), ("resizes", 15), ("evictions", 10), ("patched", 8), ("recoveries", 6),
         ("expired", 1), ("torn checkpoints", 1), ("take-overs", 1),
-        ("ticks that do not count", 3),
+        ("ticks that do not count", 3), ("decisions by adaptive", 20),
     ),
 )  # fmt: skip
