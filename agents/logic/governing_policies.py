@@ -1,8 +1,9 @@
 """Which policy a workload has. One form for both kinds of policy: a VPA object, and our own that names many workloads.
 
 A VPA that targets the workload comes first, the oldest of several, then the smaller name; then the policy with the longest
-target. A VPA that another recommender serves governs too: it marks the workload as not ours. Policies are few and workloads are
-many, so a workload's match is cached until some policy changes.
+target. A VPA that another recommender serves governs too: it marks the workload as not ours. What decides, and at which risk, is
+also taken from that policy where a VPA of ours says nothing of it, because a VPA object has no field for it. Policies are few and
+workloads are many, so a workload's match is cached until some policy changes.
 """
 
 from collections.abc import Iterable
@@ -34,6 +35,8 @@ class WorkloadPolicy:
     guards: GuardOverrides = NO_OVERRIDES
     patch_new_pods: bool = True
     """Whether new pods get what is recommended."""
+    beside: str = ""
+    """Of a VPA, the target of the policy that chooses what decides, and the risks, where the VPA does not."""
 
     @property
     def other_recommender(self) -> str:
@@ -157,8 +160,13 @@ class Policies:
 
     def _match(self, workload: str, lengths: list[int]) -> PolicyRecord | None:
         governing = self._by_target().governing(workload)
-        if governing is not None:
-            return self.vpas.get(governing)
+        own = self._own(workload, lengths)
+        if governing is None:
+            return own
+        held = self.vpas.get(governing)
+        return held if held is None or own is None or held.policy.foreign else _with_risks(held, own.policy)
+
+    def _own(self, workload: str, lengths: list[int]) -> PolicyRecord | None:
         exact = self.table.get(workload)
         if exact is not None:
             return exact
@@ -190,6 +198,29 @@ def container_policy(entries: Iterable[ContainerPolicy], container: str) -> Cont
     return named.get(container) or named.get("*") or NOT_BOUNDED
 
 
+def _with_risks(held: PolicyRecord, other: WorkloadPolicy) -> PolicyRecord:
+    """The policy of a VPA, with what decides and the risks from another policy where the VPA leaves them open."""
+    if not any(_chooses(entry) for entry in other.containers):
+        return held
+    names = dict.fromkeys(entry.container for entry in (*held.policy.containers, *other.containers))
+    containers = tuple(
+        _filled(replace(container_policy(held.policy.containers, name), container=name), container_policy(other.containers, name))
+        for name in names
+    )
+    return replace(held, policy=replace(held.policy, containers=containers, beside=other.target))
+
+
+def _chooses(entry: ContainerPolicy) -> bool:
+    return (entry.policy, entry.tuning.risk_cpu, entry.tuning.risk_oom) != (None, None, None)
+
+
+def _filled(entry: ContainerPolicy, other: ContainerPolicy) -> ContainerPolicy:
+    tuning = entry.tuning
+    cpu = other.tuning.risk_cpu if tuning.risk_cpu is None else tuning.risk_cpu
+    oom = other.tuning.risk_oom if tuning.risk_oom is None else tuning.risk_oom
+    return replace(entry, policy=entry.policy or other.policy, tuning=replace(tuning, risk_cpu=cpu, risk_oom=oom))
+
+
 def body(held: PolicyRecord | None) -> dict[str, object] | None:
     """The entry for a policy in `because`."""
     if held is None:
@@ -197,6 +228,8 @@ def body(held: PolicyRecord | None) -> dict[str, object] | None:
     explanation: dict[str, object] = {"target": held.policy.target, "version": held.policy.version, "place": str(held.place)}
     if held.policy.vpa is not None:
         explanation["vpa"] = held.policy.vpa.key
+    if held.policy.beside:
+        explanation["beside"] = held.policy.beside
     return explanation
 
 

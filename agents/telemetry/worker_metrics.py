@@ -14,10 +14,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from agents.engine.turn_aligner import Wait
 from agents.run.partition_task import TurnResult
 from agents.telemetry.age_gauge import AgeGauge
+from agents.telemetry.delivered_risk_metrics import DeliveredRiskMetrics
 from agents.telemetry.readiness import Readiness, StagePartition
 from schemas.catalogue import CATALOGUE
 from schemas.decisions.node_updates import NodeScalingHalted, ScaleRefused
-from schemas.decisions.recommendations import MemoryLeakFound
+from schemas.decisions.recommendations import MemoryLeakFound, RequestsRecommended
 from schemas.units import Bytes, Seconds
 from streams import typed_json
 from streams.codec import event_codec
@@ -27,6 +28,7 @@ LAG_BOUND = Seconds(10.0)
 _REFUSED, _REFUSED_KIND = "/refuse-", "update-refused"
 _TASK = ("stage", "partition")
 _HALTED, _LEAK = CATALOGUE.of(NodeScalingHalted).wire, CATALOGUE.of(MemoryLeakFound).wire
+_RECOMMENDED = CATALOGUE.of(RequestsRecommended).wire
 _SCALE_REFUSED = CATALOGUE.of(ScaleRefused).wire
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
@@ -87,6 +89,7 @@ class WorkerMetrics:
         self._make_turns(registry)
         self._make_checkpoints(registry)
         self._make_troubles(registry)
+        self._risks = DeliveredRiskMetrics(registry)
 
     def _make_turns(self, to: CollectorRegistry) -> None:
         self._lag = Gauge("ullage_turn_lag_seconds", "Event time of newest tick less that of last turn", _TASK, registry=to)
@@ -192,9 +195,10 @@ class WorkerMetrics:
         if taken.dead:
             series.dead.inc(len(taken.dead))
         if taken.decisions:
-            self._count_decisions(stage, taken.decisions)
+            self._count_decisions((stage, partition), taken.turn, taken.decisions)
 
-    def _count_decisions(self, stage: str, decisions: Sequence[NewRecord]) -> None:
+    def _count_decisions(self, task: StagePartition, turn: int, decisions: Sequence[NewRecord]) -> None:
+        stage = task[0]
         kinds = collections.Counter(event_codec.header(decision, "ce_type") or "unknown" for decision in decisions)
         for kind, count in kinds.items():
             self._decisions.labels(stage, kind).inc(count)
@@ -209,6 +213,8 @@ class WorkerMetrics:
             self._count_halts(decisions)
         if kinds.get(_LEAK):
             self._count_leaks(decisions)
+        if kinds.get(_RECOMMENDED):
+            self._risks.decided(task, turn, decisions)
 
     def _count_halts(self, decisions: Iterable[NewRecord]) -> None:
         for halt in _said(decisions, _HALTED, _Halt):
@@ -266,6 +272,7 @@ class WorkerMetrics:
         self._show_wait((stage, str(partition)), set())
         self._tick_age.forget(stage, str(partition))
         self._checkpoint_age.forget(stage, str(partition))
+        self._risks.forget((stage, partition))
 
 
 def _guard(decision: str) -> str | None:

@@ -122,7 +122,8 @@ def _count(about: Mapping[str, object]) -> str:
 
 def _policy(value: object) -> str:
     policy = _mapping(value)
-    return f"'{policy.get('target')}', version {policy.get('version')}" if policy else "none"
+    beside = f"; what decides and its risks are also from the policy '{policy.get('beside')}'" if policy.get("beside") else ""
+    return f"'{policy.get('target')}', version {policy.get('version')}{beside}" if policy else "none"
 
 
 def _settings(value: object) -> str:

@@ -54,7 +54,7 @@ class RecommendedAmounts:
 class RecommendedRequests:
     """What is recommended for a workload. `oom_at`, `oom_container`: its last OOM kill, None and empty if there was none.
 
-    `because` has the node that its pods were cut down to, and the policy, at least.
+    `because` has the node that its pods were cut down to, the policy, and the grounds of a policy as code, at least.
     """
 
     workload: Workload
@@ -132,6 +132,7 @@ class _Because(msgspec.Struct, frozen=True):
     node: object = None
     policy: object = None
     containers: object = None
+    policy_grounds: object = None
 
 
 _UNSAID = _Because()
@@ -201,7 +202,7 @@ class ContainerRequestsReader:
             None if kill is None else kill.at,
             "" if kill is None else kill.container,
             found.other_recommender,
-            {"node": because.node, "policy": because.policy},
+            {"node": because.node, "policy": because.policy, "policy_grounds": because.policy_grounds},
             tuple(leak for leak in found.leaks if event_bounds.fault(leak) is None),
         )
 

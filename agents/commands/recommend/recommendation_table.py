@@ -16,6 +16,7 @@ from agents.commands.recommend.request_risk import Risk
 from agents.commands.recommend.target_caps import TargetCap
 from agents.commands.recommend.workload_pods import PodsOfWorkload, RequestsOfPods
 from agents.why import leak_texts
+from schemas.decisions.delivered_risk import DeliveredRisk, delivered_risks
 from schemas.decisions.pod_updates import UpdateRefused
 from schemas.names import Amounts
 from schemas.units import Bytes, Cores, Seconds
@@ -69,6 +70,8 @@ class RecommendedContainer:
     """What keeps running pods from getting the target now, in a word or two; see `held_back`."""
     leak: str = ""
     """What is known of a memory leak, in words."""
+    risk_kept: DeliveredRisk | None = None
+    """What `adaptive` promised and delivered, where it decides."""
 
     @property
     def held_by(self) -> str:
@@ -166,6 +169,7 @@ def _recommendations(
 
 
 def _rows(decision: RecommendedRequests, seen: PodsOfWorkload, now: datetime) -> Iterator[RecommendedContainer]:
+    kept = {risk.container: risk for risk in delivered_risks(decision.because)}
     for each in decision.containers:
         of_pods = workload_pods.of_container(seen, each.container)
         requests, pods = None if of_pods is None else of_pods.usual, 1 if decision.pods is None else decision.pods
@@ -190,6 +194,7 @@ def _rows(decision: RecommendedRequests, seen: PodsOfWorkload, now: datetime) ->
             of_pods,
             _over(requests, each),
             leak=next((leak_texts.in_words(leak, now) for leak in decision.leaks if leak.container == each.container), ""),
+            risk_kept=kept.get(each.container),
         )
 
 

@@ -23,6 +23,8 @@ from agents.why import event_descriptions
 _MONTH = 730 * 3600.0
 """Seconds of the month that prices are for."""
 _GIB = 1 << 30
+_MOST_RISKS = 50
+"""Containers whose promise is shown."""
 _COLOURS = {"used": "#1f77b4", "requested": "#d62728", "limit": "#7f7f7f", "recommended": "#2ca02c"}
 _MARKS = {
     "OOM kill": ("x", "#d62728"),
@@ -31,7 +33,7 @@ _MARKS = {
     "patch": ("circle-open", "#17becf"),
 }
 """How a kill and each action are drawn; a patch is of a new pod, at its admission."""
-_LINKS = '<a href="#savings">Savings</a> <a href="#workloads">Workloads</a>'
+_LINKS = '<a href="#savings">Savings</a> <a href="#risks">Promises</a> <a href="#workloads">Workloads</a>'
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8882; --good: #1a7f37; --bad: #c62828 }
 @media (prefers-color-scheme: dark) { :root { --good: #57c774; --bad: #ff7b72 } }
@@ -113,6 +115,7 @@ def content(data: ReportData, prices: PriceList) -> Iterator[str]:
     yield f'<p class="sub">{_moment(data.since)} to {_moment(data.until)} UTC · prices: {html.escape(str(prices))}</p>'
     yield from _fleet(data)
     yield from _savings(data, prices)
+    yield from _risks(data.rows)
     yield from _guards(data)
     yield from _workloads(data.rows[:50], len(data.rows))
     yield from _charts(data)
@@ -190,6 +193,36 @@ def _guards(data: ReportData) -> Iterator[str]:
     yield "<h2>Why pods were left alone</h2>"
     rows = [[guard, f"{count:,}"] for guard, count in data.refused.most_common(10)]
     yield from _table(["guard", "times that a pod was held back"], rows)
+
+
+def _risks(rows: Sequence[RecommendedContainer]) -> Iterator[str]:
+    """Those that break a promise most come first."""
+    kept = [(row, row.risk_kept) for row in rows if row.risk_kept is not None]
+    yield "<h2 id='risks'>Promised and delivered</h2>"
+    if not kept:
+        yield "<p class='sub'>No container here is decided by adaptive, the policy that promises a risk.</p>"
+        return
+    worst = sorted(kept, key=lambda pair: (pair[1].kills_allowed - pair[1].kills, -pair[1].cpu_broken_by))
+    held = sum(risk.cpu_broken_by <= 0.0 for _, risk in kept)
+    yield (
+        f"<p class='sub'>{len(kept)} containers are decided by adaptive; {held} of them were short of CPU at most as often as "
+        "was promised. OOM kills beside those that the built-in estimator would have had on the same samples.</p>"
+    )
+    names = ["workload", "container", "short of CPU", "promised", "OOM kills", "promised", "built-in"]
+    cells = [
+        [
+            f"{row.namespace}/{row.kind}/{row.workload}",
+            row.container,
+            f"{risk.cpu_delivered:.2%}",
+            f"{risk.cpu_promised:.2%}",
+            f"{risk.kills:g}",
+            f"{risk.kills_allowed:.1f}",
+            f"{risk.kills_built_in:g}",
+        ]
+        for row, risk in worst[:_MOST_RISKS]
+    ]
+    asked = [f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}" for row, _ in worst[:_MOST_RISKS]]
+    yield from _table(names, cells, "risks-table", asked)
 
 
 def _workloads(rows: Sequence[RecommendedContainer], total: int) -> Iterator[str]:

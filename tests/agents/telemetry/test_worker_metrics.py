@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -69,6 +70,37 @@ def test_a_group_that_is_out_is_counted_whatever_is_wrong_and_its_return_is_not(
     )
     counted = registry.get_sample_value("ullage_node_scaling_halts_total", {"cluster": "demo", "group": "g"})
     assert counted == len(TroubleCode) - 1
+
+
+def test_what_adaptive_promised_and_delivered_is_shown_while_it_decides_here(
+    registry: CollectorRegistry, metrics: WorkerMetrics
+) -> None:
+    grounds = {"cpu_short_promised": 0.02, "cpu_short_delivered": 0.011}
+    grounds |= {"memory_kills_promised": 0.9, "memory_kills": 1.0, "memory_kills_built_in": 2.0}
+    day = 86_400_000
+
+    def taken(turn: int, **by_adaptive: object) -> TurnResult:
+        decisions = [
+            NewRecord("t", 0, name.encode(), json.dumps({"because": {"policy_grounds": {"app": about}}}).encode(), header)
+            for name, about in by_adaptive.items()
+        ]
+        return TurnResult(turn, decisions, dead=[], records=0, samples=0)
+
+    header = (("ce_type", b"ullage.requests-recommended.v1"), ("ce_id", b"x"))
+    metrics.turn_taken("recommender", 1, taken(day, api=grounds, odd={"cpu_short_promised": "much"}), seconds=Seconds(0.02))
+
+    def shown(name: str) -> list[float | None]:
+        sides = ("promised", "delivered")
+        return [registry.get_sample_value(name, {"workload": "api", "container": "app", "side": side}) for side in sides]
+
+    assert shown("ullage_adaptive_cpu_short_ratio") == [0.02, 0.011]
+    assert shown("ullage_adaptive_oom_kills") == [1.8, 1.0]
+    assert b'workload="odd"' not in generate_latest(registry)
+    metrics.turn_taken("recommender", 1, taken(3 * day, web=grounds), seconds=Seconds(0.02))
+    assert b'workload="api"' not in generate_latest(registry)
+    assert b'workload="web"' in generate_latest(registry)
+    metrics.assigned([])
+    assert b"workload=" not in generate_latest(registry)
 
 
 def test_checkpoints_recoveries_and_troubles_are_counted(registry: CollectorRegistry, metrics: WorkerMetrics) -> None:

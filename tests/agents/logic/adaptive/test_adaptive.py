@@ -1,6 +1,7 @@
 """`adaptive` in the recommender: who it decides for, what it promises, and that a person can redo what it says."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from agents.logic.adaptive import adaptive_policy, cpu_experts, memory_experts
 from agents.logic.vertical.recommender_stage import Recommender
 from agents.logic.vertical.vertical_settings import VerticalSettings
 from agents.why import because_texts
-from schemas.policies import vpa_annotations
-from schemas.policies.vpa import VpaChanged
+from schemas.names import Amounts
+from schemas.policies import Policy, vpa_annotations
+from schemas.policies.vertical import ContainerPolicy, Tuning, UpdateMode, VerticalPolicyChanged
+from schemas.units import Cores, Fraction
 from tests.support.cluster_events import API, MINUTE, START, pod, scrape, turn, vpa
 
 MIB = 2**20
@@ -23,7 +26,7 @@ def opened(**changed: Any) -> Recommender:
     return Recommender(replace(VerticalSettings(), **changed), 0, {"adaptive": adaptive_policy.POLICY}.get)
 
 
-def decided(stage: Recommender, use: list[tuple[float, float]], policies: list[VpaChanged] | None = None) -> list[Any]:
+def decided(stage: Recommender, use: list[tuple[float, float]], policies: list[Policy] | None = None) -> list[Any]:
     """The recommendations of a pod that used these cores and bytes, five minutes apart."""
     labels = {"labels": {"app": "api"}}
     stage.step(turn(START - MINUTE, policies=policies or [], pod_changes=[pod("a", START - MINUTE, **labels)]))
@@ -56,6 +59,35 @@ def test_it_decides_where_settings_or_an_annotation_ask_for_it(settings_: Any, a
     annotations = {} if annotation is None else {"ullage/*.policy": annotation}
     last = decided(opened(**settings_), swinging(12), [vpa(annotations=annotations)])[-1]
     assert ("policy_grounds" in last.because) is decides
+
+
+@pytest.mark.parametrize(
+    ("annotations", "promised"),
+    [
+        ({}, (0.05, 0.5)),
+        ({"ullage/app.risk_cpu": "0.01"}, (0.01, 0.5)),
+        ({"ullage/*.risk_oom": "2"}, (0.05, 2.0)),
+        ({"ullage/*.policy": "built-in"}, None),
+    ],
+)
+def test_a_namespace_chooses_what_decides_and_the_risks_where_a_vpa_does_not(annotations: Any, promised: Any) -> None:
+    tuning = Tuning(risk_cpu=Fraction(0.05), risk_oom=0.5)
+    everywhere = VerticalPolicyChanged(
+        datetime.fromtimestamp((START - MINUTE) / 1000, UTC),
+        f"{API.cluster}/{API.namespace}/*",
+        "v1",
+        UpdateMode.OFF,
+        (ContainerPolicy("*", policy="adaptive", tuning=tuning),),
+    )
+    bounded = ContainerPolicy("*", min_allowed=Amounts(Cores(2.0)))
+    last = decided(opened(), swinging(12), [everywhere, vpa(annotations=annotations, containers=(bounded,))])[-1]
+    grounds = last.because.get("policy_grounds", {}).get("app")
+    assert (None if grounds is None else (grounds["cpu_short_promised"], grounds["memory_kills_promised"])) == (
+        None if promised is None else (pytest.approx(promised[0]), pytest.approx(promised[1]))
+    )
+    assert last.containers[0].target.cpu == 2.0  # the VPA's own bound holds all the same
+    assert "*" in last.because["policy"]["beside"]
+    assert f"the policy '{everywhere.target}'" in "\n".join(because_texts.in_words(last.because))
 
 
 def redone(grounds: dict[str, Any]) -> tuple[float, float]:
