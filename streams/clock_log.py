@@ -113,9 +113,9 @@ class ClockReader:
         return None if self.counted.number < 0 else times.from_ms(self.counted.number)
 
     def catch_up(self, *, wait: float = 0.0, most: int | None = None) -> list[Tick]:
-        """Read to the end, or until there are `most` ticks; the ticks that came.
+        """Read to the end, or until there are `most` ticks; the ticks that came. Raises LogUnavailable.
 
-        Waits up to `wait` seconds. Raises LogUnavailable.
+        Who waits up to `wait` seconds for the next gets what is there when something comes, and asks again for more.
         """
         if self._counted is None or (self._from_newest and self._counted.last is None):
             before, self._counted = self.counted, counted(self._log, self._topics)
@@ -139,8 +139,8 @@ class ClockReader:
                 found += [] if self._counted.last is None else [self._counted.last]
                 continue
             found += clock_rules.ticks(self._counted, records)
-            if end is None:
-                wait, end = 0.0, log_ends.ask_all(self._log, [at])[at]
+            if wait:
+                break
         return found
 
 

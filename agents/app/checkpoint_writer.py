@@ -31,8 +31,10 @@ TOGETHER = 64 << 10
 """Bytes of chunks that are written at once, in one request, or one chunk that has more. Most chunks are small."""
 BETWEEN = 0.002
 """Seconds between two such writes."""
-QUIET_ROUNDS = 30
-"""Where nothing but ticks and few records came, a checkpoint is due so many times more rarely than where many did."""
+REPEATED = 7_000
+"""Turns without much in them that a restart may take again, of all tasks of a worker together: a third of a second."""
+OFTEN = 30
+"""Rounds between two quiet ones, at least, however many tasks there are."""
 
 
 class ChangelogProducer:
@@ -106,19 +108,25 @@ class CheckpointWriter:
             while True:
                 self.observer.liveness.beat()
                 began = monotonic()
-                quiet = began - all_written >= QUIET_ROUNDS * pacing.least
+                quiet = began - all_written >= self.quiet_rounds(pacing) * pacing.least
                 all_written = began if quiet else all_written
                 written = await self.write_round(quiet=quiet)
                 await asyncio.sleep(max(0.0, began + pacing.interval(written) - monotonic()))
 
+    def quiet_rounds(self, pacing: Pacing) -> int:
+        """Rounds until every partition that took a turn is marked again."""
+        tasks = sum(len(host.owned) for host in self.hosts)
+        return min(pacing.quiet, max(OFTEN, REPEATED // max(1, tasks)))
+
     async def write_round(self, *, quiet: bool = True) -> int:
         """Write a checkpoint of every partition that took a turn since its last one; returns the bytes written.
 
-        Without `quiet`, only of those whose turns took in usage or many records.
+        Without `quiet`, only of those whose turns took in much usage or many records.
         """
         written, marked = 0, set[int]()
         for host in self.hosts:
-            for partition in [p for p, owned in sorted(host.owned.items()) if (owned.due if quiet else owned.urgent)]:
+            samples = host.plan.pacing.samples
+            for partition in [p for p, owned in sorted(host.owned.items()) if (owned.due if quiet else owned.urgent(samples))]:
                 async with self.generation.busy:
                     owned = host.owned.get(partition)
                     if owned is not None and owned.due:
@@ -211,7 +219,7 @@ def in_parts(records: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[byte
 
 def cut(owned: OwnedPartition, *, part: int = PART) -> CheckpointPlan:
     """The checkpoint of the turn just taken. It does not await, so all chunks are of the same turn."""
-    owned.ledger.part, owned.eventful, owned.taken = part, False, 0
+    owned.ledger.part, owned.set_aside, owned.taken, owned.samples = part, False, 0, 0
     state = owned.task.state
     dirty = state.take_dirty()
     names = sorted(state.chunks()) if owned.whole else sorted(dirty)

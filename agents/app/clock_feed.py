@@ -44,7 +44,7 @@ class ClockFeed:
 
     def __init__(self, hosts: tuple[StageHost, ...]) -> None:
         self._hosts, self._plan = hosts, hosts[0].plan
-        self._log = KafkaLog(self._plan.where)
+        self._log = KafkaLog(self._plan.where, longest_fetch_ms=int(WAIT * 1000))
         self._busy = asyncio.Lock()
         self._begun = asyncio.Event()
         self._start = 0

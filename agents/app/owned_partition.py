@@ -25,8 +25,9 @@ class OwnedPartition:
     `marked` are the input positions that the mark in force names. `end` is the offset after our own last write to the
     changelog, -1 when unknown. `whole` demands that the next checkpoint writes every chunk. `held` are the inputs that wait for
     others. `unacked` are decisions that are not durable yet. `taken` counts the records that turns took in since the last
-    checkpoint; `eventful`: there was usage among them, or something that was set aside. `goals` are the ends that inputs had
-    when the partition was opened, without those that were reached; when there is none left, the task is caught up.
+    checkpoint, `samples` the rows of usage among them, and `set_aside` says whether any became a dead letter. `goals` are the
+    ends that inputs had when the partition was opened, without those that were reached; when there is none left, the task is
+    caught up.
     """
 
     task: Task
@@ -37,8 +38,9 @@ class OwnedPartition:
     whole: bool = True
     held: set[str] = field(default_factory=set)
     unacked: list[asyncio.Future[None]] = field(default_factory=list)
-    eventful: bool = True
     taken: int = 0
+    samples: int = 0
+    set_aside: bool = False
     goals: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -46,10 +48,9 @@ class OwnedPartition:
         """Whether a checkpoint has something to write: the task took a turn since the mark in force."""
         return self.open and self.task.turn > self.ledger.marked
 
-    @property
-    def urgent(self) -> bool:
-        """Whether that is more than ticks and a few records, which a restart would take again quickly."""
-        return self.due and (self.eventful or self.taken > FEW or self.whole)
+    def urgent(self, samples: int) -> bool:
+        """Whether that is more than ticks, a few records and so many samples, which a restart would take again quickly."""
+        return self.due and (self.set_aside or self.samples > samples or self.taken > FEW or self.whole)
 
     @property
     def caught_up(self) -> bool:

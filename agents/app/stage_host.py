@@ -142,7 +142,8 @@ class StageHost:
         self._refuse_other_rules(owned, result)
         records = result.published
         owned.taken += result.records
-        owned.eventful |= result.samples > 0 or bool(result.dead)
+        owned.samples += result.samples
+        owned.set_aside |= bool(result.dead)
         if records:
             owned.unacked.append(self.producer.send_soon(records))
             python_gc.follow(owned.lag)

@@ -20,11 +20,15 @@ class Pacing:
     """When checkpoints are due. A checkpoint costs bytes, not seconds, so the bytes of one decide when the next is due.
 
     `rate` is a budget in bytes a second, averaged over a whole round of partitions. `least` and `most` bound the interval.
+    A partition with more than `samples` rows of usage since its last checkpoint is in the next round; the others wait for a
+    quiet one, of which there is one in `quiet` at least. A scrape changes nearly every row, and so writes the whole state anew.
     """
 
     least: Seconds = Seconds(1.0)
     most: Seconds = Seconds(30.0)
     rate: int = 12_000_000
+    samples: int = 100_000
+    quiet: int = 240
 
     def interval(self, written: int) -> Seconds:
         """How long after the start of a round that wrote this many bytes the next round starts."""
@@ -82,7 +86,12 @@ def from_settings(settings: Settings | None = None) -> WorkerPlan:
         topics=log_factory.topics(chosen),
         stages=stages,
         name=worker.name,
-        pacing=Pacing(Seconds(worker.checkpoint_least), Seconds(worker.checkpoint_most), worker.checkpoint_rate),
+        pacing=Pacing(
+            Seconds(worker.checkpoint_least),
+            Seconds(worker.checkpoint_most),
+            worker.checkpoint_rate,
+            worker.checkpoint_samples,
+        ),
         buffer=worker.buffer,
         metrics=(chosen.metrics.host, chosen.metrics.port),
         behind=chosen.ready_within,

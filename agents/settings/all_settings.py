@@ -114,6 +114,9 @@ class WorkerSettings(SettingsGroup):
     """... and at most, however large the state is."""
     checkpoint_rate: Annotated[int, Field(ge=1, le=1 << 40)] = 12_000_000
     """Bytes a second that checkpoints may cost, averaged over a round of partitions."""
+    checkpoint_samples: Annotated[int, Field(ge=0, le=1 << 40)] = 100_000
+    """Rows of usage of a partition that a restart may fold again, at about a million a second. Above that, and within 240 times
+    `checkpoint_least`, a checkpoint is written. 0: one after each scrape."""
     buffer: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = 32 << 20
     """Bytes that are buffered at most of one input that is ahead of the others."""
     policy_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0

@@ -27,7 +27,8 @@ LOG_CHANGED = (OffsetOutOfRangeError, LogTruncationError)
 PATIENCE = 30.0
 LONGEST_FETCH_MS = 100
 """How long the broker may hold a fetch back that has no data, at most. It answers one request of a connection after the other, so
-the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either."""
+the first fetch of the next partitions waits as long; a caller that does not wait therefore lets the broker not wait either.
+Who reads the same partitions all the time may let it wait longer: such fetches were half of what an idle worker did."""
 SLICE_MS = 250
 """How long to wait for data before asking whether there should be some."""
 
@@ -35,9 +36,9 @@ SLICE_MS = 250
 class KafkaReader:
     """One consumer behind a lock. `_at` is where it stands or stood last in each partition, where the log had that position."""
 
-    def __init__(self, where: KafkaConnection, offsets: Offsets) -> None:
+    def __init__(self, where: KafkaConnection, offsets: Offsets, *, longest_fetch_ms: int = LONGEST_FETCH_MS) -> None:
         """`offsets` uses a connection of its own: on the consumer's own it would queue behind a fetch that waits for data."""
-        self._where, self._offsets = where, offsets
+        self._where, self._offsets, self._longest_ms = where, offsets, longest_fetch_ms
         self._lock = threading.Lock()
         self._consumer: KafkaConsumer | None = None
         self._at: dict[TopicPartition, int] = {}
@@ -51,7 +52,7 @@ class KafkaReader:
             consumer = self._open()
             while True:
                 ahead = self._seek_to(consumer, positions)
-                records = self._poll(consumer, _slice_ms(until), limit)
+                records = self._poll(consumer, self._slice_ms(until), limit)
                 if records:
                     return records
                 if monotonic() < until:
@@ -93,7 +94,7 @@ class KafkaReader:
         return ahead
 
     def _poll(self, consumer: KafkaConsumer, timeout_ms: int, limit: int) -> Sequence[Record]:
-        consumer._fetcher.config["fetch_max_wait_ms"] = min(timeout_ms, LONGEST_FETCH_MS)  # noqa: SLF001  # see there
+        consumer._fetcher.config["fetch_max_wait_ms"] = min(timeout_ms, self._longest_ms)  # noqa: SLF001  # see there
         try:
             found = consumer.poll(timeout_ms=timeout_ms, max_records=limit)
         except LOG_CHANGED:  # since the seek: ask again where the log begins and ends
@@ -102,6 +103,9 @@ class KafkaReader:
         for tp, records in found.items():
             self._at[tp] = records[-1].offset + 1
         return [_record(record) for records in found.values() for record in records]
+
+    def _slice_ms(self, until: float) -> int:
+        return min(max(SLICE_MS, self._longest_ms), max(0, int((until - monotonic()) * 1000)))
 
     def _behind(self, consumer: KafkaConsumer, ahead: set[TopicPartition]) -> bool:
         """Whether Kafka holds a record that it has not delivered yet. A gap at the end of a partition does not count."""
@@ -120,10 +124,6 @@ class KafkaReader:
                 self._consumer.close(autocommit=False)
                 self._consumer = None
             self._at = {}
-
-
-def _slice_ms(until: float) -> int:
-    return min(SLICE_MS, max(0, int((until - monotonic()) * 1000)))
 
 
 def _record(raw: ConsumerRecord) -> Record:

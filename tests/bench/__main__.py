@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -73,9 +73,6 @@ SIZES = (
     Size(100_000, 4, 288, 5, dense=40, late=40, goal=1e6, ticked=12),
 )
 """History makes recommendations settle: a fleet that has just been met is recommended anew all the time."""
-HARDLY_KNOWN = Size(100_000, 4, 24, 60, dense=0, late=40, goal=1e6)
-"""A sample an hour for a day: each new one moves the bounds, so nearly every workload is recommended anew each minute."""
-
 Results = dict[str, dict[str, object]]
 
 
@@ -150,12 +147,16 @@ async def throughput(results: Results, site: Site, size: Size, profile: str | No
     await catching_up(results, site, size, label, ">= 40" * size.is_largest)
 
 
-async def hardly_known(results: Results, site: Site) -> None:
-    """How fast the worst of fleets catches up."""
-    site.ends_now(HARDLY_KNOWN.span_ms)
+async def hardly_known(results: Results, site: Site, size: Size) -> None:
+    """How the worst of fleets catches up, and what a burst of statements leaves in memory.
+
+    With a sample an hour for a day each new one moves the bounds, so nearly every workload is recommended anew each minute.
+    """
+    size = replace(size, history=24, apart=60, dense=0, late=40, ticked=1)
+    site.ends_now(size.span_ms)
     await site.open()
-    await known_fleet(site, HARDLY_KNOWN)
-    await catching_up(results, site, HARDLY_KNOWN, "100k containers with a sample an hour")
+    await known_fleet(site, size)
+    await catching_up(results, site, size, f"{size.containers // 1000}k containers with a sample an hour")
 
 
 async def largest(results: Results, site: Site) -> None:
@@ -185,13 +186,14 @@ async def main(only: int | None, profile: str | None) -> Results:
                 await throughput(results, site, size, profile)
                 if size.is_largest and not profile:
                     await largest(results, site)
-                    await site.close()
-                    site = Site(broker.bootstrap, folder, size.containers, size.partitions, "-hardly-known")
-                    await hardly_known(results, site)
                 if size.containers == 10_000 and not profile:
                     joined, killed = await measure.gaps(site)
                     put(results, "rebalance gap: a worker joins", joined, "s")
                     put(results, "rebalance gap: a worker is killed", killed, "s")
+                if not profile:
+                    await site.close()
+                    site = Site(broker.bootstrap, folder, size.containers, size.partitions, "-hardly-known")
+                    await hardly_known(results, site, size)
             finally:
                 if profile:
                     site.workers[-1].stop(30)

@@ -98,7 +98,9 @@ class Site:
             await self.tick(until)
 
     def worker(self, **told: object) -> Process:
-        shape = {"brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.partitions}
+        """A worker that writes a checkpoint after each scrape, so that marks say what has been folded."""
+        pacing = {"samples": 0, "quiet": 30}
+        shape = {"brokers": self.brokers, "prefix": self.topics.prefix, "partitions": self.partitions, "pacing": pacing}
         process = Process("tests.bench.worker", {**shape, **told}, self.folder / f"{self.topics.prefix}-{len(self.workers)}.log")
         process.start()
         self.workers.append(process)

@@ -41,6 +41,8 @@ from tests.bench.fleet import PODS, Fleet
 
 SCRAPE_SECONDS = 60.0
 DAY_SECONDS = 86_400
+HISTORY, HISTORY_APART_MS = 288, 300_000
+"""Scrapes of a day before: a fleet that has just been met is recommended anew all the time."""
 SOURCE = "/ullage/source/bench"
 
 
@@ -98,7 +100,7 @@ def known(fleet: Fleet, at_ms: int) -> Iterator[NewRecord]:
 
 @contextmanager
 def scraped(brokers: str, topics: Topics, containers: int) -> Iterator[None]:
-    """A scrape of everything each minute, spread over the minute, and the fleet in the log before."""
+    """A scrape of everything each minute, spread over the minute; before them a day of history, and the fleet."""
     if not containers:
         yield
         return
@@ -110,8 +112,11 @@ def scraped(brokers: str, topics: Topics, containers: int) -> Iterator[None]:
             log.append(list(fleet.scrape(int(time.time() * 1000))))
             stop.wait(max(0.0, began + SCRAPE_SECONDS - time.monotonic()))
 
+    now = int(time.time() * 1000)
     with KafkaLog(KafkaConnection(brokers)) as log:
-        records = list(known(fleet, int(time.time() * 1000)))
+        for past in range(HISTORY, 0, -1):
+            log.append(list(fleet.scrape(now - past * HISTORY_APART_MS)))
+        records = list(known(fleet, now))
         for start in range(0, len(records), 5_000):
             log.append(records[start : start + 5_000])
         thread = threading.Thread(target=scrape, args=[log])
@@ -183,7 +188,7 @@ def measured(checkout: Checkout, brokers: str, stretch: Stretch, folder: Path) -
     figures |= {f"memory of {name}, MiB": size for name, size in resident.items()}
     a_day = DAY_SECONDS / seconds
     figures["MB a day"] = sum(grown.values()) * a_day / 1e6
-    largest = sorted(grown.items(), key=lambda item: -item[1])[:6]
+    largest = sorted(grown.items(), key=lambda item: -item[1])
     return figures | {f"MB a day: {name.removeprefix(topics.prefix)}": grew * a_day / 1e6 for name, grew in largest if grew}
 
 

@@ -16,6 +16,7 @@ import orjson
 from agents.app import WorkerPlan, worker
 from agents.app.owned_partition import OwnedPartition
 from agents.app.worker_observer import WorkerObserver
+from agents.app.worker_plan import Pacing
 from agents.run import pipeline, python_gc
 from agents.settings.all_settings import Settings
 from streams.log.kafka_connection import KafkaConnection
@@ -56,7 +57,7 @@ def noting(turns: bool) -> None:
 
     def note_turn(self: WorkerObserver, owned: OwnedPartition, taken: Any, seconds: float) -> None:
         if turns:
-            note("turn", owned, seconds=seconds, eventful=owned.urgent)
+            note("turn", owned, seconds=seconds, eventful=owned.urgent(0))
         turn(self, owned, taken, seconds)
 
     def note_checkpoint(self: WorkerObserver, owned: OwnedPartition, size: int, seconds: float) -> None:
@@ -74,7 +75,7 @@ def main() -> int:
     atexit.register(write_notes)
     where, topics = KafkaConnection(told["brokers"]), Topics(told["prefix"], told["partitions"])
     stages = pipeline.stages(Settings())
-    plan = WorkerPlan(where, topics, stages, name=told["prefix"])
+    plan = WorkerPlan(where, topics, stages, name=told["prefix"], pacing=Pacing(**told.get("pacing", {})))
     if told.get("profile"):
         import cProfile
 

@@ -46,3 +46,24 @@ def test_a_hole_is_no_gap() -> None:
     log.append([THIRD.encode(WIRE)])
     reader = ClockReader(log, PAPERS, Counted())
     assert [tick.number for tick in reader.catch_up()] == [500, 1_000, 1_500]
+
+
+class CountedQuestions(MemoryLog):
+    """Counts how often somebody asks where a partition ends."""
+
+    asked = 0
+
+    def end(self, topic: str, partition: int) -> int:
+        self.asked += 1
+        return super().end(topic, partition)
+
+
+def test_who_waits_for_the_next_tick_asks_nothing_besides() -> None:
+    """A worker waits for each tick of a day, and each question is a request."""
+    log = CountedQuestions()
+    log.create(WIRE, 1)
+    reader = ClockReader(log, PAPERS, Counted())
+    for record in (FIRST, SECOND):
+        log.append([record.encode(WIRE)])
+        assert [tick.number for tick in reader.catch_up(wait=0.5)] == [record.number]
+    assert log.asked == 0

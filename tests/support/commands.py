@@ -31,6 +31,7 @@ class Commands:
             "TOPICS__PREFIX": self.topics.prefix,
             "TOPICS__PARTITIONS": str(self.topics.partitions),
             "WORKER__NAME": self.topics.prefix,
+            "WORKER__CHECKPOINT_LEAST": "0.1",  # tests wait for marks of turns in which little came
             **self.told,
         }
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **{f"ULLAGE_{key}": value for key, value in settings.items()}}

@@ -86,7 +86,7 @@ def main() -> int:
         topics=Topics(told["prefix"], told["partitions"]),
         stages=stages(told.get("stages", "sums")),
         name=told["name"],
-        pacing=Pacing(least=Seconds(told.get("least", 1.0)), rate=told.get("rate", 12_000_000)),
+        pacing=Pacing(least=Seconds(told.get("least", 1.0)), rate=told.get("rate", 12_000_000), samples=0, quiet=30),
         buffer=told.get("buffer", 32 << 20),
     )
     return worker.run(plan, changelog=tearing(Path(told["tear"])) if told.get("tear") else ChangelogProducer)

@@ -34,8 +34,8 @@ _PODS = "pod-changes"
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _LATE = 2.5
 """Periods of a source after which it counts as silent."""
-_BEHIND_MS = 60_000
-"""Event time that a stage may be behind the newest tick."""
+_BEHIND_MS = 300_000
+"""Event time that a stage's mark may be behind the newest tick: where little comes, a worker leaves one within four minutes."""
 _AHEAD_MS = 60_000
 """A stage's newest turn may be so far ahead of the newest tick, which was read before it."""
 _TAIL = (16, 256)

@@ -14,7 +14,7 @@ from agents.app.checkpoint_writer import TOGETHER, CheckpointWriter, Generation,
 from agents.app.owned_partition import FEW, OwnedPartition, new_ledger
 from agents.app.stage_host import StageHost
 from agents.app.worker_observer import WorkerObserver
-from agents.app.worker_plan import WorkerPlan
+from agents.app.worker_plan import Pacing, WorkerPlan
 from agents.run import pipeline, python_gc
 from agents.settings.all_settings import Settings
 from schemas.facts.pods import PodDeleted
@@ -61,8 +61,8 @@ class Changelog:
 class Worker:
     """A recommender's partition, as far as its checkpoints need it."""
 
-    def __init__(self) -> None:
-        plan = WorkerPlan(KafkaConnection("nowhere"), T, pipeline.stages(Settings())[:1])
+    def __init__(self, pacing: Pacing | None = None) -> None:
+        plan = WorkerPlan(KafkaConnection("nowhere"), T, pipeline.stages(Settings())[:1], pacing=pacing or Pacing())
         consumer, self.producer, self.changelog = SimpleNamespace(commit=self._commit), Producer(), Changelog()
         self.committed: list[dict[tuple[str, int], int]] = []
         wired: Any = {"consumer": consumer, "producer": self.producer, "observer": WorkerObserver(plan)}
@@ -97,12 +97,12 @@ class Worker:
         return bool(self.changelog.written) and self.owned.ledger.marked == self.owned.task.turn
 
 
-def scrape() -> Record:
+def scrape(offset: int = 0) -> Record:
     """Usage of one container, from which something is recommended in a later turn."""
     usage = (WEB.key,), ("web-1",), ("main",), np.array([0.5]), np.array([1e8])
     event = MetricsScraped(datetime.fromtimestamp(60, UTC), "prod", *usage)
     new = Codec(T).encode(event, topic="pod-metrics", key=WEB.key, partition=0, source="/ullage/source/test")
-    return Record(new.topic, 0, 0, new.key, new.value, new.headers)
+    return Record(new.topic, 0, offset, new.key, new.value, new.headers)
 
 
 def test_where_nothing_but_ticks_came_a_checkpoint_waits_for_a_quiet_round() -> None:
@@ -136,6 +136,32 @@ def test_few_records_wait_for_a_quiet_round_and_many_do_not() -> None:
         assert await worker.wrote(quiet=True)
 
     asyncio.run(run())
+
+
+def test_a_checkpoint_after_a_scrape_waits_until_a_restart_would_have_much_to_fold() -> None:
+    """A scrape changes nearly every row: one each minute would write the whole state 1,440 times a day."""
+
+    async def run() -> None:
+        worker = Worker(Pacing(samples=1))
+        worker.turn(500)
+        assert await worker.wrote(quiet=False)
+        worker.turn(1000, scrape(0))
+        assert not await worker.wrote(quiet=False), "one sample"
+        assert await worker.wrote(quiet=True)
+        worker.turn(1500, scrape(1))
+        assert not await worker.wrote(quiet=False), "those of before are in the log"
+        worker.turn(2000, scrape(2))
+        assert await worker.wrote(quiet=False), "two samples"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("stages", "partitions", "rounds"), [(1, 1, 240), (7, 4, 240), (7, 8, 125), (7, 64, 30)])
+def test_the_more_tasks_a_worker_has_the_sooner_comes_a_quiet_round(stages: int, partitions: int, rounds: int) -> None:
+    """All of them would be taken again together."""
+    writer = Worker().writer
+    writer.hosts = tuple(SimpleNamespace(owned=dict.fromkeys(range(partitions))) for _ in range(stages))  # type: ignore[assignment]  # all it looks at
+    assert writer.quiet_rounds(Pacing()) == rounds
 
 
 def test_the_group_hears_once_a_round_from_where_on_partitions_are_wanted() -> None:

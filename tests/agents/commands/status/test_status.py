@@ -148,13 +148,13 @@ def test_a_cluster_that_no_source_has_named_is_a_warning(site: Site, capsys: pyt
 
 
 def test_a_stage_is_at_work_or_waits(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    site.mark("updater", behind=2)
-    site.mark("recommender", behind=300)
+    site.mark("updater", behind=250)
+    site.mark("recommender", behind=360)
     rows = site.rows(capsys)
     assert rows["stage", "updater"] == ("at work", "no decision in the last hour")
     assert rows["stage", "recommender"] == (
         "waiting",
-        "5 min behind in partition 0: is the worker running?; no decision in the last hour",
+        "6 min behind in partition 0: is the worker running?; no decision in the last hour",
     )
     assert rows["stage", "scaler"] == (
         "not seen",
