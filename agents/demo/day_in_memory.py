@@ -69,7 +69,7 @@ def untouched(day: Day) -> DayState:
 
 def by_upstreams_rules(day: Day) -> DayState:
     """The same day with the decisions of the originals, as fast as it goes."""
-    return _hurried(day, _UPSTREAM)
+    return _hurried(day, _UPSTREAM, adaptive=False)
 
 
 def by_adaptive(day: Day) -> DayState:
@@ -77,8 +77,8 @@ def by_adaptive(day: Day) -> DayState:
     return _hurried(day, {"vertical.policy": ADAPTIVE})
 
 
-def _hurried(day: Day, special: Mapping[str, object]) -> DayState:
-    hurried = replace(day, seconds=1.0, special={**day.special, **special})
+def _hurried(day: Day, special: Mapping[str, object], *, adaptive: bool = True) -> DayState:
+    hurried = replace(day, seconds=1.0, special={**day.special, **special}, adaptive=adaptive)
     settings = loading.load(flags=hurried.in_one_process()).settings
     *_, state = played(hurried, settings, new_log(hurried))
     return state

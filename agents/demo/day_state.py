@@ -14,6 +14,7 @@ from agents.demo import event_narration
 from agents.demo.node_curve import NodeCurve
 from agents.demo.replica_curve import ReplicaCurve
 from agents.demo.usage_curve import UsageCurve, UsageTotals
+from schemas.decisions.delivered_risk import DeliveredRisk, delivered_risks
 from schemas.decisions.forecasts import LoadForecast
 from schemas.decisions.node_updates import NodeRemovalPlanned, ScaleUpPlanned
 from schemas.decisions.pod_updates import EvictionPlanned, ResizePlanned, UpdateRefused
@@ -172,6 +173,10 @@ class DayState:
             if pod.phase is PodPhase.RUNNING:
                 self._add(row, pod)
         return [rows[key] for key in sorted(rows)]
+
+    def risks(self) -> list[tuple[str, DeliveredRisk]]:
+        """What `adaptive` promised and delivered for each container that it decides for, with the workload's key."""
+        return [(key, risk) for key in sorted(self._targets) for risk in delivered_risks(self._targets[key].because)]
 
     def _add(self, row: WorkloadRow, pod: PodChanged) -> None:
         for seen in pod.containers:

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from agents.logic.vertical.vertical_settings import ADAPTIVE
 from schemas.policies import Policy
 from schemas.policies.control import ControlChanged, Mode
-from schemas.policies.vertical import UpdateMode, VerticalPolicyChanged
+from schemas.policies.vertical import ContainerPolicy, UpdateMode, VerticalPolicyChanged
 from schemas.units import Fraction
 from streams.codec.event_codec import Codec
 from streams.log.log_port import NewRecord
@@ -21,6 +22,8 @@ from streams.topics import Topics
 START = datetime(2026, 1, 5, tzinfo=UTC)
 LENGTH = timedelta(days=1)
 SOURCE = "/ullage/source/demo"
+PROMISED = "platform"
+"""The namespace in which the policy `adaptive` decides."""
 JVMS = ("shop/Deployment/search",)
 
 FASTER: dict[str, object] = {
@@ -55,6 +58,8 @@ class Day:
     special: Mapping[str, object] = field(default_factory=lambda: FASTER)
     pause: bool = True
     """Whether an operator pauses everything for a while."""
+    adaptive: bool = True
+    """Whether the policy `adaptive` decides in one namespace."""
 
     @property
     def end(self) -> datetime:
@@ -94,8 +99,15 @@ class Day:
 
 
 def opening(day: Day) -> Sequence[NewRecord]:
-    """The operator's first policies: apply in place, but recreate JVMs, which see new amounts only when they start."""
+    """The operator's first policies: apply in place, but recreate JVMs, which see new amounts only when they start.
+
+    In one namespace `adaptive` decides.
+    """
     policies: list[Policy] = [ControlChanged(day.start, day.cluster, Mode.APPLY, reason="the demo acts", budget=Fraction(0.1))]
     for name, mode in (("*", UpdateMode.IN_PLACE_OR_RECREATE), *((jvm, UpdateMode.RECREATE) for jvm in JVMS)):
         policies.append(VerticalPolicyChanged(day.start, f"{day.cluster}/{name}", "demo-1", mode))
+    if day.adaptive:
+        decides = (ContainerPolicy(policy=ADAPTIVE),)
+        target = f"{day.cluster}/{PROMISED}/*"
+        policies.append(VerticalPolicyChanged(day.start, target, "demo-1", UpdateMode.IN_PLACE_OR_RECREATE, decides))
     return policy_records(policies, Codec(day.topics), source=SOURCE)

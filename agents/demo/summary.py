@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agents.demo import event_narration
 from agents.demo.day_state import DayState
+from schemas.decisions.delivered_risk import DeliveredRisk
 from schemas.outcomes import Action
 
 ULLAGE = "Ullage"
@@ -56,6 +57,7 @@ def rows(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, .
         *_nodes(days),
         *_replicas(untouched, acted_on),
         ("containers OOM-killed", *(str(day.ooms) for day in days)),
+        *promises(days),
         ("container restarts", *(str(day.restarts) for day in days)),
         *(
             (name, "-", *(str(day.done[action]) for day in acted_on))
@@ -66,6 +68,27 @@ def rows(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, .
             )
         ),
         ("changes refused by a guard", "-", *(str(day.decided["UpdateRefused"]) for day in acted_on)),
+    ]
+
+
+def promises(days: Sequence[DayState]) -> list[tuple[str, ...]]:
+    """Where `adaptive` decides: time short of CPU (mean, and the worst container) and OOM kills, each with its promise."""
+    risks = [[risk for _, risk in day.risks()] for day in days]
+    if not any(risks):
+        return []
+    promised = next(risk.cpu_promised for found in risks for risk in found)
+
+    def short(found: Sequence[DeliveredRisk]) -> str:
+        shares = [risk.cpu_delivered for risk in found]
+        return f"{sum(shares) / len(shares):.1%}, worst {max(shares):.1%}" if shares else "-"
+
+    def kills(found: Sequence[DeliveredRisk]) -> str:
+        allowed = round(sum(risk.kills_allowed for risk in found), 1)
+        return f"{sum(risk.kills for risk in found):g} of {allowed:g}" if found else "-"
+
+    return [
+        (f"time short of CPU where adaptive decides, at most {promised:.0%} promised", *map(short, risks)),
+        ("OOM kills there, of those promised at most", *map(kills, risks)),
     ]
 
 

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-from agents.demo import day_in_memory, day_picture
+from agents.demo import day_in_memory, day_picture, summary
 from agents.demo.day_state import DayState
 from agents.demo.demo_settings import Day
 from agents.settings import loading
@@ -55,6 +55,7 @@ def _table(*days: DayState) -> list[str]:
             "-",
             *(f"{day.done[Action.RESIZE]}, {day.done[Action.EVICT]}" for day in acted_on),
         ),
+        *summary.promises(days),
         ("every change explained, recomputed from the log, tried before on yesterday's data", "-", "-", "yes", "yes"),
     ]
     lines = [f"| {' | '.join(('', *_NAMES))} |", "|---|" + "---:|" * len(_NAMES)]

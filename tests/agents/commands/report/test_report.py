@@ -175,6 +175,27 @@ def test_two_halves_of_a_stretch_count_what_the_whole_does(log: Path, minutes: i
         assert not known or chart.target.at[0] == middle, key
 
 
+def test_what_adaptive_promised_and_delivered_is_that_of_its_newest_decision(
+    page: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = counted(log, capsys, "recommendations", "RequestsRecommended")
+    newest = {each["workload"]["name"]: each["because"] for each in found if "policy_grounds" in each["because"]}
+    assert list(newest) == ["metrics"]
+    grounds = newest["metrics"]["policy_grounds"]["metrics"]
+    table = re.search(r'<table id="risks-table">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    assert table is not None
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", table[1]) == [
+        "platform/Deployment/metrics",
+        "metrics",
+        f"{grounds['cpu_short_delivered']:.2%}",
+        "2.00%",
+        f"{grounds['memory_kills']:g}",
+        f"{grounds['memory_kills_promised'] * grounds['memory_kills_built_in']:.1f}",
+        f"{grounds['memory_kills_built_in']:g}",
+    ]
+    assert "1 containers are decided by adaptive" in page
+
+
 def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
     evil = "</script><script>alert(1)</script>"
     data = ReportData(evil, EPOCH, EPOCH.replace(year=1971))
