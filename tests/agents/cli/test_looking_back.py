@@ -139,7 +139,7 @@ def cut(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("timeline", "--from", "00:10", "--to", "00:20"), "pod-updates before 2026-01-05 00:3"),
         (("history", "shop/search"), "recommendations before 2026-01-05 00:3"),
         (("recommendations", "--at", "00:20"), "no recommendation for cluster 'demo' of that time is kept; gone from this log: "),
-        (("recommendations", "--at", "00:40"), "rows or amounts may be missing; gone from this log: recommendations before"),
+        (("recommendations", "--at", "00:40"), "rows or amounts may be missing; gone from this log: parts of recommendations"),
         (("plan", "--at", "00:40"), "reckoned from what is kept; gone from this log: "),
         (("replay", "--set", "guard.budget=5%", "--from", "00:35"), "both sides begin with what is kept; gone from this log: "),
     ],

@@ -120,6 +120,7 @@ class SampleTable:
         return near & (values >= self._values[rows, last]) & (self._values[rows, last] >= self._values[rows, before])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a sender may say 1e308; what comes of it is no amount, and the readings refuse it
 def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: float) -> Floats:
     """The rate of each row of samples (rows, depth) over its range (after, until], in the order of time.
 
