@@ -44,7 +44,7 @@ def test_every_resize_that_our_rules_let_pass_is_accepted(plane: Plane) -> None:
     for number, entry in enumerate((RATIO, POD)):
         plane.ask.post(worlds[1].path("limitranges"), {"metadata": {"name": f"l{number}"}, "spec": {"limits": [entry]}})
     plane.ask.post(worlds[2].path("resourcequotas"), {"metadata": {"name": "q"}, "spec": {"hard": HARD}})
-    wait_for(lambda: _quotas(worlds[2])[0].used, what="the quota is counted")
+    wait_for(lambda: (quota := _quotas(worlds[2])[0]) is not None and quota.used, what="the quota is counted")
     made = [(world, pod) for number in range(PODS) for world in [worlds[number % 3]] if (pod := _made(world, number)) is not None]
     counts: Counter[str] = Counter()
     wrong = []

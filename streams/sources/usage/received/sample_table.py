@@ -77,10 +77,12 @@ class SampleTable:
         last = (self._next - 1) % self._times.shape[1]
         return self._values[np.arange(len(last)), last]
 
-    def rates(self, after: float, until: float, *, watched: float = _NEVER) -> Floats:
+    def rates(self, after: float, until: float, *, watched: float = _NEVER, late: bool = False) -> Floats:
         """PromQL's `rate` of counters over the range (after, until], in units a second (rows,); NaN below two samples.
 
-        Nobody knows what was before somebody `watched`, so ranges begin there, or with the series' own older samples.
+        Nobody knows what was before somebody `watched`, so ranges begin there, or with the series' own older samples. `late`: a
+        sender that catches up brings samples late, which are not missing. So where PromQL would count what is not here yet as no
+        use, the range is as long, and ends with the newest sample.
         """
         rows = len(self.newest)
         rates = np.full(rows, np.nan)
@@ -89,8 +91,10 @@ class SampleTable:
             depth = self._times.shape[1]
             order = (self._next[chunk, None] + np.arange(depth)) % depth
             times, values = (np.take_along_axis(each[chunk], order, axis=1) for each in (self._times, self._values))
+            lags = _lags(times, after, until) if late else np.zeros(len(times))
             oldest = np.where(times > _NEVER, times, np.inf).min(axis=1) - _BEFORE
-            rates[chunk] = extrapolated_rate(times, values, np.maximum(after, np.minimum(oldest, watched)), until)
+            begins = np.maximum(after - lags, np.minimum(oldest, watched))
+            rates[chunk] = extrapolated_rate(times, values, begins, until - lags)
         return rates
 
     def _append_different(self, rows: NDArray[np.int64], at: Floats, values: Floats) -> Counter[str]:
@@ -120,8 +124,18 @@ class SampleTable:
         return near & (values >= self._values[rows, last]) & (self._values[rows, last] >= self._values[rows, before])
 
 
+def _lags(times: Floats, after: float, until: float) -> Floats:
+    """Seconds by which each row's newest sample in (after, until] is late; 0 for one that PromQL extrapolates to the end."""
+    inside = (times > after) & (times <= until)
+    count = inside.sum(axis=1)
+    first, last = np.where(inside, times, np.inf).min(axis=1), np.where(inside, times, _NEVER).max(axis=1)
+    begin, end = np.where(count > 1, first, until), np.where(count > 1, last, until)
+    lag = until - end
+    return np.where(lag >= _CLOSE * (end - begin) / np.maximum(count - 1, 1), lag, 0.0)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # a sender may say 1e308; what comes of it is no amount, and the readings refuse it
-def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: float) -> Floats:
+def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: Floats) -> Floats:
     """The rate of each row of samples (rows, depth) over its range (after, until], in the order of time.
 
     -inf as a time means that there is no sample.
@@ -130,7 +144,7 @@ def extrapolated_rate(times: Floats, values: Floats, after: Floats, until: float
     anew, is extrapolated to the edges of the range. To an edge that is farther from its sample than 1.1 average distances it is
     extrapolated by half a distance only, and never to before the counter's zero.
     """
-    inside = (times > after[:, None]) & (times <= until)
+    inside = (times > after[:, None]) & (times <= until[:, None])
     count = inside.sum(axis=1)
     enough = count > 1
     rows, depth = np.arange(len(times)), times.shape[1]

@@ -156,7 +156,7 @@ class UsageSamples:
         for kind, column in ((bytes_used, memory), (cores_used, gauge)):
             current = kind.current(now)
             np.fmax.at(column, kind.containers[current], kind.samples.values()[current])
-        cpu.add_rates(cores, cpu.samples.rates(now - self._window, now, watched=self._watched))
+        cpu.add_rates(cores, cpu.samples.rates(now - self._window, now, watched=self._watched, late=True))
         cores = np.where(np.isnan(cores), gauge, cores)
         here = np.flatnonzero(ends > -np.inf)
         if not len(here):

@@ -109,3 +109,11 @@ def test_a_row_that_was_cleared_is_empty() -> None:
 def test_a_table_of_no_samples_takes_none() -> None:
     empty = np.empty(0)
     assert not SampleTable(32, 300.0).append(empty.astype(np.int64), empty, empty).total()
+
+
+def test_what_a_sender_brings_late_is_no_use_that_is_missing() -> None:
+    table = table_of([(float(second), 0.25 * second) for second in range(100, 121)], window=25.0)
+    assert table.rates(100.0, 125.0)[0] < 0.21  # as a server would say of a target that has gone
+    for until in (120.0, 121.0, 122.0, 125.0, 140.0):
+        assert table.rates(until - 25.0, until, watched=99.0, late=True)[0] == pytest.approx(0.25, rel=0.03)
+    assert math.isnan(table.rates(130.0, 155.0, watched=99.0, late=True)[0])
