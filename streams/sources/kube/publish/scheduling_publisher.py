@@ -45,6 +45,7 @@ STORAGE = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
 StorageObject = ClaimObject | VolumeObject | StorageClassObject
 MOST = 1_000_000
 """Records to read back at a start."""
+_IN_NO_NAMESPACE = frozenset({"nodes", "csinodes", "namespaces"})
 
 
 @dataclass(slots=True)
@@ -98,6 +99,13 @@ class SchedulingPublisher:
             publish, lambda one: publish(CapacityBufferGone(self._at, one.cluster, one.namespace, one.name))
         )
         self._pods: PublishedFacts[PodPlacementChanged] = PublishedFacts(self._publish_pod, self._withdraw_pod)
+        self._simple: Mapping[str, PublishedFacts[Any]] = {
+            "nodes": self._nodes,
+            "poddisruptionbudgets": self._budgets,
+            "configmaps": self._priorities,
+            "namespaces": self._namespaces,
+        }
+        """Facts that follow from one object each, by the kind of its watch."""
 
     # The log
 
@@ -262,62 +270,55 @@ class SchedulingPublisher:
         if before is not None and before != shape.shape:
             self._release(before)
 
-    def gone(self, gone: ObjectGone, kind: str, at: datetime) -> None:
-        """An object is gone. `kind` is a controller's own, else that of the watch."""
+    def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
+        """An object is gone."""
         self._at = at
+        name = _name(gone)
         match gone.kind:
             case "pods":
                 self._forget_pod(gone.uid)
-            case "nodes":
-                self._bare_nodes.pop(gone.name, None)
-                self._nodes.remove(gone.name)
             case "csinodes":
-                self._attachable.pop(gone.name, None)
-                self._publish_node(gone.name)
-            case kind if kind in STORAGE:
-                self._pods_again(self._volumes.users_of(self._volumes.gone(gone.kind, gone.namespace, gone.name)))
-            case "poddisruptionbudgets":
-                self._budgets.remove(f"{gone.namespace}/{gone.name}")
-            case "configmaps":
-                self._priorities.remove(f"{gone.namespace}/{gone.name}")
-            case "namespaces":
-                self._namespaces.remove(gone.name)
+                self._attachable.pop(name, None)
+                self._publish_node(name)
             case "capacitybuffers" | "podtemplates":
-                self._publish_buffers(self._buffer_objects.gone(gone.kind, f"{gone.namespace}/{gone.name}"))
+                self._publish_buffers(self._buffer_objects.gone(gone.kind, name))
+            case _ if gone.kind in STORAGE:
+                self._pods_again(self._volumes.users_of(self._volumes.gone(gone.kind, gone.namespace, gone.name)))
+            case _ if gone.kind in self._simple:
+                if gone.kind == "nodes":
+                    self._bare_nodes.pop(name, None)
+                self._simple[gone.kind].remove(name)
             case _:
-                self._controllers.remove(f"{kind}/{gone.namespace}/{gone.name}")
+                self._controllers.remove(f"{controller}/{name}")
 
     def unread(self, unread: ObjectUnread, controller: str) -> None:
         """What was published of an object that cannot be read is kept."""
-        name, bare = f"{unread.namespace}/{unread.name}", unread.name
-        kept: dict[str, tuple[PublishedFacts[Any], str]] = {"pods": (self._pods, unread.uid), "nodes": (self._nodes, bare)}
-        kept["namespaces"] = (self._namespaces, bare)
-        kept |= {"poddisruptionbudgets": (self._budgets, name), "configmaps": (self._priorities, name)}
-        kept |= {"capacitybuffers": (self._buffers, name)}
-        facts, key = kept.get(unread.kind, (self._controllers, f"{controller}/{name}"))
-        facts.keep(key)
+        name = _name(unread)
+        match unread.kind:
+            case "pods":
+                self._pods.keep(unread.uid)
+            case "capacitybuffers":
+                self._buffers.keep(name)
+            case _ if unread.kind in self._simple:
+                self._simple[unread.kind].keep(name)
+            case _:
+                self._controllers.keep(f"{controller}/{name}")
 
     def synced(self, kind: str, *, controllers: bool, at: datetime) -> None:
         """Everything of a kind that exists was seen: what was published and was not seen is gone."""
         self._at = at
         match kind:
-            case kind if kind in STORAGE:
-                self._unlisted.discard(kind)
-                if not self._unlisted:
-                    self._pods_again(self._with_claims)
             case "pods":
                 self._pods.mark_synced(waiting=self._with_claims if self._unlisted else ())
                 self._published_shapes &= self._uses.keys()
-            case "nodes":
-                self._nodes.mark_synced()
-            case "poddisruptionbudgets":
-                self._budgets.mark_synced()
-            case "configmaps":
-                self._priorities.mark_synced()
-            case "namespaces":
-                self._namespaces.mark_synced()
             case "capacitybuffers" | "podtemplates":
                 self._buffers_synced(kind)
+            case _ if kind in STORAGE:
+                self._unlisted.discard(kind)
+                if not self._unlisted:
+                    self._pods_again(self._with_claims)
+            case _ if kind in self._simple:
+                self._simple[kind].mark_synced()
             case _ if controllers:
                 self._controllers.mark_synced()
             case _:
@@ -395,3 +396,7 @@ class SchedulingPublisher:
         if not self._uses[shape]:
             del self._uses[shape], self._shapes[shape]
             self._published_shapes.discard(shape)
+
+
+def _name(of: ObjectGone | ObjectUnread) -> str:
+    return of.name if of.kind in _IN_NO_NAMESPACE else f"{of.namespace}/{of.name}"

@@ -229,6 +229,16 @@ def test_controllers_that_want_no_pods_are_not_told() -> None:
     assert told == [(ReplicaControllerChanged, "web-1"), (ReplicaControllerRemoved, "web-1")]
 
 
+def test_a_controller_that_is_gone_is_withdrawn_at_once_whatever_its_kind() -> None:
+    scene = listed()
+    kinds = {"replicasets": "ReplicaSet", "statefulsets": "StatefulSet", "jobs": "Job"}
+    for kind in kinds:
+        scene.see(kind, replica_set("web-1", 3))
+        scene.lose(kind, replica_set("web-1", 3))
+    told = [(type(one), one.kind) for one in facts(scene)]
+    assert told == [(kind, name) for name in kinds.values() for kind in (ReplicaControllerChanged, ReplicaControllerRemoved)]
+
+
 def test_a_controller_is_told_with_the_one_that_controls_it() -> None:
     scene = listed()
     scene.see("replicasets", controller("web-1", owner("Deployment", "web")), controller("bare"))
