@@ -136,6 +136,7 @@ class KubeSource:
         self._pod_owners, self._pods = PodOwners(self._graph, published), PodPublisher(publisher, published)
         self._vpa_targets, self._vpas = VpaTargets(self._graph), VpaPublisher(publisher, self._now, look_up)
         self._publishers = _publishers(context, options, publisher)
+        self._keepers = (*(publisher.unread for publisher in self._publishers), self._keep)
         self._reported: datetime | None = None
         self._upkeep = self._refreshed = self._now()
         self._must_restore = self._first_pods_published = False
@@ -236,28 +237,24 @@ class KubeSource:
         at, controller, about = self._now(), CONTROLLERS.get(seen.kind, ""), seen.object.metadata
         faults: dict[str, ValueError] = {}
         readers = [partial(publisher.seen, controller, seen.object, at) for publisher in self._publishers]
-        unread = ObjectUnread(seen.kind, about.namespace, about.name, about.uid)
-        keepers = [partial(publisher.unread, unread, controller) for publisher in self._publishers]
         readers.append(partial(self._upsert, seen.kind, seen.object, at))
-        keepers.append(partial(self._keep, unread))
-        for read, keep in zip(readers, keepers, strict=True):
+        for read, keep in zip(readers, self._keepers, strict=True):
             try:
                 read()
             except ValueError as error:
                 faults.setdefault(str(error), error)
                 if not isinstance(error, NamesNothingError):
-                    keep()
+                    keep(ObjectUnread(seen.kind, about.namespace, about.name, about.uid), controller)
         name = f"{about.namespace}/{about.name}"
         for reason, fault in faults.items():
             # It may be the object's or ours, which only the traceback tells; whoever writes objects must not end the source.
             _log.error("an object cannot be read", resource=seen.kind, object=name, reason=reason, exc_info=fault)
 
     def _object_unread(self, unread: ObjectUnread) -> None:
-        for publisher in self._publishers:
-            publisher.unread(unread, CONTROLLERS.get(unread.kind, ""))
-        self._keep(unread)
+        for keep in self._keepers:
+            keep(unread, CONTROLLERS.get(unread.kind, ""))
 
-    def _keep(self, unread: ObjectUnread) -> None:
+    def _keep(self, unread: ObjectUnread, _controller: str) -> None:
         match unread.kind:
             case "pods":
                 self._pods.keep(unread)

@@ -1,7 +1,9 @@
 """Publishes further constraints on updates of pods: replica counts, HPAs, disruption budgets, quotas, a webhook's Lease."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from schemas.facts import update_facts
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
@@ -86,25 +88,30 @@ class UpdateConstraintPublisher:
 
     def unread(self, unread: ObjectUnread, controller: str) -> None:
         """What an object that cannot be read was known to ask for still holds."""
-        if (facts := self._objects.get(unread.kind)) is not None:
-            facts.keep(f"{unread.namespace}/{unread.name}")
-            if unread.kind == HPAS.name:
-                self._hpa_policies.keep(f"{unread.namespace}/{unread.name}")
-        elif controller:
-            self._controllers.keep(f"{unread.namespace}/{controller}/{unread.name}")
+        for facts, name in self._facts_of(unread, controller):
+            facts.keep(name)
 
     def gone(self, gone: ObjectGone, controller: str, at: datetime) -> None:
         """An object is gone. Of Leases only one is watched: the last webhook that stops deletes it."""
         self._at = at
         if gone.kind == "leases":
             self._renewed = self._renew_time = None
-        elif (facts := self._objects.get(gone.kind)) is not None:
-            facts.remove(f"{gone.namespace}/{gone.name}")
-            if gone.kind == HPAS.name:
-                self._hpa_policies.remove(f"{gone.namespace}/{gone.name}")
         elif controller:
             self._failed.forget(f"{controller}/{gone.namespace}/{gone.name}")
-            self._controllers.remove(f"{gone.namespace}/{controller}/{gone.name}")
+        for facts, name in self._facts_of(gone, controller):
+            facts.remove(name)
+
+    def _facts_of(
+        self, of: ObjectGone | ObjectUnread, controller: str
+    ) -> Iterator[tuple[PacedFacts[ObjectChanged] | PublishedFacts[Any], str]]:
+        """Where facts about an object are kept, and under which name."""
+        name = f"{of.namespace}/{of.name}"
+        if of.kind in self._objects:
+            yield self._objects[of.kind], name
+        elif controller:
+            yield self._controllers, f"{of.namespace}/{controller}/{of.name}"
+        if of.kind == HPAS.name:
+            yield self._hpa_policies, name
 
     def _controller(self, kind: str, found: ControllerObject | ReplicationControllerObject, at: datetime) -> None:
         fact = scheduling_facts.controller(found, kind, self._cluster, at)
