@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from agents.telemetry.readiness import StagePartition
 from schemas.decisions.delivered_risk import delivered_risks
 from streams import typed_json
+from streams.codec import event_codec
 from streams.log.log_port import NewRecord
 
 _DAY_MS = 86_400_000
@@ -51,11 +52,12 @@ class DeliveredRiskMetrics:
         self._tidied = 0
 
     def decided(self, task: StagePartition, turn: int, decisions: Iterable[NewRecord]) -> None:
-        """A turn of the recommender made these decisions. `turn` is its time in ms."""
+        """A turn of the recommender made these decisions. `turn` is its time in ms. The copy by cluster says nothing more."""
         for record in decisions:
-            if record.key is None or _MARK not in (record.value or b""):
+            workload = (record.key or b"").decode()
+            ident = event_codec.header(record, "ce_id") or ""
+            if _MARK not in (record.value or b"") or not ident.endswith(f"/requests/{workload}"):
                 continue
-            workload = record.key.decode()
             for risk in delivered_risks(typed_json.decode(record.value or b"{}", _Decided).because):
                 self._told[workload, risk.container] = _Told(task, turn)
                 sides = ((risk.cpu_promised, risk.kills_allowed), (risk.cpu_delivered, risk.kills))

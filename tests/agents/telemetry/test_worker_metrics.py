@@ -80,13 +80,15 @@ def test_what_adaptive_promised_and_delivered_is_shown_while_it_decides_here(
     day = 86_400_000
 
     def taken(turn: int, **by_adaptive: object) -> TurnResult:
-        decisions = [
-            NewRecord("t", 0, name.encode(), json.dumps({"because": {"policy_grounds": {"app": about}}}).encode(), header)
-            for name, about in by_adaptive.items()
-        ]
+        """Each decision goes to its workload and, in a copy, to its cluster."""
+        decisions = []
+        for name, about in by_adaptive.items():
+            ident = f"recommender/1/{turn}/requests/{name}".encode()
+            headers = (("ce_type", b"ullage.requests-recommended.v1"), ("ce_id", ident))
+            value = json.dumps({"because": {"policy_grounds": {"app": about}}}).encode()
+            decisions += [NewRecord("t", 0, key, value, headers) for key in (name.encode(), b"prod")]
         return TurnResult(turn, decisions, dead=[], records=0, samples=0)
 
-    header = (("ce_type", b"ullage.requests-recommended.v1"), ("ce_id", b"x"))
     metrics.turn_taken("recommender", 1, taken(day, api=grounds, odd={"cpu_short_promised": "much"}), seconds=Seconds(0.02))
 
     def shown(name: str) -> list[float | None]:
@@ -96,6 +98,7 @@ def test_what_adaptive_promised_and_delivered_is_shown_while_it_decides_here(
     assert shown("ullage_adaptive_cpu_short_ratio") == [0.02, 0.011]
     assert shown("ullage_adaptive_oom_kills") == [1.8, 1.0]
     assert b'workload="odd"' not in generate_latest(registry)
+    assert b'workload="prod"' not in generate_latest(registry)
     metrics.turn_taken("recommender", 1, taken(3 * day, web=grounds), seconds=Seconds(0.02))
     assert b'workload="api"' not in generate_latest(registry)
     assert b'workload="web"' in generate_latest(registry)
