@@ -174,9 +174,9 @@ class DayState:
                 self._add(row, pod)
         return [rows[key] for key in sorted(rows)]
 
-    def risks(self) -> list[tuple[str, DeliveredRisk]]:
-        """What `adaptive` promised and delivered for each container that it decides for, with the workload's key."""
-        return [(key, risk) for key in sorted(self._targets) for risk in delivered_risks(self._targets[key].because)]
+    def risks(self) -> list[DeliveredRisk]:
+        """What `adaptive` promised and delivered for each container that it decides for."""
+        return [risk for key in sorted(self._targets) for risk in delivered_risks(self._targets[key].because)]
 
     def _add(self, row: WorkloadRow, pod: PodChanged) -> None:
         for seen in pod.containers:

@@ -73,7 +73,7 @@ def rows(untouched: DayState, acted_on: Sequence[DayState]) -> list[tuple[str, .
 
 def promises(days: Sequence[DayState]) -> list[tuple[str, ...]]:
     """Where `adaptive` decides: time short of CPU (mean, and the worst container) and OOM kills, each with its promise."""
-    risks = [[risk for _, risk in day.risks()] for day in days]
+    risks = [day.risks() for day in days]
     if not any(risks):
         return []
     promised = next(risk.cpu_promised for found in risks for risk in found)

@@ -21,7 +21,7 @@ from streams.consumers.executing.holder_lease import HolderLease
 from streams.consumers.nodes import buffer_status, group_growth, group_size, node_events, removal_marks, soft_taints
 from streams.consumers.nodes.node_removal import NodeRemoval, RemovalOptions
 from streams.consumers.nodes.node_world import NodeWorld
-from streams.errors import EdgeError, GiveUp
+from streams.errors import EdgeError
 from streams.log_context import LogContext
 
 TOPIC = "node-updates"
@@ -81,22 +81,16 @@ def _notice(world: NodeWorld, cluster: str, event: Event) -> None:
 
 
 def _grow(world: NodeWorld, plan: ScaleUpPlanned, permit: ActPermit, *, protect: bool) -> HandlerResult | None:
-    try:
+    with node_events.recorded_failure(world.record, plan):
         result = group_growth.grow(world.aws, plan, permit, protect=protect)
-    except GiveUp as error:
-        node_events.record_failed_size(world.record, plan, error)
-        raise
     if result is None:
         node_events.record_growth(world.record, world.nodes, plan)
     return result
 
 
 def _lower(world: NodeWorld, plan: SizeCorrectionPlanned, permit: ActPermit) -> HandlerResult | None:
-    try:
+    with node_events.recorded_failure(world.record, plan):
         return group_size.lower(world.aws, plan, permit)
-    except GiveUp as error:
-        node_events.record_failed_size(world.record, plan, error)
-        raise
 
 
 def sweep(world: NodeWorld, pending: Collection[str]) -> None:

@@ -5,6 +5,9 @@ for them there. Nothing depends on an event, whatever the cluster answers.
 Source of the reasons: core/scaledown/actuation, clusterstate and processors/status of the Cluster Autoscaler.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import structlog
 
 from schemas.catalogue import Event
@@ -16,23 +19,24 @@ from schemas.decisions.node_updates import (
     ScaleUpPlanned,
     SizeCorrectionPlanned,
 )
+from schemas.decisions.scale_refusal_codes import RefusalCode
 from schemas.names import PodName
 from streams.clients.kube.event_recorder import ObjectEvent
 from streams.clients.kube.node_drain_client import NodeDrainClient
 from streams.consumers.executing.object_events import RecordEvent, try_to_record
-from streams.errors import EdgeError
+from streams.errors import EdgeError, GiveUp
 
 GROWN, REMOVED, REMOVED_EMPTY, KEPT = "TriggeredScaleUp", "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"
 NOT_GROWN, GROUP_GROWN, GROUP_KEPT = "NotTriggerScaleUp", "ScaledUpGroup", "FailedToScaleUpGroup"
 NOT_LOWERED, UNREGISTERED, UNREGISTERED_KEPT = "FailedToRevertScaleUp", "DeleteUnregistered", "DeleteUnregisteredFailed"
-HELPLESS = frozenset(("NoGroupFits", "NoGroupMayGrow"))
+HELPLESS = frozenset((RefusalCode.NO_GROUP_FITS, RefusalCode.NO_GROUP_MAY_GROW))
 """The codes of refusals about waiting pods for which no group grows."""
 WARNED = frozenset(
     (
-        "MaxNodesTotalReached",
-        "PriorityConfigMapInvalid",
-        "PriorityConfigMapNotMatchedGroup",
-        "PriorityConfigMapNoGroupMatched",
+        RefusalCode.MAX_NODES,
+        RefusalCode.NO_PRIORITIES,
+        RefusalCode.PRIORITIES_MISS_GROUPS,
+        RefusalCode.PRIORITIES_MISS_ALL,
     )
 )
 """The codes of refusals that are upstream's reasons themselves."""
@@ -68,10 +72,15 @@ def record_growth(record: RecordEvent, nodes: NodeDrainClient, plan: ScaleUpPlan
             try_to_record(record, ObjectEvent(pod, GROWN, message, plan.id))
 
 
-def record_failed_size(record: RecordEvent, plan: ScaleUpPlanned | SizeCorrectionPlanned, error: EdgeError) -> None:
-    """AWS did not accept another size of a group."""
-    reason = GROUP_KEPT if isinstance(plan, ScaleUpPlanned) else NOT_LOWERED
-    _warn(record, _status(plan.cluster), reason, f"group {plan.group}: {error}; decision {plan.id}", plan.id)
+@contextmanager
+def recorded_failure(record: RecordEvent, plan: ScaleUpPlanned | SizeCorrectionPlanned) -> Iterator[None]:
+    """Record it for the group if AWS does not accept its other size in the block."""
+    try:
+        yield
+    except GiveUp as error:
+        reason = GROUP_KEPT if isinstance(plan, ScaleUpPlanned) else NOT_LOWERED
+        _warn(record, _status(plan.cluster), reason, f"group {plan.group}: {error}; decision {plan.id}", plan.id)
+        raise
 
 
 def record_drained(record: RecordEvent, plan: NodeRemovalPlanned, pod: PodName) -> None:
