@@ -5,15 +5,17 @@ budget or the end of a cool-down, will be changed, and a pod that another guard 
 not apply, plans that were not carried out hold nothing back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from agents.logic.guards.shared_guards import Objection
 from agents.logic.updates import cap_sentences, node_rooms, startup_boosts, update_guards
 from agents.logic.updates.candidate import Candidate
 from agents.logic.updates.cluster_candidates import ClusterCandidates
 from agents.logic.updates.cluster_situation import ClusterSituation
+from agents.logic.updates.node_rooms import SuccessorRoom
 from agents.logic.updates.updater import Updater
 from agents.logic.updates.updater_records import NO_HISTORY
 from schemas import times
@@ -92,7 +94,12 @@ def no_change(updater: Updater, uid: str) -> NoChange:
 
 def not_wanted(updater: Updater, uid: str) -> str:
     """The same in a sentence."""
-    return _not_wanted(updater, uid)[1]
+    why, sentence = _not_wanted(updater, uid)
+    pod = updater.clusters.pods.get(uid)
+    if pod is None or why is not NoChange.NODELESS:
+        return sentence
+    # Only for a sentence, because it looks at every node, and thousands of pods may wait.
+    return f"{sentence}: {node_rooms.waiting(pod.fact, _rooms(updater, pod.fact.workload.cluster, updater.turn))}"
 
 
 def _not_wanted(updater: Updater, uid: str) -> tuple[NoChange, str]:
@@ -105,11 +112,7 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     if pod is None:
         yield NoChange.UNKNOWN, "the updater knows no such pod: no source has published it, or it is gone"
         return
-    if pod.fact.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
-        yield NoChange.ENDED, f"the pod has ended: it is {pod.fact.phase.value}"
-    if pod.fact.leaving:
-        yield NoChange.LEAVING, "the pod is being deleted"
-    yield from _waits(updater, pod.fact)
+    yield from _of_itself(pod.fact)
     workload = pod.fact.workload.key
     policy = updater.policies.of(workload)
     if policy is None:
@@ -134,13 +137,20 @@ def _reasons(updater: Updater, uid: str) -> Iterator[tuple[NoChange, str]]:
     yield NoChange.FITTING, f"its requests lie within the recommended bounds, so it need not be changed{more}"
 
 
-def _waits(updater: Updater, pod: PodChanged) -> Iterator[tuple[NoChange, str]]:
-    """Of a pod that no node has taken yet."""
-    if pod.phase is not PodPhase.PENDING or pod.node is not None:
-        return
-    daemons = node_rooms.daemons(updater.clusters.pods_of, pod.workload.cluster)
-    rooms = updater.clusters.constraints.rooms.of(pod.workload.cluster, daemons, updater.turn)
-    yield NoChange.NODELESS, f"it waits for a node: {node_rooms.waiting(pod, rooms)}"
+def _of_itself(pod: PodChanged) -> Iterator[tuple[NoChange, str]]:
+    """What holds of a pod whatever is known besides."""
+    if pod.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        yield NoChange.ENDED, f"the pod has ended: it is {pod.phase.value}"
+    if pod.leaving:
+        yield NoChange.LEAVING, "the pod is being deleted"
+    if pod.phase is PodPhase.PENDING and pod.node is None:
+        yield NoChange.NODELESS, "it waits for a node"
+
+
+@lru_cache(maxsize=1)
+def _rooms(updater: Updater, cluster: str, turn: int) -> Sequence[SuccessorRoom]:
+    """What the nodes of a cluster have in this turn: the same for each pod that somebody asks about."""
+    return updater.clusters.constraints.rooms.of(cluster, node_rooms.daemons(updater.clusters.pods_of, cluster), turn)
 
 
 def _planned(updater: Updater, uid: str) -> str | None:
