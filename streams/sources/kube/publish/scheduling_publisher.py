@@ -336,15 +336,7 @@ class SchedulingPublisher:
             if at - fact.at >= older and shape in self._published_shapes:
                 self._shapes[shape] = again = replace(fact, at=at)
                 self._publisher.publish(again)
-        for facts in (
-            self._nodes,
-            self._budgets,
-            self._controllers,
-            self._priorities,
-            self._namespaces,
-            self._buffers,
-            self._pods,
-        ):
+        for facts in (*self._simple.values(), self._controllers, self._buffers, self._pods):
             facts.republish(at, older)
 
     def seen(self, controller: str, found: KubeObject, at: datetime) -> None:  # one line for each kind
