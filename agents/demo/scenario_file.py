@@ -78,6 +78,7 @@ _SHAPES: Mapping[str, Callable[..., Shape]] = {
     "batch": load_shapes.batch,
     "jvm": load_shapes.jvm,
     "rush": load_shapes.rush,
+    "starter": load_shapes.starter,
 }
 _DURATION = r"^\d{1,4}[mhd]$"
 Quantities = dict[Literal["cpu", "memory"], str | int | float]

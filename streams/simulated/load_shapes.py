@@ -102,6 +102,19 @@ def jvm(*, low: float, high: float, heap: int, warm_up: Seconds = Seconds(1200.0
     return shape
 
 
+def starter(*, low: float, high: float, memory: int, peak: int, lasts: Seconds = Seconds(15.0)) -> Shape:  # noqa: B008  # as above
+    """A service for people with `memory` MiB that needs `peak` MiB for `lasts` seconds, twenty seconds after each start.
+
+    That lies between two scrapes of most starts, so usage seldom tells of it.
+    """
+
+    def shape(moment: LoadMoment) -> Load:
+        cores = (low + (high - low) * daylight(moment.time)) * (0.85 + 0.3 * chance(moment, every=60))
+        return _load(cores, peak if 0 <= moment.age - 20 < lasts else memory)
+
+    return shape
+
+
 def daylight(time: Seconds) -> float:
     """0 at three in the morning, 1 at three in the afternoon (UTC), a cosine in between."""
     return (1 - math.cos(2 * math.pi * (time % _DAY - 3 * 3600) / _DAY)) / 2

@@ -6,7 +6,8 @@ twice what it requested, and after each further kill three times what that was k
 until it lives: who needs twenty times its memory has it after three kills, and nobody is given more than three times too much. A
 kill under no more than was tried before says nothing new. An hour after a floor was raised the use of those that live with it is
 known: then it comes down to the most of that, and so do the pods that have more, which leaves room for those that still wait for
-it. A floor ends a day after its last kill.
+it. A floor ends as late as usage is forgotten, as the kill may be all that was ever seen of the need: a peak of seconds at each
+start lies between two scrapes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,8 +31,6 @@ SETTLES = 3_600_000
 """Milliseconds after its last rise in which a floor stands as it is. What warms up for longer is killed once more."""
 SLACK = 0.1
 """The share by which a pod may request more than a floor that came down, before it is too much."""
-LASTS = 86_400_000
-"""Milliseconds after the last kill for which a floor holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,13 @@ class MemoryFloor:
 
 
 class MemoryFloors:
-    """The floors of one partition. `quick`: a container that ran for less before it was killed gets one; 0 gives none."""
+    """The floors of one partition. `quick`: a container that ran for less before it was killed gets one; 0 gives none.
 
-    def __init__(self, quick: Seconds) -> None:
-        self._quick = quick
+    `lasts`: the time after its last kill for which a floor holds.
+    """
+
+    def __init__(self, quick: Seconds, lasts: Seconds) -> None:
+        self._quick, self._lasts = quick, int(lasts * 1000)
         self.table: ObjectTable[MemoryFloor] = ObjectTable("floors", MemoryFloor, 64)
 
     def killed(self, event: ContainerOOMKilled, used: float, now: int) -> None:
@@ -79,7 +81,7 @@ class MemoryFloors:
     def floor(self, key: str, now: int) -> MemoryFloor | None:
         """The floor of `workload/container`, if it still holds."""
         floor = self.table.get(key)
-        return None if floor is None or now - floor.killed >= LASTS else floor
+        return None if floor is None or now - floor.killed >= self._lasts else floor
 
     def review(self, now: int, most_used: Callable[[str, str], float]) -> set[str]:
         """Drop the floors that no longer hold, and let those down that have stood for an hour; returns the workloads of these.
@@ -89,7 +91,7 @@ class MemoryFloors:
         lowered = set()
         for key, floor in sorted(self.table.items()):
             workload, _, container = key.rpartition("/")
-            if now - floor.killed >= LASTS:
+            if now - floor.killed >= self._lasts:
                 self.table.remove(key)
             elif now - floor.raised >= SETTLES and floor.tried < (used := most_used(workload, container)):
                 after = replace(floor, memory=Bytes(min(floor.memory, int(used))), settled=True)

@@ -94,7 +94,7 @@ class Recommender(PartedState):
     def _build(self, settings: VerticalSettings) -> None:
         """Make the empty state that decides by these settings."""
         self.settings = settings
-        self.floors, self.leaks = MemoryFloors(settings.oom_loop), MemoryLeaks()
+        self.floors, self.leaks = MemoryFloors(settings.oom_loop, settings.memory_expires), MemoryLeaks()
         self.estimation, self.shadow, self.states = deciding_rules(settings, self._policy_of, self.floors, self.leaks)
         self.rules = StageRules(NAME, self._own)
         self.policies = Policies(settings.recommender)

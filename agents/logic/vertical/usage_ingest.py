@@ -34,7 +34,7 @@ def usage_settings(settings: VerticalSettings) -> UsageSettings:
         window=settings.memory_window,
         oom_ratio=settings.oom_ratio,
         oom_minimum=settings.oom_minimum,
-        expires=type(settings.memory_window)(settings.memory_window * settings.memory_windows),
+        expires=settings.memory_expires,
         zero_is_absent=settings.zero_is_absent,
         window_peaks=settings.window_peaks,
         leak_hours=settings.leak_hours,

@@ -7,7 +7,7 @@ from schemas.policies.vpa_annotations import RISK_CPU, RISK_OOM
 from schemas.units import Bytes, Cores, Fraction, Seconds
 
 NAME = "recommender"
-PROGRAM = 5
+PROGRAM = 6
 """Counts changes of this capability's code that change what is decided."""
 
 DAY = 86_400.0
@@ -105,6 +105,11 @@ class VerticalSettings:
     """The share of time in which a container decided by `adaptive` may use more CPU than it requests. Not upstream's."""
     risk_oom: float = 0.9
     """OOM kills that `adaptive` may let happen, as a share of those that the built-in estimator would have. Not upstream's."""
+
+    @property
+    def memory_expires(self) -> Seconds:
+        """The time after which memory is forgotten of which nothing was seen any more."""
+        return Seconds(self.memory_window * self.memory_windows)
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The risks that nobody can mean."""

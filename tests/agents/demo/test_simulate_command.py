@@ -47,6 +47,14 @@ def test_the_same_file_gives_the_same_log_and_a_setting_another_end(
     assert cli.run(["replay", "--verify", "--log", str(tmp_path / "a/log.jsonl")]) == 0
 
 
+def test_memory_that_is_needed_for_seconds_at_each_start_and_never_seen_is_not_taken_away_the_next_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "start.yaml"
+    file.write_text(SCENARIO.with_name("start-peak.yaml").read_text().replace("length: 3d", "length: 30h"))
+    assert played(capsys, str(file))["oom_kills"] == 2
+
+
 def test_what_new_pods_were_given_is_counted_listed_and_taken_back(
     short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,11 @@ def test_batch_sleeps_between_runs() -> None:
     assert (shape(at(1800)).cores, shape(at(7199)).memory) == (0.005, 100 * MIB)
 
 
+def test_a_starter_needs_its_peak_for_seconds_after_its_start_alone() -> None:
+    shape = load_shapes.starter(low=0.1, high=0.5, memory=200, peak=900)
+    assert [shape(at(0, age=age)).memory // MIB for age in (0, 19, 20, 34, 35, HOUR)] == [200, 200, 900, 900, 200, 200]
+
+
 def test_a_jvm_starts_hot_and_keeps_its_heap() -> None:
     shape = load_shapes.jvm(low=0.1, high=0.5, heap=1000, warm_up=Seconds(1200))
     assert shape(at(3 * HOUR, age=0)).cores == 0.5
