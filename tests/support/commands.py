@@ -43,6 +43,11 @@ class Commands:
         self.running[name].kill()
         self.running[name].wait()
 
+    def end(self, name: str) -> None:
+        """Ask it to end, and wait until it did."""
+        self.running[name].terminate()
+        self.running[name].wait(SLOWER * 30)
+
     def wait(self, done: Callable[[], object], seconds: float, what: str = "") -> None:
         """Until it is done; nobody may have ended with an error meanwhile."""
         until = time.monotonic() + SLOWER * seconds
