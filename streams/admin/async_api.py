@@ -169,6 +169,7 @@ def _headers() -> AsyncApiDocument:
         "ce_subject": "the record's key",
         "ce_time": "event time, RFC 3339 in UTC",
         "cause": "a JSON list of the places (topic:partition:offset) that it rests on",
+        "ce_cause": "the same, as an extension attribute of CloudEvents",
     }
     properties = {name: {"type": "string", "description": text} for name, text in texts.items()}
     return {"type": "object", "required": ["ce_id", "ce_type", "ce_time"], "properties": properties}

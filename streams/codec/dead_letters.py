@@ -10,7 +10,7 @@ from base64 import b64encode
 import orjson
 
 from schemas import times
-from streams.codec.headers import cause_bytes
+from streams.codec.headers import cause_headers
 from streams.errors import BadRecord, ForgedPlan
 from streams.log.log_port import NewRecord, Record
 from streams.topics import Topics
@@ -45,7 +45,7 @@ def dead_letter(record: Record, error: BadRecord, *, by: str, topics: Topics) ->
         ("ce_source", by.encode()),
         ("ce_subject", str(record.place).encode()),
         ("ce_time", _time(record.timestamp_ms)),
-        ("cause", cause_bytes((record.place,))),
+        *cause_headers((record.place,)),
         *([FORGED] if isinstance(error, ForgedPlan) else []),
     )
     return NewRecord(

@@ -24,7 +24,7 @@ from schemas.names import Place
 from schemas.version_lifts import EventBody
 from streams import typed_json
 from streams.codec import dead_letters
-from streams.codec.headers import cause_bytes, causes, header, is_of_a_clock
+from streams.codec.headers import cause_headers, causes, header, is_of_a_clock
 from streams.codec.usage_columns import ScrapeCodec
 from streams.errors import BadRecord
 from streams.log.log_port import LEFT_OUT, Headers, NewRecord, Record
@@ -70,7 +70,7 @@ class Codec:
             ("ce_time", time_bytes(event.at)),
         )
         if cause:
-            headers = (*headers, ("cause", cause_bytes(tuple(cause))))
+            headers = (*headers, *cause_headers(tuple(cause)))
         return NewRecord(self._topics.wire(topic), partition, key.encode(), value, headers)
 
     def _value(self, event: Event) -> bytes:

@@ -1,4 +1,7 @@
-"""Headers of records: CloudEvents in binary mode, and `cause`."""
+"""Headers of records: CloudEvents in binary mode, and what a record rests on, under two names.
+
+Our readers know `cause`; `ce_cause` is the same as an extension attribute, which CloudEvents' libraries hand on.
+"""
 
 from functools import lru_cache
 
@@ -9,9 +12,10 @@ from schemas.names import Place
 from streams import typed_json
 from streams.clock_rules import FILL, PROBE, TICK
 from streams.errors import BadRecord
-from streams.log.log_port import NewRecord, Record
+from streams.log.log_port import Headers, NewRecord, Record
 
 _read_causes = typed_json.decoder(tuple[str, ...]).decode
+CAUSES = ("ce_cause", "cause")
 _OF_A_CLOCK = frozenset({TICK, PROBE, FILL})
 
 
@@ -29,9 +33,10 @@ def header(record: Record | NewRecord, name: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def cause_bytes(places: tuple[Place, ...]) -> bytes:
-    """The `cause` header: a JSON list of `topic:partition:offset`. Many decisions of a turn rest on the same scrape."""
-    return orjson.dumps([str(place) for place in places])
+def cause_headers(places: tuple[Place, ...]) -> Headers:
+    """What a record rests on: a JSON list of `topic:partition:offset`. Many decisions of a turn rest on the same scrape."""
+    text = orjson.dumps([str(place) for place in places])
+    return tuple((name, text) for name in CAUSES)
 
 
 def causes(record: Record | NewRecord) -> tuple[Place, ...]:

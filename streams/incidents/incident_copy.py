@@ -19,7 +19,7 @@ from schemas.times import rfc3339
 from streams import clock_log
 from streams.clock_rules import FILL, PARTITION, ClockRecord, Counted
 from streams.codec.event_codec import causes, is_of_a_clock
-from streams.codec.headers import cause_bytes
+from streams.codec.headers import CAUSES, cause_headers
 from streams.compacted_copy import COPIES
 from streams.errors import BadInput, BadRecord
 from streams.incidents import incident_file
@@ -256,7 +256,8 @@ class _NewPlaces:
             rests_on = ()
         there = tuple(self._place(place) for place in rests_on)
         if there != rests_on:
-            headers = tuple((name, cause_bytes(there) if name == "cause" else data) for name, data in headers)
+            rewritten = dict(cause_headers(there))
+            headers = tuple((name, rewritten[name] if name in CAUSES else data) for name, data in headers)
         return NewRecord(self._wires[record.topic], record.partition, record.key, record.value, headers)
 
     def _tick(self, tick: ClockRecord) -> ClockRecord:

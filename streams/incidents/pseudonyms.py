@@ -80,7 +80,7 @@ _PLAIN = re.compile(
 )
 _IDS = frozenset(("id", "decision", "recommendation", "ce_id"))
 _CITED_RULES = {"version", "place"}
-_KEPT_HEADERS = frozenset(("content-type", "ce_specversion", "ce_type", "ce_time", "cause"))
+_KEPT_HEADERS = frozenset(("content-type", "ce_specversion", "ce_type", "ce_time", "ce_cause", "cause"))
 
 
 class Pseudonyms:

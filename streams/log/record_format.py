@@ -33,7 +33,7 @@ _LONG = _MORE | 1
 _INT, _INT_BYTES, _LONG_INT, _LONG_INT_BYTES = (1 << 32) - 1, 5, (1 << 64) - 1, 10
 _NAMES = {
     name.encode(): name
-    for name in ("content-type", "ce_specversion", "ce_id", "ce_type", "ce_source", "ce_subject", "ce_time", "cause")
+    for name in ("content-type", "ce_specversion", "ce_id", "ce_type", "ce_source", "ce_subject", "ce_time", "ce_cause", "cause")
 }
 """Names of headers that need no decoding."""
 

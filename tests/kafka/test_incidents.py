@@ -34,4 +34,4 @@ def test_an_incident_imported_into_kafka_verifies_and_exports_the_same_again(
         old = ours.poll({("ullage.pod-updates.v1", 1): 0})
         new = there.poll({(wire, 1): 0}, wait=5.0)
         assert [r.value for r in new] == [r.value for r in old]
-        assert all(wire.split(".")[0] in data.decode() for r in new for name, data in r.headers if name == "cause")
+        assert all(wire.split(".")[0] in data.decode() for r in new for name, data in r.headers if name in {"ce_cause", "cause"})

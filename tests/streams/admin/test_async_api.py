@@ -1,6 +1,7 @@
 """The AsyncAPI document: well-formed, and true of every record that the golden files of the wire show."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,6 +129,10 @@ def test_a_record_on_the_wire_is_as_the_document_says(kind: Any, document: Any) 
     [channel] = [each for each in document["channels"].values() if each["address"] == record["topic"]]
     assert kind.name in channel["messages"]
     assert document["components"]["messages"][kind.name]["name"] == record["headers"]["ce_type"]
+    attributes = {name.removeprefix("ce_") for name in record["headers"] if name.startswith("ce_")}
+    assert all(re.fullmatch("[a-z0-9]{1,20}", name) for name in attributes), "what CloudEvents 1.0 calls a name"
+    assert attributes >= {"id", "source", "specversion", "type"}
+    assert record["headers"]["ce_cause"] == record["headers"]["cause"]
     jsonschema.validate(record["value"], {**document, "$ref": f"#/components/schemas/{kind.event.__name__}"})
     jsonschema.validate(record["headers"], document["components"]["messageTraits"]["cloud-event"]["headers"])
 

@@ -8,9 +8,11 @@ import duckdb
 import orjson
 import pytest
 
+from schemas.names import Place
 from streams import clock_log
 from streams.clock_rules import ClockRecord, Counted
 from streams.codec import event_codec
+from streams.codec.headers import cause_headers
 from streams.errors import BadInput
 from streams.incidents import incident_copy, incident_manifest
 from streams.incidents.incident_copy import IncidentLog, Stretch
@@ -45,7 +47,8 @@ def log() -> MemoryLog:
         log.append([said(METRICS, p, 2, b"gone")])
     for second in (10, 20, 30):
         odd = b"\xff\x00" if second == 20 else b'{"n":%d}' % second
-        log.append([said(METRICS, p, second - 1, odd, ("cause", f'["{POLICIES}:{p}:0"]'.encode())) for p in (0, 1)])
+        cites = {p: cause_headers((Place(POLICIES, p, 0),)) for p in (0, 1)}
+        log.append([said(METRICS, p, second - 1, odd, *cites[p]) for p in (0, 1)])
         ticks.append(log, SHOP, START_MS + second * 1_000)
     for p in (0, 1):
         log.truncate(METRICS, p, 1)
@@ -239,7 +242,9 @@ def test_where_a_log_gives_other_places_causes_and_ends_move_along(file: Path) -
     back.truncate(there.wire("policies"), 0, 1)
     with IncidentFile(file) as incident:
         assert incident_copy.to_log(incident, LogContext.of(back, there)) == 11
-    causes = [event_codec.causes(record) for record in records(back, there.wire("pod-metrics")) if record.key == b"prod"]
+    usage = [record for record in records(back, there.wire("pod-metrics")) if record.key == b"prod"]
+    causes = [event_codec.causes(record) for record in usage]
+    assert all(event_codec.header(record, "ce_cause") == event_codec.header(record, "cause") for record in usage)
     numbers = [tick.number for tick in clock_log.ticks_from(back, there, Counted())]
     assert numbers == [START_MS + second * 1_000 for second in (10, 20, 30)]
     counted = clock_log.counted_at(back, there, START + timedelta(seconds=20))
