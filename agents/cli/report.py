@@ -31,7 +31,7 @@ def report(  # noqa: PLR0913  # the flags of a command
 ) -> None:
     """Write one page about a stretch of the log: fleet, savings with the risk beside them, workloads and charts. Opens offline.
 
-    Needs plotly: `pip install -e '.[report]'`. Without `--from` it is everything that the log keeps. `--live` only reads, too:
+    Without `--from` it is everything that the log keeps. `--live` only reads, too:
     readers show the token as `?token=...` or as a bearer token.
     """
     from agents.commands.report import report_command as command

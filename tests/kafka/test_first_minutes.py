@@ -30,7 +30,7 @@ def test_every_command_of_readme_works_right_after_the_demo(tmp_path: Path) -> N
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert " packages" in demo.stdout, "no silent minutes"
     listed = subprocess.run([".venv/bin/python", "-m", "pip", "list"], cwd=project, capture_output=True, text=True, check=True)
-    assert not {"moto", "mypy", "plotly", "boto3", "pytest"} & {line.split()[0] for line in listed.stdout.splitlines()}
+    assert not {"moto", "mypy", "boto3", "pytest"} & {line.split()[0] for line in listed.stdout.splitlines()}
     [block] = re.findall(r"After `make demo`.*?```sh\n(.*?)```", (project / "README.md").read_text(), re.DOTALL)
     assert block.count("ullage ") > 5
     ran = subprocess.run(

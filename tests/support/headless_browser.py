@@ -72,6 +72,13 @@ class HeadlessBrowser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    async def key(self, name: str) -> None:
+        """Press and release a key such as Enter or Escape."""
+        code = {"Enter": 13, "Escape": 27}[name]
+        text = {"text": "\r"} if name == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            await self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text)
+
     async def until(self, expression: str) -> None:
         """Wait until an expression holds."""
         end = time.monotonic() + _PATIENCE

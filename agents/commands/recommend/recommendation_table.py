@@ -74,6 +74,11 @@ class RecommendedContainer:
     """What `adaptive` promised and delivered, where it decides."""
 
     @property
+    def workload_key(self) -> str:
+        """As events name the workload."""
+        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.workload}"
+
+    @property
     def held_by(self) -> str:
         """The words for what caps the target, separated by commas; empty where nothing does."""
         return ", ".join(dict.fromkeys(cap.word for cap in self.caps))

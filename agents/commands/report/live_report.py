@@ -48,12 +48,9 @@ const news = new EventSource('events' + location.search);
 news.addEventListener('report', event => {
   const sent = JSON.parse(event.data);
   const top = scrollY;
-  document.querySelectorAll('.chart').forEach(place => Plotly.purge(place));
   document.getElementById('report').innerHTML = sent.content;
-  shown = sent.charts;
-  draw();
+  turn(false);
   arrange();
-  listen();
   scrollTo(0, top);
   document.body.dataset.version = event.lastEventId;
 });
@@ -113,7 +110,6 @@ class LiveReport:
     read: Callable[[], LiveData | None]
     explain: Callable[[str], str]
     prices: PriceList
-    script: str
     address: LiveAddress
     period: Seconds
     say: Callable[[str], None]
@@ -175,9 +171,9 @@ class LiveReport:
     async def _page(self, _request: web.Request) -> web.Response:
         if self._data is None:
             raise web.HTTPServiceUnavailable(text="nothing is read yet\n")
-        above, script = "\n".join(console_page.content(self._data.console)), console_page.SCRIPT + _SCRIPT
-        live = LiveParts(console_page.STYLE, "".join(console_page.controls()), above, console_page.dialog(), script)
-        lines = report_page.page(self._data.report, self.prices, self.script, live)
+        above = "\n".join(console_page.content(self._data.console))
+        live = LiveParts(console_page.STYLE, console_page.controls(), above, _SCRIPT)
+        lines = report_page.page(self._data.report, self.prices, {}, live)
         return web.Response(text="\n".join(lines), content_type="text/html", charset="utf-8", headers=_HEADERS)
 
     async def _why(self, request: web.Request) -> web.Response:
@@ -219,8 +215,8 @@ class LiveReport:
                 yield b": still here\n\n"
                 continue
             seen = version
-            lines = (*console_page.content(data.console), *report_page.content(data.report, self.prices))
-            sent = {"content": "\n".join(lines), "charts": report_page.charts(data.report)}
+            above = "\n".join(console_page.content(data.console))
+            sent = {"content": "\n".join(report_page.content(data.report, self.prices, above))}
             yield b"id: %d\nevent: report\ndata: %s\n\n" % (version, orjson.dumps(sent))
 
     async def _after(self, seen: int) -> tuple[LiveData | None, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agents.backtest import price_list
 from agents.commands.report import report_data, report_page
+from agents.commands.report.report_data import ReportData
 from agents.processes.signals import stoppable
 from agents.settings import event_times, log_factory
 from agents.settings.all_settings import Settings
@@ -21,6 +22,8 @@ from streams.log_context import LogContext
 from streams.publishing import source_reports
 from streams.publishing.operator_log import OperatorLog
 
+_ACTS_EXPLAINED, _MOST_EXPLAINED = 10, 200
+"""Acts of a workload that a page in a file explains, and explanations in all: each takes a look at the log."""
 _TURN = timedelta(milliseconds=1)
 """A stretch ends before its end, and what the newest turn decided bears its tick's own time."""
 
@@ -46,9 +49,10 @@ class LiveFlags:
 
 def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
     """Write the report of the settings' cluster. Raises BadInput."""
-    script, prices = _script(), price_list.read(flags.prices)
+    prices = price_list.read(flags.prices)
     with stoppable(), _stretch(settings, flags) as stretch:
         data = report_data.collect(*stretch, top=flags.top, heartbeat=settings.vertical.heartbeat)
+        whys = _explained(stretch[0], data)
         context, since, _ = stretch
         before = since if flags.begin else None
         lost = truncated_topics.sentence(
@@ -56,7 +60,7 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
         )
     part = to if to.exists() and not to.is_file() else to.with_name(f".{to.name}.part")  # a pipe or a terminal takes it as it is
     try:
-        part.write_text("\n".join(report_page.page(data, prices, script)) + "\n", encoding="utf-8")
+        part.write_text("\n".join(report_page.page(data, prices, whys)) + "\n", encoding="utf-8")
         if part != to:
             part.replace(to)
     except OSError as error:
@@ -64,7 +68,10 @@ def run(settings: Settings, to: Path, flags: ReportFlags) -> None:
             with suppress(OSError):
                 part.unlink()
         raise BadInput(f"the report '{to}' cannot be written: {error.strerror}") from error
-    note(f"{len(data.rows)} containers, {len(data.charts)} charts; open {to} in a browser, no network is needed")
+    note(
+        f"{len(data.rows)} containers, {len(data.charts)} charts, {len(whys)} explanations; "
+        f"open {to} in a browser, no network is needed"
+    )
     if lost:
         note(lost)
 
@@ -103,12 +110,25 @@ def serve(settings: Settings, flags: ReportFlags, live: LiveFlags) -> None:
             raise RuntimeError("a coroutine that runs has a task")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)  # an exception in a handler may get lost in a callback of the loop
-        page = live_report.LiveReport(read, explain, prices, script, address, Seconds(live.every), say=note)
+        page = live_report.LiveReport(read, explain, prices, address, Seconds(live.every), say=note)
         with suppress(asyncio.CancelledError):
             await page.serve()
 
-    script, prices = _script(), price_list.read(flags.prices)
+    prices = price_list.read(flags.prices)
     asyncio.run(serving())
+
+
+def _explained(context: LogContext, data: ReportData) -> dict[str, str]:
+    """What `ullage why` says of each workload that the page shows and of its newest acts, of so many in all."""
+    from agents.why import explanation, explanation_lines
+
+    acts = [act.asked for newest in data.history.acts.values() for act in list(newest)[-_ACTS_EXPLAINED:]]
+    asked = dict.fromkeys((*sorted(data.history.shown), *acts))
+    texts: dict[str, str] = {}
+    for about in list(asked)[:_MOST_EXPLAINED]:
+        with suppress(BadInput):  # the log no longer has it, or another of that name
+            texts[about] = "\n".join(explanation_lines.lines(explanation.explain(context, about)))
+    return texts
 
 
 def _token(file: Path | None) -> str:
@@ -140,12 +160,3 @@ def _begin(context: LogContext, until: datetime) -> datetime:
     """The first tick that the log keeps."""
     first = OperatorLog(context).first_tick()
     return until if first is None else first
-
-
-def _script() -> str:
-    """The script that draws charts, from the installed package. Raises BadInput where that is not installed."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise BadInput("`ullage report` draws with plotly, which is not installed: pip install -e '.[report]'") from None
-    return str(get_plotlyjs())

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 
 from agents.commands.recommend import held_back, recommendation_table
 from agents.commands.recommend.recommendation_table import RecommendedContainer
+from agents.commands.report.report_history import ReportHistory
+from agents.commands.report.time_chart import ChartMark
 from schemas.catalogue import Event
 from schemas.decisions.node_updates import NodeRemovalPlanned
 from schemas.decisions.pod_updates import UpdateRefused
@@ -25,6 +27,8 @@ from streams.log_context import LogContext
 from streams.log_range import has_topic, read_range
 
 POINTS = 400
+MOST_ROWS = 50
+"""Containers that the page shows, those that save most; their workloads have pages."""
 TOPICS = (
     "cluster-changes",
     "scheduling-changes",
@@ -34,6 +38,8 @@ TOPICS = (
     "node-updates",
     "outcomes",
     "recommendations",
+    "load-forecasts",
+    "replica-plans",
     "pod-metrics",
 )
 _STANDING = ("cluster-changes", "scheduling-changes", "pod-changes", "node-updates", "recommendations", "outcomes")
@@ -63,16 +69,6 @@ class ValueLine:
             self.memory.append(memory)
 
 
-@dataclass(frozen=True, slots=True)
-class ChartMark:
-    """A kill or an action: `asked` is what `ullage why` is asked about it."""
-
-    at: datetime
-    what: str
-    says: str
-    asked: str
-
-
 @dataclass(slots=True)
 class ContainerChart:
     """One container of a workload: its highest use over all pods, and the requests, limits and recommendation of one pod."""
@@ -88,6 +84,16 @@ class ContainerChart:
     """Kills and actions."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node at the end of the stretch: what it can give, and its pods with what they request."""
+
+    name: str
+    size: Amount
+    pods: int
+    requested: Amount
+
+
 @dataclass(slots=True)
 class ReportData:
     """Everything on the page. `requested` is the sum of running pods' requests when the stretch began and when it ended."""
@@ -97,9 +103,11 @@ class ReportData:
     until: datetime
     rows: Sequence[RecommendedContainer] = ()
     charts: dict[tuple[str, str], ContainerChart] = field(default_factory=dict)
+    history: ReportHistory = field(default_factory=lambda: ReportHistory(frozenset()))
     requested: tuple[Amount, Amount] = ((0.0, 0.0), (0.0, 0.0))
     pods: int = 0
     nodes: int = 0
+    node_rows: Sequence[NodeRow] = ()
     node_size: Amount = (0.0, 0.0)
     removable: int = 0
     removed: int = 0
@@ -114,10 +122,10 @@ class ReportData:
 def collect(context: LogContext, since: datetime, until: datetime, *, top: int, heartbeat: Seconds) -> ReportData:
     """Read the stretch. Raises LogUnavailable."""
     rows = held_back.marked(recommendation_table.read(context, until, (), heartbeat=heartbeat), held_back.read(context))
-    data = ReportData(context.cluster, since, until, rows)
+    history = ReportHistory(frozenset(row.workload_key for row in rows[:MOST_ROWS]))
+    data = ReportData(context.cluster, since, until, rows, history=history)
     for row in rows[:top]:
-        key = f"{row.cluster}/{row.namespace}/{row.kind}/{row.workload}"
-        data.charts[key, row.container] = ContainerChart(key, row.container)
+        data.charts[row.workload_key, row.container] = ContainerChart(row.workload_key, row.container)
     shown = {workload for workload, _ in data.charts}
     reading = _Reading(data, shown)
     for event in _events(context, _STANDING, shown, since - _REACH, since):
@@ -152,8 +160,8 @@ class _Reading:
 
     def __init__(self, data: ReportData, shown: set[str]) -> None:
         self._data, self._shown = data, shown
-        self._pods: dict[str, tuple[str, Amount]] = {}
-        """Of each pod by uid, workload and requests."""
+        self._pods: dict[str, tuple[str | None, Amount]] = {}
+        """Of each pod by uid, its node and requests."""
         self._containers: dict[tuple[str, str], ContainerSeen] = {}
         """What each container was last seen with before the stretch, by workload and name."""
         self._targets: dict[str, RequestsRecommended] = {}
@@ -178,7 +186,7 @@ class _Reading:
         """The next event from before the stretch, in order of time."""
         match event:
             case PodChanged():
-                self._pods[event.pod.uid] = (event.workload.key, _requested(event))
+                self._pods[event.pod.uid] = (event.node, _requested(event))
                 self._created[event.pod.uid] = event.created
                 self._admitted(event)
                 self._containers.update(((event.workload.key, seen.name), seen) for seen in event.containers)
@@ -196,6 +204,7 @@ class _Reading:
     def begin(self) -> None:
         """Everything from before the stretch has been read."""
         self._data.removed = 0
+        self._count_nodes(self._data.since)
         for name, seen in self._containers.items():
             self._draw(name[0], seen, self._data.since)
         for target in self._targets.values():
@@ -203,12 +212,14 @@ class _Reading:
 
     def take(self, event: Event) -> None:
         """The next event, in order of time."""
+        self._data.history.take(event)
         match event:
             case SourceReported():
                 self._sees |= set(event.sees)
             case MetricsScraped():
                 self._begin(event.at)
                 self._scrape(event)
+                self._count_nodes(event.at)
             case PodChanged():
                 self._pod(event)
             case PodDeleted():
@@ -223,6 +234,11 @@ class _Reading:
                 self._recommended(event, event.at)
             case _:
                 self._about_nodes(event)
+
+    def _count_nodes(self, at: datetime) -> None:
+        """With each scrape, because nodes that a source has just begun to list did not come one by one."""
+        if self._nodes:
+            self._data.history.count_nodes(at, len(self._nodes))
 
     def _about_nodes(self, event: Event) -> None:
         """A node counts as removed by us if we planned it, because others remove nodes as well.
@@ -264,6 +280,7 @@ class _Reading:
         return sum(cpu for cpu, _ in amounts), sum(memory for _, memory in amounts)
 
     def _scrape(self, event: MetricsScraped) -> None:
+        self._data.history.use(event.at, event.workloads, event.cores)
         number = int((event.at - self._data.since).total_seconds() // self._step)
         for i, (workload, container) in enumerate(zip(event.workloads, event.containers, strict=True)):
             chart = self._data.charts.get((workload, container)) if workload in self._shown else None
@@ -275,7 +292,7 @@ class _Reading:
         if self._begun is not None and event.pod.uid not in self._created and self._was_there(event.created):
             cpu, memory = _requested(event)
             self._begun = (self._begun[0] + cpu, self._begun[1] + memory)
-        self._pods[event.pod.uid] = (event.workload.key, _requested(event))
+        self._pods[event.pod.uid] = (event.node, _requested(event))
         self._created[event.pod.uid] = event.created
         self._admitted(event)
         for seen in event.containers:
@@ -311,7 +328,8 @@ class _Reading:
     def _finished(self, event: ActionFinished) -> None:
         self._data.done[f"{event.action.value} {event.result.value}"] += 1
         if self._changed(event):
-            mark = ChartMark(event.at, event.action.value, f"{event.subject.name}: {event.reason}", event.decision)
+            what = "admission" if event.action is Action.PATCH else event.action.value
+            mark = ChartMark(event.at, what, f"{event.subject.name}: {event.reason}", event.decision)
             self._mark(event.subject.workload, "", mark)
 
     def _changed(self, event: ActionFinished) -> bool:
@@ -342,9 +360,14 @@ class _Reading:
         data.pods, data.nodes = len(self._pods), len(self._nodes)
         data.removable = len(self._removable & self._nodes.keys())
         data.fewer = min(data.removed, max(0, (self._nodes_begun or 0) - len(self._nodes)))
+        data.node_rows = [self._node(name) for name in sorted(self._nodes)]
         sizes = list(self._nodes.values())
         if sizes:
             data.node_size = (sum(cpu for cpu, _ in sizes) / len(sizes), sum(memory for _, memory in sizes) / len(sizes))
+
+    def _node(self, name: str) -> NodeRow:
+        on_it = [amount for node, amount in self._pods.values() if node == name]
+        return NodeRow(name, self._nodes[name], len(on_it), (sum(cpu for cpu, _ in on_it), sum(memory for _, memory in on_it)))
 
 
 def _requested(pod: PodChanged) -> Amount:

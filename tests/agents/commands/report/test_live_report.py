@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import os
 import re
 import shutil
@@ -32,7 +33,6 @@ from tests.support import kept_day
 from tests.support.commands import ROOT
 from tests.support.headless_browser import CHROMIUM, HeadlessBrowser
 
-pytest.importorskip("plotly", reason="the extra `report` is not installed")
 TOKEN = "a-token-of-twenty-chars"  # noqa: S105  # of a test
 
 
@@ -137,7 +137,7 @@ def test_a_page_is_kept_up_to_date_for_longer_than_a_request_may_take(tmp_path: 
     said: asyncio.Queue[str] = asyncio.Queue()
     limits = ConnectionLimits(head=Seconds(0.3), body=Seconds(0.3), idle=Seconds(0.3))
     address = live_report.address_of("127.0.0.1:0", "")
-    page = live_report.LiveReport(lambda: data, str, price_list.read(None), "", address, Seconds(0.2), said.put_nowait, limits)
+    page = live_report.LiveReport(lambda: data, str, price_list.read(None), address, Seconds(0.2), said.put_nowait, limits)
 
     async def followed() -> None:
         serving = asyncio.create_task(page.serve())
@@ -183,14 +183,72 @@ async def used_as_a_console(browser: HeadlessBrowser) -> None:
         f"dialog.open && dialog.querySelector('b').textContent === '{place}' && said.textContent.includes('{place}')"
     )
     await browser.asks("dialog.close()")
-    marks = "shown.flatMap(chart => chart.lines.filter(line => line.customdata).map(line => [chart.id, line.customdata[0]]))"
-    [chart, asked] = (await browser.asks(marks))[0]
-    await browser.asks(f"document.getElementById('{chart}').emit('plotly_click', {{points: [{{customdata: '{asked}'}}]}})")
-    await browser.until("dialog.open && said.textContent.includes('[ullage.')")
-    await browser.asks("dialog.close(), document.querySelector('#workloads-table tbody tr').click()")
+    await browser.asks("document.querySelector('#workloads-table tbody tr td:nth-child(2)').click()")
     await browser.until("dialog.open && said.textContent.includes('requests recommended')")
     await browser.asks("dialog.close()")
+    await clicked_through(browser)
     assert await browser.asks("document.querySelectorAll('form:not([method=dialog])').length") == 0
+
+
+async def clicked_through(browser: HeadlessBrowser) -> None:
+    """From the overview to a namespace and a workload, by clicks and by keys, to the explanation of an act and of a mark."""
+    await browser.asks("document.querySelector('.page.shown a[href=\"#/payments\"]').click()")
+    await browser.until("document.querySelector('.page.shown h1').textContent === 'Namespace payments'")
+    await browser.asks("document.querySelector('.page.shown a[href$=ledger]').click()")
+    await browser.until("document.querySelector('.page.shown h1').textContent === 'payments/Deployment/ledger'")
+    assert await browser.asks("[...document.querySelectorAll('.page')].filter(page => page.checkVisibility()).length") == 1
+    assert await browser.asks("document.querySelectorAll('.page.shown svg path.s').length") > 4
+    for asked in (".chart g[data-why]", "table[id^=acts] tr[data-why]"):
+        await browser.asks(f"document.querySelector('.page.shown {asked}').focus()")
+        await browser.key("Enter")
+        about = await browser.asks("document.activeElement.closest('dialog') ? dialog.querySelector('b').textContent : ''")
+        assert about == await browser.asks(f"document.querySelector('.page.shown {asked}').dataset.why")
+        explained = "said.textContent.includes('[ullage.') || (!live && said.textContent.includes(`: ullage why '${asked}'`))"
+        await browser.until(f"(asked => dialog.open && ({explained}))({json.dumps(about)})")
+        await browser.key("Escape")
+        await browser.until("!dialog.open")
+    times = "[...document.querySelectorAll('.page.shown table[id^=acts] td:first-child')].map(cell => cell.textContent)"
+    await browser.asks("document.querySelector('.page.shown table[id^=acts] th').focus()")
+    await browser.key("Enter")
+    assert await browser.asks(times) == sorted(await browser.asks(times))
+    await browser.asks("document.querySelector('.page.shown button.copy').click()")
+    assert "cpu:" in await browser.asks("getSelection().toString()")
+    await browser.asks("document.querySelector('nav a[href=\"#/nodes\"]').click()")
+    await browser.until("document.querySelector('.page.shown h1').textContent === 'Nodes'")
+    await browser.asks("document.querySelector('nav a[href=\"#workloads\"]').click()")
+    await browser.until("document.querySelector('.page.shown').dataset.page === '' && scrollY > 0")
+
+
+async def pictured(browser: HeadlessBrowser, folder: Path, name: str) -> None:
+    """At two widths and in both schemes nothing sticks out, and a wide screen cuts no column."""
+    for width, dark in ((1280, False), (1280, True), (420, False), (420, True)):
+        picture = await browser.looks(width, dark=dark)
+        assert picture.startswith(b"\x89PNG")
+        (folder / f"{name}-{width}-{'dark' if dark else 'light'}.png").write_bytes(picture)
+        assert await browser.asks("document.documentElement.scrollWidth <= innerWidth"), (name, width)
+        cut = "[...document.querySelectorAll('.page.shown .wide')].filter(part => part.scrollWidth > part.clientWidth).length"
+        assert width < 1280 or await browser.asks(cut) == 0, f"a cut column on {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+@pytest.mark.timeout(300)
+def test_a_page_in_a_file_can_be_clicked_through_without_a_network(tmp_path: Path) -> None:
+    log, file = kept_day.keep(tmp_path, hours=0.5), tmp_path / "report.html"
+    assert cli.run(["report", str(file), "--log", str(log)]) == 0
+
+    async def looked() -> None:
+        async with HeadlessBrowser(tmp_path / "profile") as browser:
+            await browser.call("Page.navigate", url=file.as_uri())
+            await browser.until("document.readyState === 'complete'")
+            await clicked_through(browser)
+            for name in ("", "/nodes", "/payments", "/payments/Deployment/ledger", "/shop/Deployment/orders"):
+                await browser.asks(f"location.hash = '{name}'")
+                await browser.until(f"document.querySelector('.page.shown').dataset.page === '{name}'")
+                await pictured(browser, tmp_path, name.replace("/", "-") or "overview")
+            assert browser.console == []
+
+    asyncio.run(looked())
 
 
 @pytest.mark.slow
@@ -207,24 +265,14 @@ def test_a_browser_follows_the_log_as_it_grows(tmp_path: Path) -> None:
         async with HeadlessBrowser(tmp_path / "profile") as browser:
             await browser.call("Page.navigate", url=url)
             await browser.until("document.readyState === 'complete' && document.body.dataset.version === '0'")
-            assert "2026-01-05 00:24 UTC" in await browser.asks("document.querySelector('#report > .sub').textContent")
-            await browser.until("document.querySelectorAll('.chart .main-svg').length > 0")
+            assert "2026-01-05 00:24 UTC" in await browser.asks("document.querySelector('.page > .sub').textContent")
             await browser.asks("document.querySelector('nav a[href=\"#workloads\"]').click()")
             await browser.until("scrollY > 0 && location.hash === '#workloads'")
             (tmp_path / "long" / "log.jsonl").replace(log)
-            await browser.until("document.querySelector('#report > .sub').textContent.includes('2026-01-05 00:48 UTC')")
-            await browser.until("document.querySelectorAll('.chart .main-svg').length > 0")
+            await browser.until("document.querySelector('.page > .sub').textContent.includes('2026-01-05 00:48 UTC')")
             assert await browser.asks("scrollY") > 0
             await used_as_a_console(browser)
-            for width, dark in ((1280, False), (1280, True), (420, False), (420, True)):
-                picture = await browser.looks(width, dark=dark)
-                assert picture.startswith(b"\x89PNG")
-                (tmp_path / f"live-{width}-{'dark' if dark else 'light'}.png").write_bytes(picture)
-                assert await browser.asks("document.documentElement.scrollWidth <= innerWidth")
-                table = "document.getElementById('workloads-table')"
-                assert width < 1280 or await browser.asks(f"{table}.scrollWidth <= {table}.parentElement.clientWidth"), (
-                    "a cut column"
-                )
+            await pictured(browser, tmp_path, "live")
             assert browser.console == []
 
     with served(log) as url:

@@ -1,5 +1,6 @@
 """`ullage report`: one file that needs nothing else, whose figures are those of the log, and which no name can break."""
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agents import cli
 from agents.backtest.price_list import PriceList
-from agents.commands.report import report_data, report_page
-from agents.commands.report.report_data import ChartMark, ContainerChart, ReportData
+from agents.commands.report import report_data, report_page, workload_pages
+from agents.commands.report.report_data import ContainerChart, ReportData
+from agents.commands.report.time_chart import ChartMark
 from schemas.catalogue import Event
 from schemas.decision_subjects import Subject, SubjectKind
 from schemas.decisions.node_updates import NodeRemovalPlanned, RemovalReason
@@ -51,8 +54,6 @@ GO = NodeRemovalPlanned(
     because={},
 )
 
-pytest.importorskip("plotly", reason="the extra `report` is not installed")
-
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -66,10 +67,18 @@ def page(log: Path) -> str:
     return file.read_text()
 
 
-def charts(page: str) -> Any:
-    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
+def charts(page: str) -> list[str]:
+    """The charts of containers."""
+    return [chart for chart in re.findall(r'<div class="chart">(.*?)</div>', page, re.DOTALL) if "recommended" in chart]
+
+
+def lines(chart: str) -> set[str]:
+    return set(re.findall(r'<path class="s (\w+)" d="M[^"]+[A-Z]', chart))
+
+
+def marks(page: str, kind: str) -> list[str]:
+    """What is asked about the marks of a kind in all charts."""
+    return re.findall(rf'data-why="([^"]*)"><path class="mark {kind}"', page)
 
 
 def tile(page: str, says: str) -> str:
@@ -86,15 +95,45 @@ def counted(log: Path, capsys: pytest.CaptureFixture[str], topic: str, kind: str
 
 
 def test_the_page_asks_nobody_for_anything(page: str) -> None:
-    body = page.replace(report_page_script(page), "")
-    assert not re.search(r"""(src|href)\s*=|@import|url\(|https?://""", body)
-    assert "prefers-color-scheme: dark" in body
-    assert "@media print" in body
+    assert not re.search(r"""src\s*=|href\s*=\s*(?!"#)|@import|url\(|https?://""", page)
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    assert len(page) < 1_500_000
 
 
-def report_page_script(page: str) -> str:
-    """Plotly's own script: the longest one."""
-    return max(re.findall(r"<script>(.*?)</script>", page, re.DOTALL), key=len)
+def test_every_link_leads_to_a_page_or_a_part_of_it(page: str) -> None:
+    pages, parts = set(re.findall(r'data-page="([^"]*)"', page)), set(re.findall(r'id="([^"]*)"', page))
+    links = set(re.findall(r'href="#([^"]*)"', page))
+    assert links <= pages | parts
+    assert {"/nodes", "/shop", "/shop/Deployment/cart", "savings"} <= links
+    assert len(pages) == 1 + 1 + 4 + 9, "the overview, the nodes, namespaces and workloads"
+
+
+def test_a_workloads_page_has_its_acts_with_their_explanations_and_what_to_write_down(page: str) -> None:
+    [whys] = re.findall(r'<script type="application/json" id="whys">(.*?)</script>', page, re.DOTALL)
+    explained = json.loads(whys)
+    [ledger] = re.findall(r'data-page="/payments/Deployment/ledger">(.*?)</section>', page, re.DOTALL)
+    asked = [html.unescape(about) for about in re.findall(r'<tr tabindex="0" data-why="([^"]*)"', ledger)]
+    newest = asked[1:6]
+    assert "requests recommended" in explained[asked[0]]
+    assert all("[ullage." in explained[about] for about in newest)
+    assert "OOM kill" in ledger
+    assert "Risk high: an OOM kill within a day" in ledger
+    [snippet] = re.findall(r'<pre class="snippet">(.*?)</pre>', ledger, re.DOTALL)
+    [container] = yaml.safe_load(snippet)["containers"]
+    assert container["name"] == "ledger"
+    assert re.fullmatch(r"[1-9]\d*m", container["resources"]["requests"]["cpu"])
+    assert re.fullmatch(r"[1-9]\d*Mi", container["resources"]["requests"]["memory"])
+
+
+def test_replicas_forecasts_and_nodes_are_drawn(page: str) -> None:
+    [orders] = re.findall(r'data-page="/shop/Deployment/orders">(.*?)</section>', page, re.DOTALL)
+    [scaled] = [chart for chart in re.findall(r'<div class="chart">(.*?)</div>', orders, re.DOTALL) if "forecast" in chart]
+    assert {"now", "planned", "used"} <= lines(scaled)
+    [nodes] = re.findall(r'data-page="/nodes">(.*?)</section>', page, re.DOTALL)
+    assert "nodes" in lines(nodes)
+    assert "removal planned" in nodes
+    assert nodes.count("<tr tabindex") > 4
 
 
 def test_kills_and_actions_are_those_of_the_log(page: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,11 +144,10 @@ def test_kills_and_actions_are_those_of_the_log(page: str, log: Path, capsys: py
     assert tile(page, "OOM kills") == str(len(kills))
     assert len(kills) > 0
     assert tile(page, r"pods restarted by us; " + str(done.count("resize")) + " resized in place") == str(done.count("evict"))
-    marks = [line for chart in charts(page) for line in chart["lines"] if line["mode"] == "markers"]
-    assert sum(len(line["x"]) for line in marks if line["name"] == "OOM kill") == len(kills)
+    assert len(marks(page, "kill")) == len(kills)
     for action in ("resize", "evict", "patch"):
-        drawn = {decision for line in marks if line["name"] == action for decision in line["customdata"]}
-        assert drawn == {each["decision"] for each in outcomes if (each["action"], each["result"]) == (action, "done")}, action
+        wanted = {each["decision"] for each in outcomes if (each["action"], each["result"]) == (action, "done")}
+        assert set(marks(page, "admission" if action == "patch" else action)) == wanted, action
 
 
 def test_what_bears_the_newest_ticks_time_is_of_the_stretch(page: str, log: Path, tmp_path: Path) -> None:
@@ -126,10 +164,9 @@ def test_what_bears_the_newest_ticks_time_is_of_the_stretch(page: str, log: Path
 def test_a_chart_has_usage_requests_limits_and_recommendations_of_its_container(page: str) -> None:
     assert len(charts(page)) == 10
     for chart in charts(page):
-        names = {line["name"] for line in chart["lines"]}
-        assert {"used", "requested", "recommended"} <= names
-        [used] = [line for line in chart["lines"] if line["name"] == "used" and line["yaxis"] == "y"]
-        assert len(used["x"]) == len(used["y"]) > 30
+        assert {"used", "requested", "recommended"} <= lines(chart)
+        used = re.findall(r'<path class="s used" d="(M[^"]+L[^"]+)"', chart)
+        assert [path.count("L") > 30 for path in used] == [True, True]
 
 
 def test_freed_requests_removable_nodes_and_removed_nodes_stand_apart_with_their_price(
@@ -154,7 +191,7 @@ def test_a_stretch_begins_with_the_pods_nodes_and_requests_that_there_were(log: 
     pods = [re.search("in [0-9]+ pods on [1-9][0-9]* nodes", text) for text in (one, two)]
     assert pods[0] is not None is not pods[1]
     assert pods[0][0] == pods[1][0]
-    assert all({"used", "requested", "recommended"} <= {line["name"] for line in chart["lines"]} for chart in charts(two))
+    assert all({"used", "requested", "recommended"} <= lines(chart) for chart in charts(two))
 
 
 @pytest.mark.parametrize("minutes", [10, 20, 30, 40])
@@ -184,7 +221,7 @@ def test_what_adaptive_promised_and_delivered_is_that_of_its_newest_decision(
     grounds = newest["metrics"]["policy_grounds"]["metrics"]
     table = re.search(r'<table id="risks-table">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)
     assert table is not None
-    assert re.findall(r"<td[^>]*>([^<]*)</td>", table[1]) == [
+    assert re.findall(r"<td[^>]*>(?:<a [^>]*>)?([^<]*)<", table[1]) == [
         "platform/Deployment/metrics",
         "metrics",
         f"{grounds['cpu_short_delivered']:.2%}",
@@ -199,12 +236,14 @@ def test_what_adaptive_promised_and_delivered_is_that_of_its_newest_decision(
 def test_a_name_from_a_cluster_cannot_break_out_of_the_page() -> None:
     evil = "</script><script>alert(1)</script>"
     data = ReportData(evil, EPOCH, EPOCH.replace(year=1971))
-    chart = data.charts[evil, evil] = ContainerChart(evil, evil)
+    chart = ContainerChart(evil, evil)
     chart.marks.append(ChartMark(EPOCH, "OOM kill", evil, evil))
-    page = "\n".join(report_page.page(data, PriceList(origin=evil), "draw()"))
-    assert "alert(1)</script>" not in page
-    assert page.count("<script") == 3
-    assert charts(page)[0]["lines"][-1]["text"] == ["&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"]
+    drawn = "\n".join(workload_pages.container_chart(chart, data.since, data.until))
+    page = "\n".join(report_page.page(data, PriceList(origin=evil), {evil: evil}))
+    assert "alert(1)</script>" not in page + drawn
+    assert page.count("<script") == 2
+    assert "<script" not in drawn
+    assert 'data-why="&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"' in drawn
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from agents import cli
 from tests.support import kept_day
 from tests.support.raw_log import Json, RawLog, size
-
-pytest.importorskip("plotly", reason="the extra `report` is not installed")
 
 
 def requested(log: RawLog, until: str) -> tuple[float, float]:
