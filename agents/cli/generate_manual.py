@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 
 from agents.cli import __doc__ as story
 from agents.cli.program import app
@@ -14,15 +15,24 @@ from agents.terminal.output import data
 
 _MODULE = re.compile(r"^(ullage[a-z -]*?) -m \S+", re.MULTILINE)
 """Matches the `-m` part of usage lines, which repeat how Python was started."""
+_SETTINGS = re.compile(r"\*\*Settings\*\*:\n\n((?:\* .*\n)+)")
+"""Matches the flags that nearly every command has."""
+_ONCE = "**Settings**: as [every command has them](#flags-of-settings).\n"
 _NOTE = "<!-- made by `make docs`; do not edit -->"
 
 
 def manual() -> str:
     """The whole text of docs/cli.md."""
-    commands = _MODULE.sub(r"\1", app.generate_docs()).rstrip()
-    return "\n".join(
-        [_NOTE, commands, "", "## How it ends", "", *_paragraphs(story), "## Settings", "", *_paragraphs(order), *_table(), ""]
-    )
+    commands, flags = _once(_MODULE.sub(r"\1", app.generate_docs()).rstrip() + "\n")
+    ends = ["## How it ends", "", *_paragraphs(story)]
+    settings = ["## Settings", "", *_paragraphs(order), *_table(), ""]
+    return "\n".join([_NOTE, commands, "## Flags of settings", "", flags, *ends, *settings])
+
+
+def _once(commands: str) -> tuple[str, str]:
+    """The commands without the flags of settings that most of them have, and these flags."""
+    [(flags, _)] = Counter(_SETTINGS.findall(commands)).most_common(1)
+    return _SETTINGS.sub(lambda block: _ONCE if block[1] == flags else block[0], commands), flags
 
 
 def _paragraphs(text: str | None) -> list[str]:

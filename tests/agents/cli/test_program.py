@@ -112,6 +112,13 @@ def test_every_example_of_set_in_a_help_text_or_a_document_is_accepted() -> None
             loading.load(flags={name: value})
 
 
+def test_the_manual_has_the_flags_of_settings_once() -> None:
+    text = manual()
+    assert text.count("* `--log PATH`: Read this log file") == 1
+    assert text.count("(#flags-of-settings)") > 40
+    assert "\n## Flags of settings\n" in text
+
+
 def test_the_manual_says_what_the_program_says() -> None:
     written = (ROOT / "docs/cli.md").read_text()
     assert written.rstrip() == manual().rstrip(), "make docs"
