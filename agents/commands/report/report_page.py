@@ -22,6 +22,10 @@ from agents.commands.report.report_data import MOST_ROWS, Amount, ReportData
 
 _MONTH = 730 * 3600.0
 """Seconds of the month that prices are for."""
+_ABOUT = (
+    "What containers request beside what they use, what Ullage recommends and has changed, and at what risk. "
+    "A row or a mark shows, on a click or Enter, why; a workload's name leads to its page."
+)
 _MOST_RISKS = 50
 """Containers whose promise is shown."""
 _LINKS = (
@@ -79,6 +83,7 @@ def content(data: ReportData, prices: PriceList, above: str = "") -> Iterator[st
     yield f'<section class="page" data-page="">{above}'
     yield f"<h1>Requests, use and changes in {html.escape(data.cluster)}</h1>"
     yield f'<p class="sub">{_moment(data.since)} to {_moment(data.until)} UTC · prices: {html.escape(str(prices))}</p>'
+    yield f"<p>{_ABOUT}</p>"
     yield from _fleet(data)
     yield from _savings(data, prices)
     yield from _risks(data.rows)
