@@ -13,14 +13,14 @@ import numpy as np
 
 from agents.backtest.kill_counts import KillCounts
 from agents.backtest.recorded_containers import Floats
-from agents.backtest.score_card import LeftOut, Resolution, ScoreCard
+from agents.backtest.score_card import BacktestCounts, LeftOut, Resolution, ScoreCard
 from agents.backtest.time_weighted_sums import DAY, SideSums, in_seconds, microseconds
 from agents.backtest.workload_sums import ContainerSums, WorkloadTotal
 from schemas.units import Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class PartialScore:
+@dataclass(slots=True, kw_only=True)
+class PartialScore(BacktestCounts):
     """The score of some containers. `covered`, `compared` and `unrequested` are microseconds of container time.
 
     `workloads` (containers,) has each one's workload, `changed` (containers,) how often it was changed. `sums` are by container,
@@ -28,12 +28,6 @@ class PartialScore:
     """
 
     turns: int
-    rows: int
-    recommendations: int
-    changes: int
-    plans: int
-    refused: int
-    dead_letters: int
     first: datetime | None
     last: datetime | None
     covered: int
@@ -57,7 +51,7 @@ class PartialScore:
         """The score card."""
         micros = sum(microseconds(window) * count for window, count in self.windows.items())
         return ScoreCard(
-            rows=self.rows,
+            **self.counts,
             turns=self.turns,
             first=self.first,
             last=self.last,
@@ -74,11 +68,6 @@ class PartialScore:
                 cpu_maxima=self.peaks["cpu"],
                 memory_maxima=self.peaks["memory"],
             ),
-            recommendations=self.recommendations,
-            changes=self.changes,
-            plans=self.plans,
-            refused=self.refused,
-            dead_letters=self.dead_letters,
             kills=self.kills.card(),
             recommended=self.recommended.side(self.kills.recommended),
             own=self.own.side(self.kills.own),
@@ -88,20 +77,17 @@ class PartialScore:
 
 def joined(parts: Sequence[PartialScore]) -> PartialScore:
     """The score of all containers. No container is in two parts, and each part went through all turns."""
+    counts: Counter[str] = Counter()
     windows: Counter[float] = Counter()
     peaks: Counter[str] = Counter()
     for part in parts:
+        counts.update(part.counts)
         windows.update(part.windows)
         peaks.update(part.peaks)
     sums = [part.sums for part in parts if part.sums is not None]
     return PartialScore(
+        **counts,
         turns=max(part.turns for part in parts),
-        rows=sum(part.rows for part in parts),
-        recommendations=sum(part.recommendations for part in parts),
-        changes=sum(part.changes for part in parts),
-        plans=sum(part.plans for part in parts),
-        refused=sum(part.refused for part in parts),
-        dead_letters=sum(part.dead_letters for part in parts),
         first=min((part.first for part in parts if part.first is not None), default=None),
         last=max((part.last for part in parts if part.last is not None), default=None),
         covered=sum(part.covered for part in parts),

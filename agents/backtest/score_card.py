@@ -8,7 +8,7 @@ would have gone on.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from schemas.units import Fraction
@@ -76,11 +76,30 @@ class Kills:
     unknown: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreCard:
+@dataclass(slots=True)
+class BacktestCounts:
+    """What a backtest counts. The counts of other containers are added, and all of them are on the card."""
+
+    rows: int = 0
+    """Samples of containers."""
+    recommendations: int = 0
+    changes: int = 0
+    """How often a running container was changed, by the updater's thresholds; all containers of a pod at once."""
+    plans: int = 0
+    """Resizes and evictions that the updater planned, for recorded pods that have a policy."""
+    refused: int = 0
+    dead_letters: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts by name."""
+        return {count.name: getattr(self, count.name) for count in fields(BacktestCounts)}
+
+
+@dataclass(slots=True, kw_only=True)
+class ScoreCard(BacktestCounts):
     """One backtest. `alone` scores the recommendation of a resource where the recording has no request to compare it with."""
 
-    rows: int
     turns: int
     first: datetime | None
     last: datetime | None
@@ -92,13 +111,6 @@ class ScoreCard:
     """Share of container time that both sides are scored over."""
     left_out: LeftOut
     resolution: Resolution
-    recommendations: int
-    changes: int
-    """How often a running container was changed, by the updater's thresholds; all containers of a pod at once."""
-    plans: int
-    """Resizes and evictions that the updater planned, for recorded pods that have a policy."""
-    refused: int
-    dead_letters: int
     kills: Kills
     recommended: RequestsScore
     own: RequestsScore

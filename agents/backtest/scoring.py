@@ -18,7 +18,7 @@ from agents.backtest.kill_counts import KillCounts
 from agents.backtest.partial_scores import PartialScore
 from agents.backtest.recorded_containers import Flags, Floats, RecordedContainers, Rows
 from agents.backtest.sample_rows import SampleRows
-from agents.backtest.score_card import ScoreCard
+from agents.backtest.score_card import BacktestCounts, ScoreCard
 from agents.backtest.time_weighted_sums import ResourceSums, SideSums, microseconds
 from agents.backtest.workload_sums import RESOURCES, ContainerSums, WorkloadTotal
 from schemas import times
@@ -59,16 +59,10 @@ class WaitingScrapes:
 
 
 @dataclass(slots=True)
-class Score:
+class Score(BacktestCounts):
     """The running score."""
 
     turns: int = 0
-    rows: int = 0
-    recommendations: int = 0
-    changes: int = 0
-    plans: int = 0
-    refused: int = 0
-    dead_letters: int = 0
     first: datetime | None = None
     last: datetime | None = None
     containers: RecordedContainers = field(default_factory=RecordedContainers)
@@ -254,13 +248,8 @@ class Score:
         self._add_up()
         count = len(self.containers)
         return PartialScore(
+            **self.counts,
             turns=self.turns,
-            rows=self.rows,
-            recommendations=self.recommendations,
-            changes=self.changes,
-            plans=self.plans,
-            refused=self.refused,
-            dead_letters=self.dead_letters,
             first=self.first,
             last=self.last,
             covered=self._covered,
