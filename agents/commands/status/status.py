@@ -7,15 +7,13 @@ from agents.commands.change import mode
 from agents.commands.status import (
     clock_silence,
     halted_scaling,
-    leaking_containers,
     limited_memory,
     mirrored_policies,
     missing_webhook,
-    paused_admissions,
     status_rows,
     unanswered_plans,
-    unserved_workloads,
     waiting_inputs,
+    workload_warnings,
 )
 from agents.commands.status.status_rows import StatusRow, length
 from agents.run import stage_topics
@@ -72,10 +70,10 @@ def read(context: LogContext, settings: Settings) -> list[StatusRow]:
         *halted_scaling.rows(context, now),
         *status_rows.consumers(context, outcomes, now),
         *unanswered_plans.rows(context, outcomes, now, operator.control),
-        *unserved_workloads.rows(context, now),
+        *workload_warnings.left_alone(context, now),
         *limited_memory.rows(context),
-        *leaking_containers.rows(context, now),
-        *paused_admissions.rows(context, now),
+        *workload_warnings.leaking(context, now),
+        *workload_warnings.not_patched(context, now),
         *(missing_webhook.rows(context, control) if settings.evictor.needs_webhook else ()),
         status_rows.dead_letters(context, now),
     ]

@@ -1,0 +1,120 @@
+"""Workloads and containers that somebody should look at: left alone, leaking, or not patched.
+
+Each is named by the newest record that says so. What is said of more than a few of them is in one row, with where to look.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from agents.commands.recommend import target_caps
+from agents.commands.recommend.target_caps import Refusals
+from agents.commands.status import newest_records
+from agents.commands.status.status_rows import StatusRow
+from agents.logic.updates.lasting_guards import STOPPING
+from agents.why import leak_texts
+from schemas import admission_pauses
+from schemas.admission_pauses import AdmissionPause
+from schemas.decisions.pod_updates import UpdateRefused
+from schemas.decisions.recommendations import MemoryLeakFound
+from schemas.outcomes import Action, ActionFinished
+from streams.log_context import LogContext
+
+MOST = 2_000
+"""Records of one partition that are looked at."""
+SHOWN = 10
+"""Names of one state that have a line of their own."""
+_LEAK_SAID_WITHIN = timedelta(hours=2)
+"""The recommender says each leak every hour while it lasts."""
+
+
+class _State(NamedTuple):
+    kind: str
+    name: str
+    more: str
+    """Where those are that have no line of their own."""
+
+
+_LEFT_ALONE = _State("workload", "left alone", "more: `ullage tap pod-updates --type UpdateRefused` shows them")
+_LEAKING = _State("memory", leak_texts.WORD, "more containers: `ullage recommendations` names them")
+_NOT_PATCHED = _State("workload", "not patched", "more: `ullage tap outcomes --type ActionFinished` shows what was lost")
+
+
+def _rows(state: _State, says: Mapping[str, str]) -> Iterator[StatusRow]:
+    """A row for each of the first names, and one for all above the bound."""
+    for name in list(says)[:SHOWN]:
+        yield StatusRow(state.kind, name, state.name, says[name], warns=True)
+    if len(says) > SHOWN:
+        yield StatusRow(state.kind, "all", state.name, f"{len(says) - SHOWN} {state.more}", warns=True)
+
+
+def left_alone(context: LogContext, now: datetime) -> Iterator[StatusRow]:
+    """Workloads that the updater leaves alone until somebody helps, and how many are held by what caps their targets.
+
+    New pods of the first do not come, or a loop of kills has no end. Raises LogUnavailable.
+    """
+    refusals = target_caps.refusals(context, now)
+    newest: dict[str, UpdateRefused] = {}
+    for (key, guard), event in sorted(refusals.items()):
+        if guard in STOPPING and (key not in newest or newest[key].at <= event.at):
+            newest[key] = event
+    yield from _rows(_LEFT_ALONE, {key: _refusal(newest[key]) for key in sorted(newest)})
+    yield from _held(refusals)
+
+
+def _refusal(refused: UpdateRefused) -> str:
+    name = f"{refused.workload.namespace}/{refused.workload.name}"
+    return f"since {refused.at:%H:%M:%S} or before: {refused.reason}; `ullage why-not {name}` says more"
+
+
+def _held(refusals: Refusals) -> Iterator[StatusRow]:
+    """How many workloads do not get what is recommended for them, by what caps it."""
+    caps = {
+        key: {word for event in events for word in target_caps.words(event)}
+        for key, events in target_caps.of_guards(refusals).items()
+    }
+    if caps:
+        counts = Counter(word for words in caps.values() for word in words)
+        listed = ", ".join(f"{count} by {word}" for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        are = "1 workload is" if len(caps) == 1 else f"{len(caps)} workloads are"
+        says = f"{are} kept from the target: {listed}; `ullage recommendations` says what to change"
+        yield StatusRow("workload", "capped", "held", says, warns=True)
+
+
+def leaking(context: LogContext, now: datetime) -> Iterator[StatusRow]:
+    """Containers that leak memory now, the one that is full first at the top. Raises LogUnavailable."""
+    newest: dict[str, MemoryLeakFound] = {}
+    for record in newest_records.read(context.log, context.topics.wire("memory-leaks"), now - _LEAK_SAID_WITHIN).records:
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, MemoryLeakFound):
+            key = f"{event.workload.key}/{event.leak.container}"
+            newest[key] = max(event, newest.get(key, event), key=lambda said: said.at)
+    never = datetime.max.replace(tzinfo=now.tzinfo)
+    lasting = sorted((event.leak.full or never, key, event) for key, event in newest.items() if not event.over)
+    says = {key: f"{leak_texts.in_words(event.leak, now)}; pod {event.leak.pod.name}" for _, key, event in lasting}
+    yield from _rows(_LEAKING, says)
+
+
+def not_patched(context: LogContext, now: datetime) -> Iterator[StatusRow]:
+    """Workloads whose new pods the webhook leaves as they are for a while, because patched ones did not come, by the outcomes.
+
+    Raises LogUnavailable.
+    """
+    held = {key: pause for key, pause in _pauses(context, now).items() if pause.holds(now)}
+    yield from _rows(_NOT_PATCHED, {key: held[key].says(key) for key in sorted(held)})
+
+
+def _pauses(context: LogContext, now: datetime) -> dict[str, AdmissionPause]:
+    """The newest pause of each workload, also those that are over."""
+    since, pauses = now - admission_pauses.REMEMBERED, dict[str, AdmissionPause]()
+    for record in newest_records.read(context.log, context.topics.wire("outcomes"), since, most=MOST).records:
+        event = context.codec.decode_or_none(record)
+        if isinstance(event, ActionFinished) and event.action is Action.PATCH:
+            key = event.subject.workload
+            pause = admission_pauses.after(pauses.get(key), event)
+            if pause is None:
+                pauses.pop(key, None)
+            else:
+                pauses[key] = pause
+    return pauses
