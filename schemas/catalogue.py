@@ -30,7 +30,6 @@ from schemas.facts import Fact, update_facts
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -156,8 +155,6 @@ CATALOGUE = Catalogue(
         Kind("pod-shape-seen", PodShapeSeen, _SCHEDULING),
         Kind("pod-placement-changed", PodPlacementChanged, _SCHEDULING),
         Kind("pod-placement-removed", PodPlacementRemoved, _SCHEDULING),
-        Kind("namespace-labels-changed", NamespaceLabelsChanged, _SCHEDULING),
-        Kind("namespace-removed", NamespaceRemoved, _SCHEDULING),
         Kind("expander-priorities-seen", ExpanderPrioritiesSeen, _SCHEDULING),
         Kind("expander-priorities-gone", ExpanderPrioritiesGone, _SCHEDULING),
         Kind("capacity-buffer-seen", CapacityBufferSeen, _SCHEDULING),

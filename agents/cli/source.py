@@ -120,8 +120,8 @@ def kube(
 ) -> None:
     """Watch a Kubernetes cluster: pods, kills, nodes, VPAs and limit ranges, published as they change.
 
-    Needs the right to get, list and watch pods, nodes, limitranges, events, verticalpodautoscalers, their checkpoints and the
-    controllers of pods, and to get the scale of others. Writes nothing to the cluster.
+    Needs the rights of deploy/helm/ullage/rbac/source-kube.yaml: to list and watch what it publishes, and to get the scale of
+    controllers of other kinds. Writes nothing to the cluster but the status of objects that command it.
     """
     from agents.processes import source_kube
 

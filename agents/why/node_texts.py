@@ -15,7 +15,6 @@ from schemas.decisions.node_updates import (
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -25,6 +24,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
@@ -131,8 +131,12 @@ NUMBERS: Mapping[type, Callable[[Any], Numbers]] = {
         **({"of": f"{event.owner.kind}/{event.owner.name}"} if event.owner is not None else {}),
     },
     ReplicaControllerRemoved: lambda event: {"controller": f"{event.kind}/{event.name}"},
-    NamespaceLabelsChanged: lambda event: {"namespace": event.namespace, "labels": dict(event.labels)},
-    NamespaceRemoved: lambda event: {"namespace": event.namespace},
+    ObjectMetadataChanged: lambda event: {
+        event.kind: event.name if event.name == event.namespace else f"{event.namespace}/{event.name}",
+        "labels": dict(event.labels),
+        "annotations": dict(event.annotations),
+    },
+    ObjectMetadataRemoved: lambda event: {event.kind: f"{event.namespace}/{event.name}"},
     ExpanderPrioritiesSeen: _priorities,
     ExpanderPrioritiesGone: lambda event: {"config map": f"{event.namespace}/{event.name}"},
     NodeGroupSeen: _group,
@@ -170,8 +174,8 @@ WHAT: Mapping[type, str] = {
     ResourceQuotaRemoved: "quota removed",
     ReplicaControllerChanged: "controller changed",
     ReplicaControllerRemoved: "controller removed",
-    NamespaceLabelsChanged: "labels of a namespace changed",
-    NamespaceRemoved: "namespace removed",
+    ObjectMetadataChanged: "labels or annotations changed",
+    ObjectMetadataRemoved: "object with labels or annotations removed",
     ExpanderPrioritiesSeen: "priorities of node groups seen",
     ExpanderPrioritiesGone: "priorities of node groups gone",
     NodeGroupSeen: "node group seen",

@@ -4,7 +4,6 @@ from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSee
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
 from schemas.facts.load import LoadHistoryRead, LoadQueryFailed, LoadScraped
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -14,6 +13,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeChanged, NodeDetailsChanged, NodeDetailsRemoved, NodeRemoved
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodChanged, PodDeleted
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.replica_scaling import HpaGone, HpaSeen, ScaleSeen
@@ -33,8 +33,8 @@ SchedulingFact = (
     | PodDisruptionBudgetRemoved
     | ReplicaControllerChanged
     | ReplicaControllerRemoved
-    | NamespaceLabelsChanged
-    | NamespaceRemoved
+    | ObjectMetadataChanged
+    | ObjectMetadataRemoved
     | ExpanderPrioritiesSeen
     | ExpanderPrioritiesGone
     | CapacityBufferSeen

@@ -110,7 +110,7 @@ class PodChanged:
     `ready_since`: since when such a pod is ready, None while it is not and for all other pods. `leaving`: it is being deleted,
     and may run on for its grace period. `requests`: those of the pod itself (in its spec), which count instead of its
     containers'; empty where there are none. `limits`: likewise of the pod itself. `admitted`: the note of admission; None on a
-    pod that it did not change.
+    pod that it did not change. `service_account`: the one that it runs as, in its namespace; empty where the source does not say.
     """
 
     at: datetime
@@ -134,6 +134,7 @@ class PodChanged:
     requests: Amounts = Amounts()
     admitted: AdmissionNote | None = None
     limits: Amounts = Amounts()
+    service_account: str = ""
 
     @property
     def running_together(self) -> tuple[ContainerSeen, ...]:

@@ -10,12 +10,17 @@ from datetime import datetime
 
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
 
-ObjectChanged = HpaTargetChanged | ReplicaControllerChanged | PodDisruptionBudgetChanged | ResourceQuotaChanged
-ObjectRemoved = HpaTargetRemoved | ReplicaControllerRemoved | PodDisruptionBudgetRemoved | ResourceQuotaRemoved
+ObjectChanged = (
+    HpaTargetChanged | ReplicaControllerChanged | PodDisruptionBudgetChanged | ResourceQuotaChanged | ObjectMetadataChanged
+)
+ObjectRemoved = (
+    HpaTargetRemoved | ReplicaControllerRemoved | PodDisruptionBudgetRemoved | ResourceQuotaRemoved | ObjectMetadataRemoved
+)
 UpdateFact = ObjectChanged | ObjectRemoved | WebhookLeaseSeen
 TOPIC = "pod-changes-by-cluster"
 
@@ -39,6 +44,7 @@ UPDATE_FACTS: tuple[UpdateFactKind, ...] = (
     UpdateFactKind(ResourceQuotaChanged, ResourceQuotaRemoved, (TOPIC, "quota-changes")),
     UpdateFactKind(PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved, ("scheduling-changes", TOPIC)),
     UpdateFactKind(ReplicaControllerChanged, ReplicaControllerRemoved, ("scheduling-changes", TOPIC)),
+    UpdateFactKind(ObjectMetadataChanged, ObjectMetadataRemoved, ("scheduling-changes", TOPIC)),
 )
 REMOVED: Mapping[type[ObjectChanged], type[ObjectRemoved]] = {kind.changed: kind.removed for kind in UPDATE_FACTS}
 CHANGED: Mapping[type[ObjectRemoved], type[ObjectChanged]] = {kind.removed: kind.changed for kind in UPDATE_FACTS}

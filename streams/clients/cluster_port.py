@@ -76,6 +76,8 @@ class Pod:
     """The note of admission; None on a pod whose amounts it did not change."""
     limits: Amounts = Amounts()
     """The pod's own limits; empty where there are none."""
+    service_account: str = ""
+    """The ServiceAccount that it runs as, in its namespace; empty where the cluster does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def pod_changed(pod: Pod, at: datetime) -> PodChanged:
         requests=pod.requests,
         admitted=pod.admitted,
         limits=pod.limits,
+        service_account=pod.service_account,
     )
 
 

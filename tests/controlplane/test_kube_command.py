@@ -24,7 +24,7 @@ from tests.controlplane.world import World
 
 TOPICS_HERE = Topics(partitions=1)
 RIGHTS = (
-    ("", ("pods", "nodes", "limitranges", "events", "replicationcontrollers", "resourcequotas")),
+    ("", ("pods", "nodes", "namespaces", "limitranges", "events", "replicationcontrollers", "resourcequotas", "serviceaccounts")),
     ("apps", ("replicasets", "deployments", "statefulsets", "daemonsets")),
     ("batch", ("jobs", "cronjobs")),
     ("autoscaling", ("horizontalpodautoscalers",)),

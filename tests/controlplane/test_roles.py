@@ -99,6 +99,8 @@ RIGHTS: tuple[tuple[str, str, str, set[str]], ...] = (
     (APPS, "deployments/scale", "patch", {AUTOSCALERS}),
     (APPS, "replicasets", "get", {WEBHOOK}),
     (CORE, "resourcequotas", "list", {KUBE}),
+    (CORE, "serviceaccounts", "list", {KUBE}),
+    (CORE, "serviceaccounts", "get", set()),
     (CORE, "resourcequotas", "update", set()),
     ("policy", "poddisruptionbudgets", "list", {KUBE}),
     ("policy", "poddisruptionbudgets", "update", set()),

@@ -19,9 +19,10 @@ from streams.sources.kube.kube_source import KubeSource, SourceOptions
 from streams.sources.kube.publish.cluster_control import ControlDoor
 from streams.sources.kube.publish.policy_objects import PolicyDoor
 from streams.sources.kube.publish.scheduling_publisher import STORAGE
+from streams.sources.kube.publish.update_resources import UPDATE_RESOURCES
 from streams.sources.kube.watch.notifications import LookupChange, Notification, ObjectGone, ObjectSeen, WatchFailed, WatchSynced
 from streams.sources.kube.watch.sync_status import SyncStatus
-from streams.sources.kube.watch.watched_resources import CONTROLLERS, HPAS, PrioritiesMap, WebhookLease
+from streams.sources.kube.watch.watched_resources import CONTROLLERS, PrioritiesMap, WebhookLease
 from streams.sources.kube.watch_list import watches
 from streams.topics import TOPICS, Topics
 from tests.support.kube_objects import START
@@ -101,10 +102,10 @@ class KubeScene:
 
     def sync(self, *kinds: str) -> None:
         """All of these are listed; none named means everything."""
-        budgets = ("poddisruptionbudgets",) if self.nodes or self.webhook is not None else ()
-        storage = (*STORAGE, "csinodes", "namespaces") if self.nodes else ()
-        more = () if self.webhook is None else (HPAS.name, "leases", "resourcequotas")
-        self.handle(*(WatchSynced(kind) for kind in kinds or (*CONTROLLERS, *KINDS, *storage, *budgets, *more)))
+        scaling = (*STORAGE, "csinodes", "namespaces", "poddisruptionbudgets") if self.nodes else ()
+        updating = () if self.webhook is None else ("leases", *(row.resource.name for row in UPDATE_RESOURCES))
+        everything = dict.fromkeys((*CONTROLLERS, *KINDS, *scaling, *updating))
+        self.handle(*(WatchSynced(kind) for kind in kinds or everything))
 
     def fail(self, kind: str) -> None:
         self.handle(WatchFailed(kind, "403 forbidden"))

@@ -23,7 +23,6 @@ from schemas.decisions.node_updates import (
 from schemas.facts.capacity_buffers import BufferShown, CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     InterruptionKind,
@@ -35,6 +34,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved, NodeTaint
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import (
@@ -126,8 +126,8 @@ EXAMPLES: tuple[Event, ...] = (
         {"10": (".*t2\\.large.*", ".*t3\\.large.*"), "50": (".*m4\\.4xlarge.*",)},
         unsupported="",
     ),
-    NamespaceLabelsChanged(AT, "prod", "shop", {"kubernetes.io/metadata.name": "shop", "team": "a"}),
-    NamespaceRemoved(AT, "prod", "shop"),
+    ObjectMetadataChanged(AT, "prod", "Namespace", "shop", "shop", {"team": "a"}, {"ullage/protected": "true"}),
+    ObjectMetadataRemoved(AT, "prod", "ServiceAccount", "shop", "cart"),
     ExpanderPrioritiesGone(AT, "prod", "kube-system", "cluster-autoscaler-priority-expander"),
     CapacityBufferSeen(
         AT,

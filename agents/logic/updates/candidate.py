@@ -141,7 +141,7 @@ class Candidate:
             and one.history == two.history
             and mine.phase is its.phase
             and mine.resize is its.resize
-            and mine.opted_out == its.opted_out
+            and (mine.opted_out, mine.service_account) == (its.opted_out, its.service_account)
             and (mine.init_containers, mine.requests, mine.limits) == (its.init_containers, its.requests, its.limits)
             and mine.controller == its.controller
             and (mine.node is None) == (its.node is None)

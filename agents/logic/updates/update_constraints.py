@@ -12,6 +12,7 @@ from agents.logic.updates.node_rooms import NodeRooms
 from agents.logic.updates.pod_disruption_budgets import PodDisruptionBudgets
 from schemas.catalogue import Event
 from schemas.facts.hpa_targets import HpaTargetChanged, HpaTargetRemoved
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.resource_quotas import ResourceQuotaChanged, ResourceQuotaRemoved
 from schemas.facts.webhook_leases import WebhookLeaseSeen
@@ -47,6 +48,8 @@ class UpdateConstraints:
         self.webhooks: ObjectTable[WebhookState] = ObjectTable("webhooks", WebhookState, 1)
         self.limit_ranges: ObjectTable[LimitRangeChanged] = ObjectTable("limit-ranges", LimitRangeChanged, 16)
         self.quotas: ObjectTable[ResourceQuotaChanged] = ObjectTable("quotas", ResourceQuotaChanged, 16)
+        self.metadata: ObjectTable[ObjectMetadataChanged] = ObjectTable("object-metadata", ObjectMetadataChanged, 16)
+        """Namespaces and ServiceAccounts with labels or annotations, by `cluster/kind/namespace/name`."""
         self.budgets, self.rooms = PodDisruptionBudgets(), NodeRooms()
         self._ranges: dict[str, Ranges] | None = None
         self._quotas: dict[str, list[ResourceQuotaChanged]] | None = None
@@ -61,6 +64,7 @@ class UpdateConstraints:
             self.webhooks,
             self.limit_ranges,
             self.quotas,
+            self.metadata,
             *self.budgets.tables(),
             *self.rooms.tables(),
         )
@@ -97,6 +101,10 @@ class UpdateConstraints:
             case ResourceQuotaRemoved():
                 self.quotas.remove(event.key)
                 self._quotas = None
+            case ObjectMetadataChanged():
+                self.metadata.upsert(event.key, event)
+            case ObjectMetadataRemoved():
+                self.metadata.remove(event.key)
             case _:
                 self.budgets.ingest(event)
 

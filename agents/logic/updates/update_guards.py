@@ -21,10 +21,12 @@ from agents.logic.updates.eviction_tolerance import ReplicaCounts, serves
 from agents.logic.updates.update_priority import UpdateReason, admitted
 from agents.logic.updates.update_settings import UpdaterProfile
 from schemas import times
+from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT
 from schemas.facts.pods import PodPhase, ResizeState
 from schemas.names import cluster_of
 from schemas.outcomes import Action
 from schemas.policies.vertical import UpdateMode
+from schemas.well_known_labels import PROTECTED
 
 Guard = Callable[[Candidate, ClusterSituation], str | None]
 
@@ -72,10 +74,24 @@ def _mode(candidate: Candidate, _cluster: ClusterSituation) -> str | None:
 
 
 def _protected(candidate: Candidate, cluster: ClusterSituation) -> str | None:
-    namespace = candidate.situation.pod.fact.pod.namespace
-    patterns = (each.strip() for each in cluster.settings.protected_namespaces.split(","))
-    found = next((each for each in patterns if each and fnmatchcase(namespace, each)), None)
-    return None if found is None else f"namespace '{namespace}' is protected by the setting '{found}'"
+    pod, settings, metadata = candidate.situation.pod.fact, cluster.settings, cluster.constraints.metadata
+    where, namespace = pod.workload.cluster, pod.pod.namespace
+    if pattern := _matching(settings.protected_namespaces, namespace):
+        return f"namespace '{namespace}' is protected by the setting '{pattern}'"
+    marks = metadata.get(f"{where}/{NAMESPACE}/{namespace}/{namespace}")
+    if marks is not None and marks.annotations.get(PROTECTED) == "true" and settings.profile != UpdaterProfile.UPSTREAM:
+        return f"namespace '{namespace}' is protected by its annotation '{PROTECTED}=true'"
+    marks = metadata.get(f"{where}/{SERVICE_ACCOUNT}/{namespace}/{pod.service_account}")
+    labels = {} if marks is None or not settings.protected_service_accounts else marks.labels
+    for label in (f"{name}={value}" for name, value in labels.items()):
+        if _matching(settings.protected_service_accounts, label):
+            return f"the pod's ServiceAccount '{pod.service_account}' is protected by its label '{label}'"
+    return None
+
+
+def _matching(patterns: str, text: str) -> str:
+    """The first of some patterns, separated by commas, that a text matches; empty if none does."""
+    return next((pattern for part in patterns.split(",") if (pattern := part.strip()) and fnmatchcase(text, pattern)), "")
 
 
 def _opted_out(candidate: Candidate, cluster: ClusterSituation) -> str | None:

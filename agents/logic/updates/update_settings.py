@@ -19,7 +19,7 @@ from schemas.policies.vpa import DEFAULT_RECOMMENDER
 from schemas.units import Fraction, Seconds
 
 NAME = "updater"
-PROGRAM = 4
+PROGRAM = 5
 """Counts changes of this capability's code that change what is decided."""
 
 
@@ -60,6 +60,8 @@ class UpdateSettings:
     """Smaller budgets at certain times, such as `0% @ 0 9 * * mon-fri for 8h; 5% @ 0 1 * * * for 90m`. Not upstream's."""
     protected_namespaces: str = "kube-system"
     """Namespaces whose pods are left alone, separated by commas; `*` stands for any text. Not upstream's."""
+    protected_service_accounts: str = ""
+    """Labels of ServiceAccounts whose pods are left alone, such as `tier=critical,team=*`; any of them counts. Not upstream's."""
     honor_opt_outs: bool = True
     """Pods whose annotations ask cluster-autoscaler or Karpenter not to evict them are not evicted. Not upstream's."""
     honor_hpas: bool = True
@@ -173,6 +175,7 @@ def _upstream(settings: UpdateSettings) -> UpdateSettings:
         budget=Fraction(1.0),
         budget_schedules="",
         protected_namespaces="",
+        protected_service_accounts="",
         honor_opt_outs=False,
         honor_hpas=False,
         honor_disruption_budgets=False,

@@ -154,6 +154,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     init_containers: list[PodContainer] = []
     node_name: str | None = None
     resources: ResourceRequirements | None = None
+    service_account_name: str = ""
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -262,6 +263,7 @@ def read_pod(cluster: str, pod: PodObject) -> Pod:
         requests=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.requests),
         admitted=admission_notes.read((meta.annotations or {}).get(ADMISSION_NOTE)),
         limits=Amounts() if pod.spec.resources is None else _read(pod.spec.resources.limits),
+        service_account=pod.spec.service_account_name,
     )
 
 

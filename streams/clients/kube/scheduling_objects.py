@@ -274,7 +274,7 @@ class TopologyTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class NamespaceObject(msgspec.Struct, frozen=True, gc=False):
     """A Namespace as the API server sends it."""
 
-    metadata: ObjectMeta
+    metadata: AnnotatedMeta
 
 
 class StorageClassObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -109,6 +109,12 @@ class ResourceQuotaObject(msgspec.Struct, frozen=True, gc=False):
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
+class ServiceAccountObject(msgspec.Struct, frozen=True, gc=False):
+    """A ServiceAccount as the API server sends it."""
+
+    metadata: AnnotatedMeta
+
+
 class InvolvedObject(msgspec.Struct, frozen=True, gc=False):
     """The object that an event is about."""
 

@@ -83,7 +83,6 @@ _OTHER_KINDS = (
     "capacitybuffers",
     "podtemplates",
     "configmaps",
-    "namespaces",
     *(row.resource.name for row in UPDATE_RESOURCES),
     "replicasets",
     "leases",

@@ -7,7 +7,6 @@ from schemas.catalogue import Event
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     NodeGroupGone,
@@ -17,6 +16,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 
@@ -30,8 +30,8 @@ _NAMED = {
     PodDisruptionBudgetRemoved: ("namespace", "name"),
     ReplicaControllerChanged: ("namespace", "kind", "name"),
     ReplicaControllerRemoved: ("namespace", "kind", "name"),
-    NamespaceLabelsChanged: ("namespace",),
-    NamespaceRemoved: ("namespace",),
+    ObjectMetadataChanged: ("namespace", "kind", "name"),
+    ObjectMetadataRemoved: ("namespace", "kind", "name"),
     ExpanderPrioritiesSeen: ("namespace", "name"),
     ExpanderPrioritiesGone: ("namespace", "name"),
     CapacityBufferSeen: ("namespace", "name"),

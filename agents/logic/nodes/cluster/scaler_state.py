@@ -36,9 +36,9 @@ from agents.logic.nodes.cluster.successor_requests import SuccessorRequests
 from agents.logic.nodes.scheduling import affinity_limits
 from schemas import times
 from schemas.catalogue import Event
+from schemas.facts import object_metadata
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.node_groups import (
     InstanceInterruptionNoticed,
     InterruptionKind,
@@ -49,6 +49,7 @@ from schemas.facts.node_groups import (
     ScalingActivityFailed,
 )
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.object_metadata import ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
@@ -88,7 +89,7 @@ class ScalerState:
         """By cluster and group."""
         self.priorities: ObjectTable[KnownPriorities] = ObjectTable("priorities", KnownPriorities, 4)
         """By cluster."""
-        self.namespaces: ObjectTable[NamespaceLabelsChanged] = ObjectTable("namespaces", NamespaceLabelsChanged, 16)
+        self.namespaces: ObjectTable[ObjectMetadataChanged] = ObjectTable("namespaces", ObjectMetadataChanged, 16)
         self.notices: ObjectTable[KnownNotice] = ObjectTable("notices", KnownNotice, 16)
         """By cluster and instance, until the instance is gone."""
         self.control: ObjectTable[ControlRecord] = ObjectTable("control", ControlRecord, 1)
@@ -319,12 +320,12 @@ class ScalerState:
     def _object(self, event: Event, now: float) -> None:
         """A disruption budget, a controller, or a namespace, whose labels waiting pods may have waited for."""
         match event:
-            case NamespaceLabelsChanged():
+            case ObjectMetadataChanged(kind=object_metadata.NAMESPACE):
                 known = self.namespaces.get(f"{event.cluster}/{event.namespace}")
                 self.namespaces.upsert(f"{event.cluster}/{event.namespace}", event)
                 if known is None or known.labels != event.labels:
                     self.call(event.cluster, now)
-            case NamespaceRemoved():
+            case ObjectMetadataRemoved(kind=object_metadata.NAMESPACE):
                 self.namespaces.remove(f"{event.cluster}/{event.namespace}")
             case PodDisruptionBudgetChanged():
                 self.budgets.upsert(f"{event.cluster}/{event.namespace}/{event.name}", event)

@@ -60,7 +60,7 @@ class UpdateConstraintPublisher:
         """Start from what the log has."""
         self._at, self._published_lease = at, None
         for row in UPDATE_RESOURCES:
-            self._objects[row.resource.name].restore(published.published_for_updates(row.fact))
+            self._objects[row.resource.name].restore(row.published(published))
         self._controllers.restore(published.published_for_updates(ReplicaControllerChanged))
         self._hpa_policies.restore(published.hpa_policies)
 
@@ -69,7 +69,8 @@ class UpdateConstraintPublisher:
         self._at = at
         for row in UPDATE_RESOURCES:
             if isinstance(found, row.resource.type):
-                name, fact = f"{found.metadata.namespace}/{found.metadata.name}", row.read(found, self._cluster, at)
+                about = found.metadata
+                name, fact = row.name(about.namespace, about.name), row.read(found, self._cluster, at)
                 self._objects[row.resource.name].put(name, fact, at)
                 if isinstance(found, HpaObject):
                     self._hpa_policies.put(name, fact if isinstance(fact, HpaTargetChanged) else None)
@@ -106,8 +107,9 @@ class UpdateConstraintPublisher:
     ) -> Iterator[tuple[PacedFacts[ObjectChanged] | PublishedFacts[Any], str]]:
         """Where facts about an object are kept, and under which name."""
         name = f"{of.namespace}/{of.name}"
-        if of.kind in self._objects:
-            yield self._objects[of.kind], name
+        row = next((row for row in UPDATE_RESOURCES if row.resource.name == of.kind), None)
+        if row is not None:
+            yield self._objects[of.kind], row.name(of.namespace, of.name)
         elif controller:
             yield self._controllers, f"{of.namespace}/{controller}/{of.name}"
         if of.kind == HPAS.name:

@@ -10,7 +10,6 @@ import msgspec
 from schemas import exact_quantity, pod_requests
 from schemas.exact_quantity import NotAQuantityError
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
-from schemas.facts.namespaces import NamespaceLabelsChanged
 from schemas.facts.nodes import NodeDetailsChanged, NodeTaint
 from schemas.facts.replica_controllers import ReplicaControllerChanged
 from schemas.facts.scheduled_pods import (
@@ -37,7 +36,6 @@ from streams.clients.kube.scheduling_objects import (
     DaemonSetObject,
     DetailedNodeObject,
     DisruptionBudgetObject,
-    NamespaceObject,
     NodeSelectorTerm,
     PodAffinity,
     ScheduledContainer,
@@ -88,11 +86,6 @@ def attach_limits(found: CsiNodeObject) -> dict[str, int]:
     """How many volumes each driver attaches to a node, if it says so."""
     limits = {one.name: one.allocatable.count for one in found.spec.drivers or () if one.allocatable is not None}
     return {name: count for name, count in sorted(limits.items()) if count is not None and count >= 0}
-
-
-def namespace(found: NamespaceObject, cluster: str, at: datetime) -> NamespaceLabelsChanged:
-    """The fact about a namespace."""
-    return NamespaceLabelsChanged(at, cluster, found.metadata.name, kept_labels(found.metadata.labels or {}))
 
 
 def budget(found: DisruptionBudgetObject, cluster: str, at: datetime) -> PodDisruptionBudgetChanged:

@@ -12,8 +12,8 @@ from typing import Any
 from schemas.facts.capacity_buffers import CapacityBufferGone, CapacityBufferSeen
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged, PodDisruptionBudgetRemoved
 from schemas.facts.expander_priorities import ExpanderPrioritiesGone, ExpanderPrioritiesSeen
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
 from schemas.facts.nodes import NodeDetailsChanged, NodeDetailsRemoved
+from schemas.facts.object_metadata import NAMESPACE, ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.replica_controllers import ReplicaControllerChanged, ReplicaControllerRemoved
 from schemas.facts.scheduled_pods import PodPlacementChanged, PodPlacementRemoved, PodShapeSeen
 from streams.clients.kube.scheduling_objects import (
@@ -32,7 +32,7 @@ from streams.clients.kube.scheduling_objects import (
 from streams.clients.kube.watched_objects import ControllerObject, KubeObject, ReplicationControllerObject
 from streams.log_context import LogContext
 from streams.publishing.published_state import PublishedState, newest
-from streams.sources.kube.publish import priority_config_map, scheduling_facts
+from streams.sources.kube.publish import priority_config_map, scheduling_facts, update_resources
 from streams.sources.kube.publish.capacity_buffers import CapacityBuffers
 from streams.sources.kube.publish.fact_changes import PublishedFacts
 from streams.sources.kube.publish.pod_volumes import VolumeIndex, claims_of
@@ -56,7 +56,7 @@ class PublishedScheduling:
     budgets: dict[str, PodDisruptionBudgetChanged] = field(default_factory=dict)
     controllers: dict[str, ReplicaControllerChanged] = field(default_factory=dict)
     priorities: dict[str, ExpanderPrioritiesSeen] = field(default_factory=dict)
-    namespaces: dict[str, NamespaceLabelsChanged] = field(default_factory=dict)
+    namespaces: dict[str, ObjectMetadataChanged] = field(default_factory=dict)
     buffers: dict[str, CapacityBufferSeen] = field(default_factory=dict)
     pods: dict[str, PodPlacementChanged] = field(default_factory=dict)
     shapes: set[str] = field(default_factory=set)
@@ -91,8 +91,8 @@ class SchedulingPublisher:
         self._priorities: PublishedFacts[ExpanderPrioritiesSeen] = PublishedFacts(
             publish, lambda one: publish(ExpanderPrioritiesGone(self._at, one.cluster, one.namespace, one.name))
         )
-        self._namespaces: PublishedFacts[NamespaceLabelsChanged] = PublishedFacts(
-            publish, lambda one: publish(NamespaceRemoved(self._at, one.cluster, one.namespace))
+        self._namespaces: PublishedFacts[ObjectMetadataChanged] = PublishedFacts(
+            publish, lambda one: publish(ObjectMetadataRemoved(self._at, one.cluster, one.kind, one.namespace, one.name))
         )
         self._buffer_objects = CapacityBuffers(self._cluster)
         self._buffers: PublishedFacts[CapacityBufferSeen] = PublishedFacts(
@@ -156,9 +156,9 @@ class SchedulingPublisher:
                 found.controllers[f"{event.kind}/{event.namespace}/{event.name}"] = event
             case ReplicaControllerRemoved(cluster=self._cluster):
                 found.controllers.pop(f"{event.kind}/{event.namespace}/{event.name}", None)
-            case NamespaceLabelsChanged(cluster=self._cluster):
+            case ObjectMetadataChanged(cluster=self._cluster):
                 found.namespaces[event.namespace] = event
-            case NamespaceRemoved(cluster=self._cluster):
+            case ObjectMetadataRemoved(cluster=self._cluster):
                 found.namespaces.pop(event.namespace, None)
             case ExpanderPrioritiesSeen(cluster=self._cluster):
                 found.priorities[f"{event.namespace}/{event.name}"] = event
@@ -227,7 +227,7 @@ class SchedulingPublisher:
     def namespace(self, found: NamespaceObject, at: datetime) -> None:
         """A namespace exists."""
         self._at = at
-        self._namespaces.upsert(found.metadata.name, scheduling_facts.namespace(found, self._cluster, at))
+        self._namespaces.put(found.metadata.name, update_resources.metadata(NAMESPACE, found, self._cluster, at))
 
     def buffers(self, found: CapacityBufferObject | PodTemplateObject, at: datetime) -> None:
         """A CapacityBuffer exists, or a PodTemplate that some may name."""

@@ -7,26 +7,28 @@ stand in schemas.facts.update_facts. Controllers and the webhook's Lease have ru
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from schemas import exact_quantity
 from schemas.facts.disruption_budgets import PodDisruptionBudgetChanged
 from schemas.facts.hpa_targets import HpaTargetChanged
+from schemas.facts.object_metadata import NAMESPACE, SERVICE_ACCOUNT, ObjectMetadataChanged
 from schemas.facts.resource_quotas import QuotaScope, ResourceQuotaChanged
 from schemas.facts.update_facts import ObjectChanged
 from streams.clients.kube.autoscaler_specs import HpaObject, MetricBlock, MetricEntry, TargetSpec
 from streams.clients.kube.list_watch_requests import ApiResource
-from streams.clients.kube.watched_objects import KubeObject, ResourceQuotaObject
+from streams.clients.kube.scheduling_objects import NamespaceObject
+from streams.clients.kube.watched_objects import KubeObject, ResourceQuotaObject, ServiceAccountObject
+from streams.publishing.pod_facts import kept_labels
+from streams.publishing.published_state import PublishedState
 from streams.sources.kube.publish import ehpa_policies, scheduling_facts
-from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, QUOTAS
+from streams.sources.kube.watch.watched_resources import BUDGETS, HPAS, NAMESPACES, QUOTAS, SERVICE_ACCOUNTS
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateResource:
-    """Objects of one resource, which stand in namespaces: one that does not would need a name of its own at a restart.
-
-    `read` makes the `fact` of an object, given its cluster and the time; None if there is none.
-    """
+    """`read` makes the `fact` of an object of a resource, given its cluster and the time; None if there is none."""
 
     resource: ApiResource[KubeObject]
     fact: type[ObjectChanged]
@@ -34,6 +36,17 @@ class UpdateResource:
     """Raises ValueError for an object that cannot be read."""
     settled: Callable[[Any], object] | None = None
     """A fact without the fields that change all the time: these are published every few seconds only."""
+    kind: str = ""
+    """The kind of the resource's objects, where facts of other resources are of the same class."""
+
+    def name(self, namespace: str, name: str) -> str:
+        """Under which name an object's fact is kept: `namespace/name`. A Namespace is in the namespace of its own name."""
+        return f"{name if self.resource == NAMESPACES else namespace}/{name}"
+
+    def published(self, state: PublishedState) -> dict[str, ObjectChanged]:
+        """What the log has of the resource's objects, by these names."""
+        facts = state.published_for_updates(self.fact).values()
+        return {f"{fact.namespace}/{fact.name}": fact for fact in facts if self.kind in ("", getattr(fact, "kind", ""))}
 
 
 def hpa(found: HpaObject, cluster: str, at: datetime) -> HpaTargetChanged | None:
@@ -93,8 +106,28 @@ def _is_of_pods(name: str) -> bool:
     return name.startswith(_LIMITS) and name.removeprefix(_LIMITS) in _NATIVE
 
 
+_LONGEST_MARK = 63
+"""Characters of the value of an annotation that is kept, as of a label: longer ones are documents that change all the time."""
+
+
+def metadata(kind: str, seen: NamespaceObject | ServiceAccountObject, cluster: str, at: datetime) -> ObjectMetadataChanged | None:
+    """The labels and annotations of an object; None for one that has neither."""
+    about = seen.metadata
+    annotations = {name: value for name, value in (about.annotations or {}).items() if len(value) <= _LONGEST_MARK}
+    marks = kept_labels(about.labels or {}), kept_labels(annotations)
+    namespace = about.name if kind == NAMESPACE else about.namespace
+    return ObjectMetadataChanged(at, cluster, kind, namespace, about.name, *marks) if any(marks) else None
+
+
+def _by_metadata(resource: ApiResource[KubeObject], kind: str) -> UpdateResource:
+    """Objects of which nothing else is read."""
+    return UpdateResource(resource, ObjectMetadataChanged, partial(metadata, kind), kind=kind)
+
+
 UPDATE_RESOURCES: tuple[UpdateResource, ...] = (
     UpdateResource(HPAS, HpaTargetChanged, hpa),
     UpdateResource(BUDGETS, PodDisruptionBudgetChanged, scheduling_facts.budget),
     UpdateResource(QUOTAS, ResourceQuotaChanged, quota, settled=lambda fact: (fact.hard, fact.scopes)),
+    _by_metadata(NAMESPACES, NAMESPACE),
+    _by_metadata(SERVICE_ACCOUNTS, SERVICE_ACCOUNT),
 )

@@ -36,6 +36,7 @@ from streams.clients.kube.watched_objects import (
     NodeObject,
     ReplicationControllerObject,
     ResourceQuotaObject,
+    ServiceAccountObject,
     VpaObject,
 )
 
@@ -93,6 +94,7 @@ BUFFERS: Sequence[ApiResource[KubeObject]] = (
 )
 """Room that is to be kept for pods that nobody made yet, and how such pods look."""
 NAMESPACES: ApiResource[KubeObject] = ApiResource("namespaces", "/api/v1/namespaces", NamespaceObject)
+SERVICE_ACCOUNTS: ApiResource[KubeObject] = ApiResource("serviceaccounts", "/api/v1/serviceaccounts", ServiceAccountObject)
 FAILED_CREATIONS: ApiResource[KubeObject] = ApiResource(
     "failed creations", "/api/v1/events", EventObject, field_selector="reason=FailedCreate", bookmarks=False
 )
@@ -151,6 +153,8 @@ class PrioritiesMap:
 
 
 def namespaced(resource: ApiResource[T], namespace: str) -> ApiResource[T]:
-    """The resource in one namespace only."""
+    """The resource in one namespace only; of namespaces, which are in none, the one itself."""
+    if resource.name == NAMESPACES.name:
+        return replace(resource, name=f"namespace {namespace}", field_selector=f"metadata.name={namespace}")
     root, _, plural = resource.path.rpartition("/")
     return replace(resource, name=f"{resource.name} in {namespace}", path=api_paths.scoped(root, namespace, plural))

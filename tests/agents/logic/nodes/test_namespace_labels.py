@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.facts.namespaces import NamespaceLabelsChanged, NamespaceRemoved
+from schemas.facts.object_metadata import NAMESPACE, ObjectMetadataChanged, ObjectMetadataRemoved
 from schemas.facts.pods import PodPhase
 from schemas.facts.scheduled_pods import LabelDemand, LabelQuery, PodPlacementChanged, RequiredPodAffinity
 from schemas.names import PodName
@@ -16,8 +16,8 @@ TEAM_A = LabelQuery({"team": "a"})
 HOST = "kubernetes.io/hostname"
 
 
-def labels(namespace: str, **found: str) -> NamespaceLabelsChanged:
-    return NamespaceLabelsChanged(when(START), CLUSTER, namespace, found)
+def labels(namespace: str, **labels: str) -> ObjectMetadataChanged:
+    return ObjectMetadataChanged(when(START), CLUSTER, NAMESPACE, namespace, namespace, labels)
 
 
 def world(selector: LabelQuery | None, *more: Any, namespaces: tuple[str, ...] = ()) -> ScalerRun:
@@ -65,6 +65,6 @@ def test_labels_that_change_and_namespaces_that_go_count_from_then_on() -> None:
     run.step(labels("data", team="a"))
     run.run(2.0)
     assert run.grown == [("a", 1, 2)]
-    gone = world(TEAM_A, labels("data", team="a"), NamespaceRemoved(when(START), CLUSTER, "data"))
+    gone = world(TEAM_A, labels("data", team="a"), ObjectMetadataRemoved(when(START), CLUSTER, NAMESPACE, "data", "data"))
     gone.run(5.0)
     assert gone.grown == []
